@@ -1,0 +1,171 @@
+"""The queue tree, laid out in preorder.
+
+A parent always comes before its children, so a subtree is one slice of every queue array
+and "sum over the subtree" is one subtraction of prefix sums. Siblings stand oldest first,
+then by name: their position is therefore also the last rule of every tie between them
+(rule R11 of docs/explanation/fairness.md), and nothing depends on the order of the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Index = npt.NDArray[np.intp]
+Bool = npt.NDArray[np.bool_]
+
+NO_QUEUE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class QueueTree:
+    """Shape of the queue tree; every array is read-only and in preorder.
+
+    Attributes:
+        names: name of each queue.
+        order: `(Q,)` position of each queue in the input that the tree was built from.
+        parent_of_queue: `(Q,)` index of the parent, -1 for a root.
+        depth_of_queue: `(Q,)` 0 for a root.
+        end_of_queue: `(Q,)` the subtree of `q` is the slice `q:end_of_queue[q]`.
+        is_leaf: `(Q,)` True where no queue names it as parent.
+        levels: one ascending index array per depth, roots first. The children of one
+            queue are contiguous in it.
+        path_of_leaf: `(Q, D)` the queue itself, its parent, ... up to the root, then -1.
+            Filled for inner queues too.
+        orphans: positions in the input that are not in the tree, because their parent (or
+            an ancestor) is missing or because they are their own ancestor.
+
+    """
+
+    names: tuple[str, ...]
+    order: Index
+    parent_of_queue: Int32
+    depth_of_queue: Int32
+    end_of_queue: Int32
+    is_leaf: Bool
+    levels: tuple[Index, ...]
+    path_of_leaf: Int32
+    orphans: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, queue: int) -> Int32:
+        """Return the queue, its parent, ... up to the root, without padding."""
+        return self.path_of_leaf[queue, : int(self.depth_of_queue[queue]) + 1]
+
+
+def build_tree(
+    names: Sequence[str],
+    parents: Sequence[str | None],
+    created: Sequence[float] | None = None,
+) -> QueueTree:
+    """Lay queues out in preorder.
+
+    Args:
+        names: unique name of each queue.
+        parents: name of each queue's parent; None or "" for a root.
+        created: creation time of each queue, any unit; all equal when absent.
+
+    Raises:
+        ValueError: the lengths differ or a name occurs twice.
+
+    """
+    times = [0.0] * len(names) if created is None else list(created)
+    if not len(names) == len(parents) == len(times):
+        raise ValueError(
+            f"{len(names)} names, {len(parents)} parents and {len(times)} creation times"
+        )
+    position_of_name = {name: i for i, name in enumerate(names)}
+    if len(position_of_name) != len(names):
+        twice = next(name for i, name in enumerate(names) if position_of_name[name] != i)
+        raise ValueError(f"queue {twice!r} occurs twice")
+    children: dict[str, list[int]] = {}
+    for i in sorted(range(len(names)), key=lambda i: (times[i], names[i])):
+        children.setdefault(parents[i] or "", []).append(i)
+    order, parent = _preorder(names, children)
+    reached = set(order)
+    orphans = tuple(i for i in range(len(names)) if i not in reached)
+    return _from_parents(tuple(names[i] for i in order), order, parent, orphans)
+
+
+def _preorder(names: Sequence[str], children: dict[str, list[int]]) -> tuple[list[int], list[int]]:
+    """Walk from the roots; queues that the walk does not reach are orphans."""
+    order: list[int] = []
+    parent: list[int] = []
+    stack = [(i, NO_QUEUE) for i in reversed(children.get("", ()))]
+    while stack:
+        i, above = stack.pop()
+        here = len(order)
+        order.append(i)
+        parent.append(above)
+        stack.extend((child, here) for child in reversed(children.get(names[i], ())))
+    return order, parent
+
+
+def _from_parents(
+    names: tuple[str, ...], order: list[int], parent: list[int], orphans: tuple[int, ...]
+) -> QueueTree:
+    count = len(order)
+    depth = [0] * count
+    for q, above in enumerate(parent):
+        if above >= 0:
+            depth[q] = depth[above] + 1
+    end = list(range(1, count + 1))
+    for q in range(count - 1, -1, -1):
+        above = parent[q]
+        if above >= 0 and end[q] > end[above]:
+            end[above] = end[q]
+    parent_of_queue = np.array(parent, dtype=np.int32)
+    depth_of_queue = np.array(depth, dtype=np.int32)
+    end_of_queue = np.array(end, dtype=np.int32)
+    by_depth = np.argsort(depth_of_queue, kind="stable")
+    bounds = np.cumsum(np.bincount(depth_of_queue))[:-1]
+    tree = QueueTree(
+        names=names,
+        order=np.array(order, dtype=np.intp),
+        parent_of_queue=parent_of_queue,
+        depth_of_queue=depth_of_queue,
+        end_of_queue=end_of_queue,
+        is_leaf=end_of_queue == np.arange(1, count + 1),
+        levels=tuple(np.split(by_depth, bounds)) if count else (),
+        path_of_leaf=_paths(parent_of_queue, depth_of_queue),
+        orphans=orphans,
+    )
+    for array in (*vars(tree).values(), *tree.levels):
+        if isinstance(array, np.ndarray):
+            array.flags.writeable = False
+    return tree
+
+
+def _paths(parent_of_queue: Int32, depth_of_queue: Int32) -> Int32:
+    count = len(parent_of_queue)
+    width = int(depth_of_queue.max()) + 1 if count else 0
+    paths = np.full((count, width), NO_QUEUE, dtype=np.int32)
+    at = np.arange(count, dtype=np.int32)
+    for step in range(width):
+        paths[:, step] = at
+        at = np.where(at >= 0, parent_of_queue[at], np.int32(NO_QUEUE))
+    return paths
+
+
+def roll_up(values: Int64, tree: QueueTree) -> Int64:
+    """Add to each queue's own value those of all its descendants.
+
+    Args:
+        values: `(R, Q)` int64 in base units; finite amounts, not UNLIMITED.
+        tree: the shape of the queues.
+
+    Returns:
+        `(R, Q)` int64. Two passes over the array, whatever the depth.
+
+    """
+    rows, count = values.shape
+    before = np.zeros((rows, count + 1), dtype=np.int64)
+    np.cumsum(values, axis=1, out=before[:, 1:])
+    return np.take(before, tree.end_of_queue, axis=1) - before[:, :-1]
