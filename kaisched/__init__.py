@@ -1,0 +1,92 @@
+"""kaisched: a fair Kubernetes scheduler for shared GPU clusters.
+
+The names below are what plugins and other users may rely on; everything else may change. They are
+loaded on first use, so that ``import kaisched`` (and the command line's ``--help``) costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Arguments": "kaisched.framework.hookspecs",
+    "Plugin": "kaisched.framework.hookspecs",
+    "hookimpl": "kaisched.framework.hookspecs",
+    "Session": "kaisched.framework.session",
+    "SubGroup": "kaisched.core.tables",
+    "Constraints": "kaisched.core.constraints",
+    "NodeStatics": "kaisched.core.constraints",
+    "PodTerm": "kaisched.core.constraints",
+    "Requirement": "kaisched.core.constraints",
+    "Taint": "kaisched.core.constraints",
+    "Toleration": "kaisched.core.constraints",
+    "Refusal": "kaisched.core.refusals",
+    "TaskState": "kaisched.core.states",
+    "ACTIVE_STATES": "kaisched.core.states",
+    "ALLOCATED_STATES": "kaisched.core.states",
+    "HOLDING_STATES": "kaisched.core.states",
+    "CPU": "kaisched.core.axis",
+    "MEMORY": "kaisched.core.axis",
+    "GPU": "kaisched.core.axis",
+    "PODS": "kaisched.core.axis",
+    "Amounts": "kaisched.core.axis",
+    "BoolVec": "kaisched.core.axis",
+    "CodeVec": "kaisched.core.axis",
+    "FloatVec": "kaisched.core.axis",
+    "IntVec": "kaisched.core.axis",
+    "RowVec": "kaisched.core.axis",
+    "UNLIMITED": "kaisched.units",
+    "parse_duration": "kaisched.units",
+    "fairshare": "kaisched.core",
+    "shares": "kaisched.core",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+if TYPE_CHECKING:
+    from kaisched.core import fairshare as fairshare
+    from kaisched.core import shares as shares
+    from kaisched.core.axis import CPU as CPU
+    from kaisched.core.axis import GPU as GPU
+    from kaisched.core.axis import MEMORY as MEMORY
+    from kaisched.core.axis import PODS as PODS
+    from kaisched.core.axis import Amounts as Amounts
+    from kaisched.core.axis import BoolVec as BoolVec
+    from kaisched.core.axis import CodeVec as CodeVec
+    from kaisched.core.axis import FloatVec as FloatVec
+    from kaisched.core.axis import IntVec as IntVec
+    from kaisched.core.axis import RowVec as RowVec
+    from kaisched.core.constraints import Constraints as Constraints
+    from kaisched.core.constraints import NodeStatics as NodeStatics
+    from kaisched.core.constraints import PodTerm as PodTerm
+    from kaisched.core.constraints import Requirement as Requirement
+    from kaisched.core.constraints import Taint as Taint
+    from kaisched.core.constraints import Toleration as Toleration
+    from kaisched.core.refusals import Refusal as Refusal
+    from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES
+    from kaisched.core.states import ALLOCATED_STATES as ALLOCATED_STATES
+    from kaisched.core.states import HOLDING_STATES as HOLDING_STATES
+    from kaisched.core.states import TaskState as TaskState
+    from kaisched.core.tables import SubGroup as SubGroup
+    from kaisched.framework.hookspecs import Arguments as Arguments
+    from kaisched.framework.hookspecs import Plugin as Plugin
+    from kaisched.framework.hookspecs import hookimpl as hookimpl
+    from kaisched.framework.session import Session as Session
+    from kaisched.units import UNLIMITED as UNLIMITED
+    from kaisched.units import parse_duration as parse_duration
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's names are of any type
+    """Load a public name on first use."""
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'kaisched' has no attribute {name!r}")
+    module = import_module(home)
+    return import_module(f"{home}.{name}") if home == "kaisched.core" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

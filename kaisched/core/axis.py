@@ -1,0 +1,78 @@
+"""The resource axis: which resources a snapshot counts, in which order and unit.
+
+Every amount in the project is a column of an int64 array whose first axis is this one. The first four
+resources are always there, at fixed positions; extended resources follow, sorted by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Amounts: TypeAlias = NDArray[np.int64]
+"""Amounts in base units, shape ``(R, N)``, ``(R, Q)``, ``(R, K)`` or ``(R,)``."""
+IntVec: TypeAlias = NDArray[np.int64]
+RowVec: TypeAlias = NDArray[np.int64]
+"""Row numbers of one table (int64, because it is what numpy indexes with at no conversion)."""
+CodeVec: TypeAlias = NDArray[np.int16]
+FloatVec: TypeAlias = NDArray[np.float64]
+BoolVec: TypeAlias = NDArray[np.bool_]
+
+CPU: Final = 0
+"""Milli-CPU."""
+MEMORY: Final = 1
+"""MiB."""
+GPU: Final = 2
+"""Milli-GPU: whole GPUs of every vendor's resource name, times 1000."""
+PODS: Final = 3
+"""Pod slots of a node."""
+
+FIXED: Final = ("cpu", "memory", "gpu", "pods")
+GPU_UNIT: Final = 1000
+"""One whole GPU in base units: the grain in which surplus GPUs are shared (rule R5)."""
+
+
+@dataclass(frozen=True)
+class ResourceAxis:
+    """The ordered resource names of one snapshot.
+
+    ``names`` starts with :data:`FIXED`; what follows are extended resources counted in pieces.
+    """
+
+    names: tuple[str, ...] = field(default=FIXED)
+
+    @classmethod
+    def of(cls, extended: Iterable[str] = ()) -> ResourceAxis:
+        """Make the axis that also counts ``extended`` resource names."""
+        return cls(FIXED + tuple(sorted(set(extended) - set(FIXED))))
+
+    def __len__(self) -> int:
+        """Return R, the number of resources."""
+        return len(self.names)
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Name to row number."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    @cached_property
+    def unit(self) -> IntVec:
+        """``(R,)``: the grain of the division, one GPU for GPUs and one base unit for the rest."""
+        unit = np.ones(len(self.names), np.int64)
+        unit[GPU] = GPU_UNIT
+        unit.setflags(write=False)
+        return unit
+
+    def vector(self, amounts: dict[str, int]) -> Amounts:
+        """Return ``(R,)`` from base units by name; names the axis lacks are an error."""
+        column = np.zeros(len(self.names), np.int64)
+        for name, amount in amounts.items():
+            column[self.position[name]] = amount
+        return column

@@ -1,0 +1,127 @@
+"""What a task demands of a node, and what a node is: hashable values that shapes are made of.
+
+Parsed once, at event time, from the API objects; the predicates plugin turns them into masks, one
+per shape, with the interned columns of :class:`NodeStatics`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kaisched.core.axis import BoolVec, RowVec
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint. ``effect`` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration; empty ``key`` with operator Exists tolerates all, empty effect every effect."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """``key operator values`` of a selector; operators In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+NodeTerm: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
+"""(match expressions on labels, match fields); all must hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """One required pod affinity or anti-affinity term."""
+
+    topology_key: str
+    namespaces: tuple[str, ...]
+    """Namespaces whose pods count; empty never happens (the pod's own stands in)."""
+    all_namespaces: bool
+    selector: tuple[Requirement, ...]
+    """matchLabels as In requirements, and matchExpressions; all must hold."""
+    match_none: bool = False
+    """A missing selector matches no pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Everything but the amounts that decides where a task may go."""
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    node_terms: tuple[NodeTerm, ...] | None = None
+    """Required node affinity: any one term must hold; None for no requirement."""
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[tuple[str, str, int], ...] = ()
+    """(protocol, host IP, port)."""
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
+    label_set: int = -1
+    """The task's own label set where it has pod terms (a gang may look for itself), else -1."""
+
+
+ABSENT = -1
+
+
+@dataclass(frozen=True)
+class NodeStatics:
+    """What of the nodes changes rarely, with interned columns built on first use.
+
+    One object serves every snapshot until a label, taint, condition or the set of nodes changes; a
+    cache may therefore compare it by identity.
+    """
+
+    name: Sequence[str]
+    labels: Sequence[Mapping[str, str]]
+    taints: Sequence[tuple[Taint, ...]]
+    is_ready: BoolVec
+    """``(N,)`` condition Ready is true."""
+    is_unschedulable: BoolVec
+    """``(N,)`` cordoned."""
+    has_pressure: BoolVec
+    """``(N,)`` memory, disk or PID pressure, or network unavailable."""
+
+    @cached_property
+    def _columns(self) -> dict[str, tuple[RowVec, tuple[str, ...]]]:
+        return {}
+
+    def label_column(self, key: str) -> tuple[RowVec, tuple[str, ...]]:
+        """Return (``(N,)`` value numbers, -1 where absent; the values by number)."""
+        found = self._columns.get(key)
+        if found is None:
+            number: dict[str, int] = {}
+            column = np.full(len(self.name), ABSENT, np.int64)
+            for row, labels in enumerate(self.labels):
+                value = labels.get(key)
+                if value is not None:
+                    column[row] = number.setdefault(value, len(number))
+            column.setflags(write=False)
+            found = self._columns[key] = (column, tuple(number))
+        return found
+
+    @cached_property
+    def taint_sets(self) -> tuple[RowVec, tuple[tuple[Taint, ...], ...]]:
+        """(``(N,)`` taint set numbers; the sets by number)."""
+        number: dict[tuple[Taint, ...], int] = {}
+        column = np.array([number.setdefault(taints, len(number)) for taints in self.taints], np.int64)
+        return column.reshape(len(self.name)), tuple(number)

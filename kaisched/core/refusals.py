@@ -1,0 +1,103 @@
+"""The closed list of reasons why a job, a task or a node is refused.
+
+A "no" is a value: hooks answer int16 codes, 0 meaning yes. Each code has one name users see, one
+sentence, and says whether freeing room could cure it (then victims may be searched) or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+
+class Refusal(IntEnum):
+    """Why not. 0 is reserved for "no objection"."""
+
+    NONE = 0
+    # the job as such
+    QUEUE_MISSING = 1
+    QUEUE_ORPHAN = 2
+    QUEUE_NOT_LEAF = 3
+    INVALID_GROUP = 4
+    GANG_INCOMPLETE = 5
+    SCHEDULING_GATED = 6
+    UNSUPPORTED = 7
+    BACKOFF = 8
+    QUEUE_DEPTH = 9
+    # the queue
+    OVER_LIMIT = 20
+    NON_PREEMPTIBLE_OVER_QUOTA = 21
+    # the nodes, together
+    EXCEEDS_ANY_NODE = 30
+    NO_NODE_ALLOWED = 31
+    NO_ROOM = 32
+    GANG_NO_ROOM = 33
+    WAITING_FOR_RELEASE = 34
+    # one node
+    NODE_NOT_READY = 50
+    NODE_UNSCHEDULABLE = 51
+    TAINT = 52
+    NODE_SELECTOR = 53
+    NODE_AFFINITY = 54
+    POD_AFFINITY = 55
+    POD_ANTI_AFFINITY = 56
+    HOST_PORT = 57
+    POD_SLOTS = 58
+    RESOURCES = 59
+    NODE_PRESSURE = 60
+    # plugins
+    PLUGIN = 90
+    """A third party's policy says no; the record names the plugin."""
+    PLUGIN_FAILED = 91
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalText:
+    """What a code means to people."""
+
+    name: str
+    sentence: str
+    is_freeable: bool
+    """True when room given back by others could cure it."""
+
+
+TEXTS: Final[dict[Refusal, RefusalText]] = {
+    code: RefusalText(name, sentence, is_freeable)
+    for code, name, sentence, is_freeable in (
+        (Refusal.QUEUE_MISSING, "QueueDoesNotExist", "its queue does not exist", False),
+        (Refusal.QUEUE_ORPHAN, "QueueOrphan", "a parent of its queue does not exist", False),
+        (Refusal.QUEUE_NOT_LEAF, "QueueNotLeaf", "its queue has children", False),
+        (Refusal.INVALID_GROUP, "InvalidPodGroup", "its pod group is not valid", False),
+        (Refusal.GANG_INCOMPLETE, "GangIncomplete", "fewer pods than its minimum exist", False),
+        (Refusal.SCHEDULING_GATED, "SchedulingGated", "its pods have scheduling gates", False),
+        (Refusal.UNSUPPORTED, "Unsupported", "it asks for something not offered", False),
+        (Refusal.BACKOFF, "Backoff", "it failed before and nothing has changed since", False),
+        (Refusal.QUEUE_DEPTH, "QueueDepth", "its queue's depth for this action is reached", False),
+        (Refusal.OVER_LIMIT, "OverLimit", "it would take a queue over its limit", False),
+        (
+            Refusal.NON_PREEMPTIBLE_OVER_QUOTA,
+            "NonPreemptibleOverQuota",
+            "non-preemptible work must stay within the quota",
+            False,
+        ),
+        (Refusal.EXCEEDS_ANY_NODE, "ExceedsAnyNode", "a pod is larger than every node", False),
+        (Refusal.NO_NODE_ALLOWED, "NoNodeAllowed", "no node may take its pods", False),
+        (Refusal.NO_ROOM, "NoRoom", "no allowed node has room", True),
+        (Refusal.GANG_NO_ROOM, "GangNoRoom", "only part of the gang has room", True),
+        (Refusal.WAITING_FOR_RELEASE, "WaitingForRelease", "its room is being released", False),
+        (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),
+        (Refusal.NODE_UNSCHEDULABLE, "NodeUnschedulable", "node is cordoned", False),
+        (Refusal.TAINT, "Taint", "untolerated taint", False),
+        (Refusal.NODE_SELECTOR, "NodeSelector", "node selector does not match", False),
+        (Refusal.NODE_AFFINITY, "NodeAffinity", "node affinity does not match", False),
+        (Refusal.POD_AFFINITY, "PodAffinity", "pod affinity is not met", False),
+        (Refusal.POD_ANTI_AFFINITY, "PodAntiAffinity", "pod anti-affinity forbids it", True),
+        (Refusal.HOST_PORT, "HostPort", "host port is in use", True),
+        (Refusal.POD_SLOTS, "PodSlots", "too many pods", True),
+        (Refusal.RESOURCES, "Resources", "insufficient resources", True),
+        (Refusal.NODE_PRESSURE, "NodePressure", "node is under pressure", False),
+        (Refusal.PLUGIN, "Plugin", "a plugin refused it", False),
+        (Refusal.PLUGIN_FAILED, "PluginFailed", "a plugin failed", False),
+    )
+}

@@ -1,0 +1,52 @@
+"""The snapshot: everything one cycle decides on, frozen.
+
+Made by a snapshot source (the state store), read by the session. All arrays are unwritable. Held
+amounts are kept per leaf queue by the store as events arrive, so a cycle never sums tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kaisched.core.tables import LabelSets
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, ResourceAxis
+    from kaisched.core.tables import (
+        JobTable,
+        NodeTable,
+        PodSetTable,
+        QueueTable,
+        ShapeTable,
+        TaskTable,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One frozen view of a shard.
+
+    ``(R, Q)`` columns count tasks at the *leaf* they belong to, inner queues zero; the session rolls
+    them up.
+    """
+
+    axis: ResourceAxis
+    nodes: NodeTable
+    queues: QueueTable
+    jobs: JobTable
+    podsets: PodSetTable
+    tasks: TaskTable
+    shapes: ShapeTable
+    allocated: Amounts
+    """Tasks in an allocated state."""
+    allocated_non_preemptible: Amounts
+    pending: Amounts
+    """Requests of pending tasks that are not gated; requested = allocated + pending."""
+    total: Amounts
+    """``(R,)`` what is divided: allocatable of ready nodes less what others' pods use there."""
+    generation: int
+    """Row numbers mean the same things within one generation."""
+    revision: int
+    """Grows with every event the store took in."""
+    label_sets: LabelSets = field(default_factory=LabelSets)

@@ -1,0 +1,160 @@
+"""The tables of a snapshot: plain read-only columns, one row a node, queue, job, pod set, task, shape.
+
+Rows are only ever appended, never reused, within one *generation* of the store that made them, so a
+row number stays good as long as the snapshot lives. Rows of vanished jobs and tasks stay behind as
+``GONE`` until the store compacts and starts a new generation.
+
+Nodes are sorted by name, queues stand in preorder (siblings by creation, then name): the lowest row is
+the last rule of every tie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
+    from kaisched.core.constraints import Constraints, NodeStatics
+    from kaisched.core.tree import QueueTree
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTable:
+    """Nodes, sorted by name. Columns ``(N,)`` or ``(R, N)``."""
+
+    name: Sequence[str]
+    statics: NodeStatics
+    """Labels, taints, readiness: the same object as long as none of them changed."""
+    allocatable: Amounts
+    idle: Amounts
+    """Allocatable less what every task on the node holds, releasing ones included. May be negative."""
+    releasing: Amounts
+    """What tasks being deleted will give back."""
+    version: IntVec
+    """Grows whenever a row's idle or releasing changes: what a cache compares."""
+
+    def __len__(self) -> int:
+        """Return N."""
+        return len(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTable:
+    """Queues in preorder. The same object as long as no queue changed."""
+
+    name: tuple[str, ...]
+    row_of_name: Mapping[str, int]
+    tree: QueueTree
+    deserved: Amounts
+    """``(R, Q)`` quota, UNLIMITED for none."""
+    limit: Amounts
+    weight: FloatVec
+    """``(R, Q)`` over-quota weight."""
+    priority: IntVec
+    created_s: FloatVec
+    preempt_min_runtime_s: FloatVec
+    """-1 where unset (issue: minimum runtime)."""
+    reclaim_min_runtime_s: FloatVec
+
+    def __len__(self) -> int:
+        """Return Q."""
+        return len(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroup:
+    """One node of a structured job's tree of subgroups."""
+
+    name: str
+    podset: int
+    """Row in the pod set table for a leaf, -1 for an inner group."""
+    min_subgroup: int
+    """Children needed, for an inner group: all of them unless the object says otherwise."""
+    children: tuple[SubGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetTable:
+    """Leaf subgroups; a job without structure has exactly one, named ``default``."""
+
+    name: Sequence[str]
+    job_of_podset: RowVec
+    minimum: IntVec
+    """Tasks needed before any of them may run."""
+    active: IntVec
+    """Tasks in an active state (see states)."""
+    pending: IntVec
+    """Tasks pending and not gated."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobTable:
+    """Jobs (pod groups). ``(J,)``."""
+
+    name: Sequence[str]
+    """``namespace/name``."""
+    queue_of_job: RowVec
+    """-1 where the queue is unknown; then ``refusal`` says why."""
+    priority: IntVec
+    is_preemptible: BoolVec
+    created_s: FloatVec
+    refusal: NDArray[np.int16]
+    """Non-zero: never tried, for this reason."""
+    first_task: RowVec
+    """Tasks of a job stand together when it is made at once; use :meth:`Snapshot.tasks_of_job`."""
+    first_podset: RowVec
+    podset_count: IntVec
+    shape_of_job: RowVec
+    """The one shape of all its tasks, -1 when they differ."""
+    active: IntVec
+    pending: IntVec
+    last_start_s: FloatVec
+    """NaN when nothing of it has run."""
+    structure: Mapping[int, SubGroup]
+    """Job row to its tree of subgroups, for jobs that have more than one pod set."""
+    tasks: Sequence[Sequence[int]]
+    """Job row to its task rows, in order of arrival."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTable:
+    """Tasks (pods), other schedulers' pods included (``job_of_task`` -1). ``(T,)``."""
+
+    name: Sequence[str]
+    """``namespace/name``."""
+    uid: Sequence[str]
+    job_of_task: RowVec
+    podset_of_task: RowVec
+    shape_of_task: RowVec
+    state: NDArray[np.int8]
+    node_of_task: RowVec
+    """-1 for none."""
+    nominated_node: RowVec
+    order_priority: IntVec
+    """Label ``kai.scheduler/task-priority``; lowest possible where absent. Higher goes first."""
+    created_s: FloatVec
+    label_set_of_task: RowVec
+    """Interned pod labels with namespace, for pod affinity."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeTable:
+    """Shapes: tasks of one shape ask for the same and obey the same constraints."""
+
+    request: Amounts
+    """``(R, S)``, the pod slot included."""
+    constraints: Sequence[Constraints]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSets:
+    """Interned (namespace, labels) of pods, for pod affinity."""
+
+    namespace: Sequence[str] = ()
+    labels: Sequence[Mapping[str, str]] = field(default_factory=tuple)

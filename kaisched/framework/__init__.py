@@ -1,0 +1,1 @@
+"""The session machinery: hooks, plugins, ledger, statement, session, cycle, intents, records."""

@@ -1,0 +1,250 @@
+# mypy: disable-error-code="empty-body"
+"""Every question a plugin may answer. A document first, code second.
+
+A plugin subclasses :class:`Plugin` and overrides the questions it answers, each marked with
+``@hookimpl`` and with the very signature below (mypy and the loader both check). Letters: ``K`` rows
+asked about now, ``R`` resources, ``N`` nodes, ``Q`` queues. All arguments are read-only arrays or the
+session; answers are new arrays. Amounts are int64 base units.
+
+Rules for every answer: it depends on the arguments, the session and the plugin's own typed arguments
+only, never on the clock, on chance or on what was asked before; rows are independent of each other.
+``None`` always means "nothing to say". Order among plugins is the shard's.
+
+How answers combine is said at each question:
+
+* *lexicographic*: each plugin's key columns in plugin order, low first; the framework adds the last
+  rules (creation, then name).
+* *first refusal*: int16 codes, 0 for no objection; the first non-zero one in plugin order stands.
+* *sum*: each answer times the plugin's weight in the shard.
+* *first result*: the first plugin that answers anything.
+* *fold*: each plugin gets the previous one's answer.
+
+When a plugin raises or answers nonsense (wrong shape, type, NaN) it is named in the cycle's failures
+and: a score counts as neutral, an order is left out, a filter or gate closes with ``PLUGIN_FAILED``,
+and whatever the division rests on abandons the cycle without intents.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+import pluggy
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session import Session
+
+PROJECT = "kaisched"
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+_spec = pluggy.HookspecMarker(PROJECT)
+_impl = pluggy.HookimplMarker(PROJECT)
+
+
+def hookimpl(function: _F) -> _F:
+    """Mark a method as a plugin's answer to the question of the same name.
+
+    Takes no options: the order is the shard file's, so ``tryfirst``, ``trylast`` and wrappers do not
+    exist here (the loader refuses them when they come from pluggy's own marker).
+    """
+    return cast("_F", _impl(function))
+
+
+def _question(function: _F) -> _F:
+    return cast("_F", _spec(function))
+
+
+def _first(function: _F) -> _F:
+    return cast("_F", _spec(firstresult=True)(function))
+
+
+class Arguments(BaseModel):
+    """Base of a plugin's typed arguments: camelCase in the shard, unknown keys refused, frozen.
+
+    Values may be numbers, booleans or their text (KAI's arguments are strings).
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=False, extra="forbid", frozen=True
+    )
+
+
+class Plugin:
+    """Base of every plugin: one instance a shard, holding its arguments and nothing else.
+
+    What a plugin computes for a cycle is the value its ``session_open`` returns, read back as
+    ``session.state[self.name]``; an instance is never written to after construction.
+    """
+
+    name: ClassVar[str]
+    """The name in shard files and of the entry point."""
+    default_weight: ClassVar[float] = 1.0
+    """Factor of its node scores unless the shard says otherwise."""
+
+    Arguments: ClassVar[type[Arguments]] = Arguments
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Keep the typed arguments of this shard."""
+        self.arguments: Any = arguments
+
+    # -- once a cycle ------------------------------------------------------------------
+
+    @_question
+    def session_open(self, session: Session) -> object:
+        """Return this cycle's state of the plugin. Asked once, in plugin order, before all else.
+
+        Combine: each plugin's own, kept as ``session.state[name]``. Cost: O(rows), no loop per node or
+        task; put what may not be needed behind a cached property.
+        """
+
+    @_question
+    def session_close(self, session: Session) -> object:
+        """Return facts to remember (JSON-like), or None. Asked once, after all actions.
+
+        Combine: kept per plugin under ``memory.facts[name]``; serialised with a replay.
+        """
+
+    @_first
+    def fair_share(self, session: Session) -> Amounts:
+        """Return the fair share ``(R, Q)`` of each queue at every level. Asked at most once a cycle.
+
+        Combine: first result; without an answer nobody has a fair share (all zero).
+        """
+
+    @_question
+    def over_quota_weights(
+        self,
+        session: Session,
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        active: BoolVec,
+        weights: FloatVec,
+    ) -> FloatVec:
+        """Return the weights ``(K,)`` with which the surplus is shared in this round.
+
+        Asked each division round, for all sibling groups of one depth at once: entry i is queue
+        ``queue[i]`` for resource ``resource[i]``; ``group[i]`` numbers (resource, parent) groups;
+        ``active[i]`` says that it still wants more; ``weights`` are normalised over the group.
+        Combine: fold, in plugin order. Without an answer the weights stand (the fold is the identity).
+        """
+
+    # -- order ---------------------------------------------------------------------------
+
+    @_question
+    def queue_order(
+        self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...]:
+        """Return key columns ``(K,)`` deciding which of several sibling queues goes first.
+
+        ``held`` ``(R, K)`` is what the queue would hold then and ``ask`` ``(R, K)`` what its best
+        candidate asks for: also asked on assumed positions, so pure in its arguments.
+        Combine: lexicographic.
+        """
+
+    @_question
+    def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
+        """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
+
+        Asked when an action starts, and again for an elastic job whose turn is over. Reads the
+        job's present counts from ``session.ledger``. Combine: lexicographic.
+        """
+
+    @_question
+    def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...]:
+        """Return key columns ``(K,)`` deciding which pods of a job are placed first.
+
+        Combine: lexicographic.
+        """
+
+    @_question
+    def subgroup_order(
+        self, session: Session, active: IntVec, minimum: IntVec
+    ) -> tuple[IntVec | FloatVec, ...]:
+        """Return key columns ``(K,)`` deciding which subgroup of a job is served first.
+
+        ``active`` and ``minimum`` ``(K,)`` count the pods (for an inner group, the children) that
+        run and that must run. Combine: lexicographic, then name.
+        """
+
+    # -- what and whether ------------------------------------------------------------------
+
+    @_question
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec:
+        """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
+
+        Asked once when an action starts. Combine: first refusal.
+        """
+
+    @_question
+    def queue_gate(
+        self,
+        session: Session,
+        action: str,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec:
+        """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
+
+        Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R, K)``
+        is what the queue would hold by then). Combine: first refusal.
+        """
+
+    @_first
+    def batch_size(self, session: Session, job: RowVec) -> IntVec:
+        """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
+
+        Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0 for
+        nothing. Combine: first result; without an answer pods are placed one by one.
+        """
+
+    @_first
+    def next_batch(self, session: Session, job: int) -> RowVec:
+        """Return the task rows of a *structured* job to place next, all or nothing, in order.
+
+        Empty for nothing. Combine: first result; without an answer pods are placed one by one.
+        """
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    @_question
+    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec:
+        """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
+
+        Asked once per shape for all nodes, then only for rows named stale by :meth:`on_moves`.
+        Amounts are not its business. Combine: first refusal.
+        """
+
+    @_question
+    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec:
+        """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
+
+        For host ports and anti-affinity. Asked again for every touched row. Combine: minimum, with
+        what the amounts allow.
+        """
+
+    @_question
+    def node_score(self, session: Session, shape: int, rows: RowVec, extra: IntVec) -> FloatVec:
+        """Return scores ``(K,)`` in [0, 1], higher is better, as if ``extra`` ``(K,)`` more pods of
+        the shape were already on each node.
+
+        Row-wise: never normalised over the rows asked about (constants of the snapshot are fine).
+        ``session.ledger`` holds the amounts of now. Combine: sum, weighted by the shard.
+        """
+
+    @_question
+    def on_moves(
+        self, session: Session, task: RowVec, node: RowVec, sign: int
+    ) -> tuple[RowVec, RowVec] | None:
+        """Hear of tasks placed (``sign`` +1) or taken back (-1) ``(K,)``; return what got stale.
+
+        The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again, an empty
+        shape array meaning every shape. Combine: union.
+        """

@@ -1,0 +1,44 @@
+"""What the outside must do: bind, evict, nominate. Columns inside, objects on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Bind pod ``namespace/name`` (precondition: uid) to a node."""
+
+    pod: str
+    uid: str
+    node: str
+    pod_group: str
+    task: int = field(compare=False)
+    node_row: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
+    """Promise a node whose room is being released to a pod; nothing is bound yet."""
+
+    pod: str
+    uid: str
+    node: str
+    pod_group: str
+    task: int = field(compare=False)
+    node_row: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a pod for a beneficiary; ``reason`` names the rule and the shares."""
+
+    pod: str
+    uid: str
+    node: str
+    pod_group: str
+    action: str
+    beneficiary: str
+    reason: str
+    task: int = field(compare=False)
+    node_row: int = field(compare=False)

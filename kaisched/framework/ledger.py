@@ -1,0 +1,176 @@
+"""The working amounts of a cycle: the only arrays that change while it runs.
+
+Copies of the snapshot's mutable columns. Changed through :class:`~kaisched.framework.statement.Statement`
+alone, which can take every change back to the bit (all integers, no rounding).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.tree import roll_up
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.core.snapshot import Snapshot
+
+_RELEASING = int(TaskState.RELEASING)
+_PENDING = int(TaskState.PENDING)
+_PIPELINED = int(TaskState.PIPELINED)
+_HOLDS = HOLDING_STATES.tolist()
+_ALLOCATED = ALLOCATED_STATES.tolist()
+_ACTIVE = ACTIVE_STATES.tolist()
+
+
+class Ledger:
+    """Idle, releasing and held amounts, and where every task stands, as the cycle has them now."""
+
+    __slots__ = (
+        "_is_preemptible",
+        "_paths",
+        "_podset_of_task",
+        "_queue_of_job",
+        "_request",
+        "_shape_of_task",
+        "held",
+        "held_non_preemptible",
+        "idle",
+        "job_active",
+        "job_of_task",
+        "job_pending",
+        "node_of_task",
+        "podset_active",
+        "podset_pending",
+        "releasing",
+        "state",
+        "touched",
+    )
+
+    idle: Amounts
+    """``(R, N)``"""
+    releasing: Amounts
+    """``(R, N)`` what is being released and not yet promised to a pipelined task."""
+    held: Amounts
+    """``(R, Q)`` at every level of the tree."""
+    held_non_preemptible: Amounts
+    state: np.ndarray[tuple[int], np.dtype[np.int8]]
+    node_of_task: RowVec
+    job_active: IntVec
+    job_pending: IntVec
+    podset_active: IntVec
+    podset_pending: IntVec
+    touched: list[int]
+    """Node rows in the order they changed: what caches of per-node answers still have to re-ask."""
+
+    def __init__(self, snapshot: Snapshot, held: Amounts, held_non_preemptible: Amounts) -> None:
+        """Copy what may change; ``held`` is already rolled up and is copied too."""
+        tasks, jobs, podsets = snapshot.tasks, snapshot.jobs, snapshot.podsets
+        self.idle = snapshot.nodes.idle.copy()
+        self.releasing = snapshot.nodes.releasing.copy()
+        self.held = held.copy()
+        self.held_non_preemptible = held_non_preemptible.copy()
+        self.state = tasks.state.copy()
+        self.node_of_task = tasks.node_of_task.copy()
+        self.job_active = jobs.active.copy()
+        self.job_pending = jobs.pending.copy()
+        self.podset_active = podsets.active.copy()
+        self.podset_pending = podsets.pending.copy()
+        self.touched = []
+        self.job_of_task = tasks.job_of_task
+        self._podset_of_task = tasks.podset_of_task
+        self._shape_of_task = tasks.shape_of_task
+        self._queue_of_job = jobs.queue_of_job
+        self._is_preemptible = jobs.is_preemptible
+        self._request = snapshot.shapes.request
+        self._paths = snapshot.queues.tree.path_of_queue
+
+    def set_state(self, task: int, state: int, node: int) -> tuple[int, int]:
+        """Move one task to a state on a node and return (old state, old node).
+
+        The inverse is the same call with what it returned.
+        """
+        old_state, old_node = int(self.state[task]), int(self.node_of_task[task])
+        request = self._request[:, self._shape_of_task[task]]
+        if old_node >= 0:
+            self._take_from_node(old_node, old_state, request, -1)
+        if node >= 0:
+            self._take_from_node(node, state, request, 1)
+        self._count(task, old_state, state, request)
+        self.state[task] = state
+        self.node_of_task[task] = node
+        return old_state, old_node
+
+    def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Put pending tasks of one shape on idle room, all at once; the same as one by one."""
+        request = self._request[:, shape]
+        self._shift(tasks, nodes, request, 1)
+        self.state[tasks] = int(TaskState.ALLOCATED)
+        self.node_of_task[tasks] = nodes
+
+    def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Undo :meth:`place_pending`."""
+        self._shift(tasks, nodes, self._request[:, shape], -1)
+        self.state[tasks] = _PENDING
+        self.node_of_task[tasks] = -1
+
+    def _shift(self, tasks: RowVec, nodes: RowVec, request: Amounts, sign: int) -> None:
+        rows, per_node = _counts(nodes)
+        self.idle[:, rows] -= request[:, None] * (per_node * sign)
+        self.touched.extend(rows.tolist())
+        jobs, per_job = _counts(self.job_of_task[tasks])
+        self.job_active[jobs] += per_job * sign
+        self.job_pending[jobs] -= per_job * sign
+        podsets, per_podset = _counts(self._podset_of_task[tasks])
+        self.podset_active[podsets] += per_podset * sign
+        self.podset_pending[podsets] -= per_podset * sign
+        queues = self._queue_of_job[jobs]
+        for job, queue, number in zip(jobs.tolist(), queues.tolist(), per_job.tolist(), strict=True):
+            path = self._paths[queue]
+            amount = (request * (number * sign))[:, None]
+            self.held[:, path] += amount
+            if not self._is_preemptible[job]:
+                self.held_non_preemptible[:, path] += amount
+
+    def _take_from_node(self, node: int, state: int, request: Amounts, sign: int) -> None:
+        if _HOLDS[state]:
+            self.idle[:, node] -= request * sign
+            if state == _RELEASING:
+                self.releasing[:, node] += request * sign
+        elif state == _PIPELINED:
+            self.releasing[:, node] -= request * sign
+        self.touched.append(node)
+
+    def _count(self, task: int, old: int, new: int, request: Amounts) -> None:
+        job = int(self.job_of_task[task])
+        if job < 0:
+            return
+        podset = int(self._podset_of_task[task])
+        active = _ACTIVE[new] - _ACTIVE[old]
+        pending = (new == _PENDING) - (old == _PENDING)
+        self.job_active[job] += active
+        self.podset_active[podset] += active
+        self.job_pending[job] += pending
+        self.podset_pending[podset] += pending
+        held = _ALLOCATED[new] - _ALLOCATED[old]
+        queue = int(self._queue_of_job[job])
+        if held and queue >= 0:
+            path = self._paths[queue]
+            self.held[:, path] += (request * held)[:, None]
+            if not self._is_preemptible[job]:
+                self.held_non_preemptible[:, path] += (request * held)[:, None]
+
+
+def _counts(rows: RowVec) -> tuple[RowVec, IntVec]:
+    """Return the distinct rows, sorted, and how often each occurs."""
+    if rows.size == 1:
+        return rows, np.ones(1, np.int64)
+    distinct, counts = np.unique(rows, return_counts=True)
+    return distinct, counts.astype(np.int64, copy=False)
+
+
+def rolled_up(snapshot: Snapshot, leaf_amounts: Amounts) -> Amounts:
+    """Return ``(R, Q)`` amounts at every level from amounts at the leaves."""
+    return roll_up(leaf_amounts, snapshot.queues.tree)

@@ -1,0 +1,26 @@
+"""What a shard remembers between cycles.
+
+``facts`` may affect decisions: they are JSON-like, serialised with a replay, and can be rebuilt from
+the API after a restart. ``hints`` only save time: dropping them changes no byte of any result (a law
+of the tests).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Facts by plugin or action name, hints by the name of the cache."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    hints: dict[str, Any] = field(default_factory=dict)
+
+    def without_hints(self) -> Memory:
+        """Return the same facts and no hints."""
+        return Memory(self.facts, {})

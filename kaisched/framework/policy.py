@@ -1,0 +1,58 @@
+"""A shard's policy, ready to run: plugins with their weights, actions, and a few settings.
+
+Built by the engine from a SchedulingShard; immutable, shared by all cycles of the shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from kaisched.framework.dispatch import Questions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.framework.hookspecs import Plugin
+    from kaisched.framework.session import Session
+
+
+class Action(Protocol):
+    """One kind of step of a cycle, such as allocate."""
+
+    @property
+    def name(self) -> str:
+        """Its name in shard files."""
+        ...
+
+    def run(self, session: Session) -> None:
+        """Act on the session through statements."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSetting:
+    """An enabled plugin, the factor of its scores and where it came from."""
+
+    plugin: Plugin
+    weight: float = 1.0
+    distribution: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a shard's cycles run by. ``plugins`` and ``actions`` stand in the order that counts."""
+
+    plugins: tuple[PluginSetting, ...]
+    actions: tuple[Action, ...]
+    queue_depth: Mapping[str, int] = field(default_factory=dict)
+    """Action name to the most jobs per leaf queue it looks at; absent for all."""
+    over_quota_weights: str = "equal"
+    """``equal``: each queue's own weight; ``quota``: weights follow the quotas."""
+
+    @cached_property
+    def questions(self) -> Questions:
+        """The plugins' answers, compiled to flat tuples."""
+        return Questions(self.plugins)

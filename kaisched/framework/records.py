@@ -1,0 +1,100 @@
+"""What a cycle leaves behind: its result, and one decision record for each job that stays pending."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.intents import Bind, Evict, Nominate
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMiss:
+    """So many nodes were out for one reason."""
+
+    reason: str
+    nodes: int
+    detail: str
+    """For example ``gpu short by at least 2``."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    """Why a job is pending: one dominant reason of the closed list, the numbers, the node misses."""
+
+    pod_group: str
+    queue: str
+    reason: str
+    """Name of a :class:`~kaisched.core.refusals.Refusal`, as users see it."""
+    message: str
+    """One sentence with the numbers."""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    node_misses: tuple[NodeMiss, ...] = ()
+    plugin: str = ""
+    """The plugin that refused, where one did."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShare:
+    """A queue's row of the result. Amounts by resource name in base units; -1 for unlimited."""
+
+    name: str
+    parent: str | None
+    fair_share: Mapping[str, int]
+    allocated: Mapping[str, int]
+    requested: Mapping[str, int]
+    deserved: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFailure:
+    """A plugin raised or answered nonsense."""
+
+    plugin: str
+    question: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CycleStats:
+    """Counts of one cycle."""
+
+    jobs_pending: int
+    """Jobs with pending tasks when the cycle began."""
+    jobs_placed: int
+    tasks_bound: int
+    tasks_nominated: int
+    tasks_evicted: int
+    abandoned: str = ""
+    """Why the cycle was abandoned without intents; empty when it was not."""
+
+
+@dataclass(frozen=True)
+class CycleResult:
+    """Everything a cycle decided. ``records`` and ``shares`` are worked out when first read.
+
+    The row vectors say the same as the intents, for a source that shares the row numbers.
+    """
+
+    binds: Sequence[Bind]
+    evictions: Sequence[Evict]
+    nominations: Sequence[Nominate]
+    records: Sequence[DecisionRecord]
+    shares: Sequence[QueueShare]
+    stats: CycleStats
+    failures: tuple[PluginFailure, ...]
+    bind_tasks: RowVec
+    bind_nodes: RowVec
+    evict_tasks: RowVec
+    nominate_tasks: RowVec
+    nominate_nodes: RowVec
+
+    def encode(self) -> bytes:
+        """Return the canonical bytes of the decision: equal input gives equal bytes."""
+        from kaisched.framework.encoding import encode_result
+
+        return encode_result(self)

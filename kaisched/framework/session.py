@@ -1,0 +1,111 @@
+"""One cycle's view of the world, as actions and plugins see it.
+
+Holds the snapshot, the ledger (made on first use: a cycle that places nothing copies nothing), what
+the plugins returned at opening, and the questions, compiled once per shard. The names without an
+underscore are what plugins may rely on.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kaisched.framework.ledger import Ledger, rolled_up
+from kaisched.framework.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, ResourceAxis, RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.tables import (
+        JobTable,
+        LabelSets,
+        NodeTable,
+        PodSetTable,
+        QueueTable,
+        ShapeTable,
+        TaskTable,
+    )
+    from kaisched.core.usage import Usage
+    from kaisched.framework.dispatch import Questions
+    from kaisched.framework.memory import Memory
+    from kaisched.framework.policy import Policy
+
+    Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+
+
+class Session:
+    """Everything one cycle knows. Built by ``run_cycle``; plugins read it, actions act on it."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        usage: Usage | None,
+        policy: Policy,
+        now_s: float,
+        memory: Memory,
+        ask: Questions,
+    ) -> None:
+        """Bind the inputs; nothing is computed yet."""
+        self.snapshot = snapshot
+        self.usage = usage
+        self.policy = policy
+        self.now_s = now_s
+        self.memory = memory
+        self.ask = ask
+        self.state: dict[str, Any] = {}
+        self.axis: ResourceAxis = snapshot.axis
+        self.nodes: NodeTable = snapshot.nodes
+        self.queues: QueueTable = snapshot.queues
+        self.jobs: JobTable = snapshot.jobs
+        self.podsets: PodSetTable = snapshot.podsets
+        self.tasks: TaskTable = snapshot.tasks
+        self.shapes: ShapeTable = snapshot.shapes
+        self.label_sets: LabelSets = snapshot.label_sets
+        self.hints: dict[str, Any] = memory.hints
+
+    @cached_property
+    def held(self) -> Amounts:
+        """``(R, Q)`` held at every level when the cycle began (``ledger.held`` is now)."""
+        return rolled_up(self.snapshot, self.snapshot.allocated)
+
+    @cached_property
+    def held_non_preemptible(self) -> Amounts:
+        """``(R, Q)`` the part of :attr:`held` that belongs to non-preemptible jobs."""
+        return rolled_up(self.snapshot, self.snapshot.allocated_non_preemptible)
+
+    @cached_property
+    def requested(self) -> Amounts:
+        """``(R, Q)`` held plus pending, at every level, when the cycle began."""
+        return self.held + rolled_up(self.snapshot, self.snapshot.pending)
+
+    @cached_property
+    def fair_share(self) -> Amounts:
+        """``(R, Q)`` fair share at every level, computed when first needed."""
+        share = self.ask.fair_share(self)
+        if share is None:
+            share = np.zeros((len(self.axis), len(self.queues)), np.int64)
+        share.setflags(write=False)
+        return share
+
+    @property
+    def fold(self) -> Fold | None:
+        """The plugins' over-quota weight fold, or None when nobody answers it (the identity)."""
+        return self.ask.fold(self)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The amounts as they are now."""
+        return Ledger(self.snapshot, self.held, self.held_non_preemptible)
+
+    @property
+    def has_moved(self) -> bool:
+        """True once the ledger exists, so that something may differ from the snapshot."""
+        return "ledger" in self.__dict__
+
+    def statement(self) -> Statement:
+        """Open a statement: tentative moves that are kept or taken back as a whole."""
+        return Statement(self)
