@@ -199,8 +199,48 @@ def test_the_readme_starts_with_its_two_commands():
     assert commands[:2] == ["make demo", "make test"]
 
 
-def test_the_ci_script_is_bash_that_parses():
-    script = ROOT / ".ci" / "run"
-    assert os.access(script, os.X_OK)
-    if shutil.which("bash"):
-        subprocess.run(["bash", "-n", str(script)], check=True)
+def ci(folder: Path, *, failing: str = "nothing") -> subprocess.CompletedProcess[str]:
+    """Run the CI script with stand-ins for make, apt-get and a python3 without ensurepip."""
+    stubs = {
+        "apt-get": 'echo "apt-get $*"',
+        "sudo": 'exec "$@"',
+        "python3": "exit 1",
+        "make": f'echo "make $*"; test "$1" != {failing} || {{ '
+        'echo "make: *** [Makefile:1: $1] Error 1" >&2; exit 2; }',
+    }
+    for name, body in stubs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    return subprocess.run(
+        ["bash", str(ROOT / ".ci" / "run")],
+        check=False,
+        env={"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"},
+        stderr=subprocess.STDOUT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_ci_script_installs_what_is_missing_and_ends_with_the_tests(tmp_path):
+    run = ci(tmp_path)
+    assert run.returncode == 0, run.stdout
+    assert "apt-get install -q -y --no-install-recommends python3-venv" in run.stdout
+    steps = re.findall(r"^make (\w+)$", run.stdout, flags=re.MULTILINE)
+    assert [step for step in steps if step != "example"] == [
+        "format",
+        "lint",
+        "types",
+        "imports",
+        "spelling",
+        "test",
+    ]
+    assert run.stdout.splitlines()[-1] == "make test"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize("failing", ["lint", "test"])
+def test_the_ci_script_fails_with_any_step_and_still_ends_with_the_tests(tmp_path, failing):
+    run = ci(tmp_path, failing=failing)
+    assert run.returncode != 0
+    assert run.stdout.splitlines()[-1] == "make test"
