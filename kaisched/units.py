@@ -20,7 +20,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar, cast
 UNLIMITED: Final[int] = 1 << 62
 """No bound. Larger than any sum of amounts, small enough to add another amount to in 64 bits."""
 MAX_AMOUNT: Final[int] = 1 << 44
-"""What one object's amount saturates at: 16 EiB in MiB. A quarter million of them stay below UNLIMITED."""
+"""What one object's amount saturates at: 16 EiB in MiB. 262,144 of them reach UNLIMITED."""
 
 Amount: TypeAlias = str | int | float
 """An amount as a manifest holds it: a Kubernetes quantity, or a plain number."""
@@ -29,6 +29,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _MAX_CHARS: Final = 40
+_MAX_BITS: Final = 256
 _MAX_POWER: Final = 64  # 40 digits and a larger power are beyond any cap, or below any unit
 _INT64_MAX: Final = (1 << 63) - 1
 _QUANTITY: Final = re.compile(
@@ -69,12 +70,14 @@ class Quantity:
 
 
 def _cached(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    # typed: 1, 1.0 and True are one key otherwise. Errors are never kept, so neither are long texts.
+    # typed: 1, 1.0 and True are one key otherwise. Errors are not kept, so no long texts either.
     return cast("Callable[_P, _R]", lru_cache(maxsize=1 << 16, typed=True)(function))
 
 
 def _shown(value: object) -> str:
-    text = repr(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"
+    text = (
+        repr(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"
+    )
     return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 3] + "..."
 
 
@@ -145,7 +148,7 @@ def is_in_mebibytes(resource: str) -> bool:
 
 
 def base_units(resource: str, amount: Amount, round_up: bool = True) -> int:
-    """Return an amount in the base unit of its resource: ``cpu``, ``memory``, ``gpu`` or another."""
+    """Return an amount in the base unit of ``cpu``, ``memory``, ``gpu`` or another resource."""
     if resource == "cpu":
         return milli_cpu(amount, round_up)
     if resource == "gpu":
@@ -193,6 +196,7 @@ _NANOS: Final = {
 MAX_DURATION_S: Final = 10 * 31_536_000
 """Ten years: longer is a slip of the pen."""
 _STEP: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|\u03bcs|ms|y|w|d|h|m|s)", re.ASCII)
+_BARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 _DURATION_FIX: Final = 'write numbers with units, the largest first, such as "90s", "1h30m" or "1w"'
 
 
@@ -231,7 +235,8 @@ def _unsigned_duration(text: str, rest: str) -> float:
             is_bare = rest.replace(".", "", 1).isascii() and rest.replace(".", "", 1).isdigit()
             what = "has no unit" if is_bare else "is no duration"
             raise UnitError(
-                f"{_shown(text)} {what}", f'write "{rest}s" for seconds' if is_bare else _DURATION_FIX
+                f"{_shown(text)} {what}",
+                f'write "{rest}s" for seconds' if is_bare else _DURATION_FIX,
             )
         if _NANOS[step[3]] >= last:
             raise UnitError(f"{_shown(text)} has its units out of order", _DURATION_FIX)

@@ -1,0 +1,103 @@
+"""Priority classes, and the workloads that own pods: what grouping pods into jobs asks of them."""
+
+# ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kaisched.objects.wire import KubernetesObject, ObjectMeta, Wire
+
+
+class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
+    """A name for a priority."""
+
+    API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
+    KIND: ClassVar[str] = "PriorityClass"
+    IS_NAMESPACED: ClassVar[bool] = False
+
+    value: int
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class TemplateMeta(Wire, frozen=True, kw_only=True):
+    """Labels and annotations of the pods a workload makes."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class TemplateSpec(Wire, frozen=True, kw_only=True):
+    """The few fields of a pod template that grouping asks for."""
+
+    scheduler_name: str = "default-scheduler"
+    priority_class_name: str = ""
+
+
+class PodTemplate(Wire, frozen=True, kw_only=True):
+    """A pod template."""
+
+    metadata: TemplateMeta = TemplateMeta()
+    spec: TemplateSpec = TemplateSpec()
+
+
+class JobSpec(Wire, frozen=True, kw_only=True):
+    """How many pods a batch Job runs."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    suspend: bool = False
+    template: PodTemplate = PodTemplate()
+
+
+class Job(KubernetesObject, frozen=True, kw_only=True):
+    """A batch Job."""
+
+    API_VERSION: ClassVar[str] = "batch/v1"
+    KIND: ClassVar[str] = "Job"
+
+    spec: JobSpec = JobSpec()
+
+
+class ReplicasSpec(Wire, frozen=True, kw_only=True):
+    """How many pods a set runs; one where it does not say."""
+
+    replicas: int = 1
+    template: PodTemplate = PodTemplate()
+
+
+class ReplicaSet(KubernetesObject, frozen=True, kw_only=True):
+    """A ReplicaSet."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "ReplicaSet"
+
+    spec: ReplicasSpec = ReplicasSpec()
+
+
+class Deployment(KubernetesObject, frozen=True, kw_only=True):
+    """A Deployment."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "Deployment"
+
+    spec: ReplicasSpec = ReplicasSpec()
+
+
+class StatefulSet(KubernetesObject, frozen=True, kw_only=True):
+    """A StatefulSet."""
+
+    API_VERSION: ClassVar[str] = "apps/v1"
+    KIND: ClassVar[str] = "StatefulSet"
+
+    spec: ReplicasSpec = ReplicasSpec()
+
+
+class PartialObject(Wire, frozen=True, kw_only=True):
+    """The metadata of an object of any kind, as an owner chain is walked."""
+
+    metadata: ObjectMeta
+    api_version: str = ""
+    kind: str = ""

@@ -1,0 +1,193 @@
+"""Pods, with the fields that decide where they may go, what they need and how they are doing."""
+
+# ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kaisched.objects.wire import Amounts, Condition, KubernetesObject, Wire
+
+
+class Resources(Wire, frozen=True, kw_only=True):
+    """What a container asks for; a resource with a limit but no request asks for its limit."""
+
+    requests: Amounts = {}
+    limits: Amounts = {}
+
+
+class ContainerPort(Wire, frozen=True, kw_only=True):
+    """A port of a container; only ``host_port`` (0 for none) matters to placement."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = ""
+    protocol: str = "TCP"
+
+
+class Container(Wire, frozen=True, kw_only=True):
+    """A container or init container; an init container with ``Always`` is a sidecar."""
+
+    name: str = ""
+    resources: Resources = Resources()
+    ports: list[ContainerPort] = []
+    restart_policy: str = ""
+
+
+class Toleration(Wire, frozen=True, kw_only=True):
+    """A taint the pod puts up with."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SelectorRequirement(Wire, frozen=True, kw_only=True):
+    """``key operator values``; operators In, NotIn, Exists, DoesNotExist, for nodes also Gt, Lt."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class LabelSelector(Wire, frozen=True, kw_only=True):
+    """All must hold; an empty selector matches everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[SelectorRequirement] = []
+
+
+class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
+    """All its requirements must hold; a term without any matches no node."""
+
+    match_expressions: list[SelectorRequirement] = []
+    match_fields: list[SelectorRequirement] = []
+
+
+class NodeSelector(Wire, frozen=True, kw_only=True):
+    """Any one of the terms must hold."""
+
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class PreferredNodeTerm(Wire, frozen=True, kw_only=True):
+    """A wish, with its weight from 1 to 100."""
+
+    weight: int = 1
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Wire, frozen=True, kw_only=True):
+    """Where the pod must or would rather run."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] = []
+
+    @property
+    def required(self) -> NodeSelector | None:
+        """The terms of which one must hold; None for no demand."""
+        return self.required_during_scheduling_ignored_during_execution
+
+    @property
+    def preferred(self) -> list[PreferredNodeTerm]:
+        """The wishes."""
+        return self.preferred_during_scheduling_ignored_during_execution
+
+
+class PodAffinityTerm(Wire, frozen=True, kw_only=True):
+    """Pods to be near to (or away from), within one value of the topology key."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    """None matches no pod."""
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+    """None: the listed namespaces, or the pod's own; empty: all namespaces."""
+
+
+class PreferredPodTerm(Wire, frozen=True, kw_only=True):
+    """A wish, with its weight from 1 to 100."""
+
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Wire, frozen=True, kw_only=True):
+    """Affinity or anti-affinity to other pods."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = []
+    preferred_during_scheduling_ignored_during_execution: list[PreferredPodTerm] = []
+
+    @property
+    def required(self) -> list[PodAffinityTerm]:
+        """Terms that must all hold."""
+        return self.required_during_scheduling_ignored_during_execution
+
+    @property
+    def preferred(self) -> list[PreferredPodTerm]:
+        """The wishes."""
+        return self.preferred_during_scheduling_ignored_during_execution
+
+
+class Affinity(Wire, frozen=True, kw_only=True):
+    """All three kinds of affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SchedulingGate(Wire, frozen=True, kw_only=True):
+    """While a pod has one, it is not to be scheduled."""
+
+    name: str = ""
+
+
+class PodResourceClaim(Wire, frozen=True, kw_only=True):
+    """A claim on devices through DRA."""
+
+    name: str = ""
+
+
+class PodSpec(Wire, frozen=True, kw_only=True):
+    """What a pod asks for."""
+
+    scheduler_name: str = "default-scheduler"
+    node_name: str = ""
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    resources: Resources | None = None
+    """Of the pod as a whole; what it names stands instead of the containers' sum."""
+    overhead: Amounts = {}
+    host_network: bool = False
+    scheduling_gates: list[SchedulingGate] = []
+    termination_grace_period_seconds: int | None = None
+    resource_claims: list[PodResourceClaim] = []
+
+
+class PodStatus(Wire, frozen=True, kw_only=True):
+    """How a pod is doing."""
+
+    phase: str = "Pending"
+    nominated_node_name: str = ""
+    conditions: list[Condition] = []
+    start_time: str = ""
+    reason: str = ""
+
+
+class Pod(KubernetesObject, frozen=True, kw_only=True):
+    """A pod."""
+
+    API_VERSION: ClassVar[str] = "v1"
+    KIND: ClassVar[str] = "Pod"
+
+    spec: PodSpec
+    status: PodStatus = PodStatus()

@@ -1,0 +1,77 @@
+"""Pod groups: jobs whose pods start together or not at all."""
+
+# ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from kaisched.objects.wire import Condition, KubernetesObject, StrictWire, Wire
+
+
+class TopologyConstraint(StrictWire, frozen=True, kw_only=True):
+    """Keep the pods within one domain of a Topology's level."""
+
+    topology: str = ""
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""
+
+
+class SubGroupSpec(StrictWire, frozen=True, kw_only=True):
+    """A part of a job: a leaf counts pods, an inner one counts its children."""
+
+    name: str
+    min_member: int | None = None
+    min_sub_group: int | None = None
+    parent: str = ""
+    topology_constraint: TopologyConstraint | None = None
+
+
+class PodGroupSpec(StrictWire, frozen=True, kw_only=True):
+    """What a job needs to start and how it is treated."""
+
+    min_member: int | None = None
+    """Pods needed to start; left out, 1 (without subgroups)."""
+    min_sub_group: int | None = None
+    """Top-level subgroups needed; left out, all of them."""
+    queue: str = ""
+    priority_class_name: str = ""
+    preemptibility: str = ""
+    """``preemptible``, ``non-preemptible``, or empty: preemptible if the priority is below 100."""
+    topology_constraint: TopologyConstraint | None = None
+    sub_groups: list[SubGroupSpec] = []
+    mark_unschedulable: bool = True
+    scheduling_backoff: int = -1
+    preemption_delay: str | int | None = None
+    staleness_grace_period: str | int | None = None
+    """Negative: never evicted as stale."""
+
+
+class SchedulingCondition(Wire, frozen=True, kw_only=True):
+    """Why a node pool could not take the job."""
+
+    type: str = ""
+    node_pool: str = ""
+    reason: str = ""
+    message: str = ""
+    status: str = ""
+    transition_id: str = msgspec.field(default="", name="transitionID")
+
+
+class PodGroupStatus(Wire, frozen=True, kw_only=True):
+    """What was last said about the job."""
+
+    conditions: list[Condition] = []
+    scheduling_conditions: list[SchedulingCondition] = []
+
+
+class PodGroup(KubernetesObject, frozen=True, kw_only=True):
+    """A job."""
+
+    API_VERSION: ClassVar[str] = "scheduling.run.ai/v2alpha2"
+    KIND: ClassVar[str] = "PodGroup"
+
+    spec: PodGroupSpec
+    status: PodGroupStatus = PodGroupStatus()

@@ -1,0 +1,46 @@
+"""Queues: how a cluster is divided, as a tree of quotas, limits and weights."""
+
+# ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kaisched.objects.wire import KubernetesObject, StrictWire
+
+
+class QueueResource(StrictWire, frozen=True, kw_only=True):
+    """What a queue may have of one resource.
+
+    Units: gpu in GPUs (fractions allowed), cpu in millicores, memory in megabytes of 10**6 bytes,
+    any other resource in pieces. -1 is unlimited. What is left out: a quota of 0, no limit, and a
+    weight of 1.
+    """
+
+    quota: int | float = 0
+    limit: int | float = -1
+    over_quota_weight: int | float | str = 1
+    """A number of at least 0, or None, Low, Medium, High for 0, 1, 2, 3."""
+
+
+class QueueSpec(StrictWire, frozen=True, kw_only=True):
+    """A queue's place in the tree and its resources."""
+
+    display_name: str = ""
+    parent_queue: str = ""
+    """Empty for a top-level queue."""
+    resources: dict[str, QueueResource] = {}
+    """By ``gpu``, ``cpu``, ``memory`` or an extended resource name."""
+    priority: int = 100
+    preempt_min_runtime: str | int | None = None
+    reclaim_min_runtime: str | int | None = None
+
+
+class Queue(KubernetesObject, frozen=True, kw_only=True):
+    """A queue; only leaves hold jobs."""
+
+    API_VERSION: ClassVar[str] = "scheduling.run.ai/v2"
+    KIND: ClassVar[str] = "Queue"
+    IS_NAMESPACED: ClassVar[bool] = False
+
+    spec: QueueSpec

@@ -1,0 +1,113 @@
+"""SchedulingShards: which nodes a scheduler looks after, and by which policy."""
+
+# ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Literal
+
+import msgspec
+
+from kaisched.objects.wire import KubernetesObject, StrictWire
+
+GPU_RESOURCES: Final = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+)
+"""Resource names that count whole GPUs, unless the shard lists others."""
+
+Placement = Literal["binpack", "spread"]
+
+
+class PlacementStrategy(StrictWire, frozen=True, kw_only=True):
+    """Pack nodes full, or spread over them; None where the shard does not say (binpack)."""
+
+    gpu: Placement | None = None
+    cpu: Placement | None = None
+
+
+class MinRuntime(StrictWire, frozen=True, kw_only=True):
+    """How long a job is safe after its start, where its queue does not say."""
+
+    preempt_min_runtime: str | int | None = None
+    reclaim_min_runtime: str | int | None = None
+
+
+class UsageParams(StrictWire, frozen=True, kw_only=True):
+    """The window of the usage history. Durations as texts."""
+
+    half_life_period: str | int | None = None
+    window_size: str | int | None = None
+    window_type: Literal["sliding", "tumbling", "cron"] | None = None
+    tumbling_window_start_time: str | None = None
+    cron_string: str | None = None
+    fetch_interval: str | int | None = None
+    staleness_period: str | int | None = None
+    wait_timeout: str | int | None = None
+    extra_params: dict[str, Any] = {}
+
+
+class UsageConfig(StrictWire, frozen=True, kw_only=True):
+    """Where the usage history is kept."""
+
+    client_type: str = ""
+    connection_string: str = ""
+    connection_string_env_var: str = ""
+    usage_params: UsageParams = UsageParams()
+
+
+class SearchBudgets(StrictWire, frozen=True, kw_only=True):
+    """KAI's search budgets in time; ours are counted in steps, so these are only warned about."""
+
+    max_action_search_duration: dict[str, str | int] | None = None
+    max_job_search_duration: str | int | None = None
+    min_job_search_duration: str | int | None = None
+    max_generator_search_duration: dict[str, str | int] | None = None
+
+
+class PluginEntry(StrictWire, frozen=True, kw_only=True):
+    """What a shard says of a plugin. None keeps the default; ``arguments`` replaces it whole."""
+
+    enabled: bool | None = None
+    priority: int | None = None
+    weight: int | float | None = None
+    """Factor of its scores, at least 0."""
+    arguments: dict[str, Any] | None = None
+
+
+class ActionEntry(StrictWire, frozen=True, kw_only=True):
+    """What a shard says about one action. None keeps the default."""
+
+    enabled: bool | None = None
+    priority: int | None = None
+
+
+class ShardSpec(StrictWire, frozen=True, kw_only=True):
+    """A shard's nodes and policy."""
+
+    partition_label_value: str = ""
+    placement_strategy: PlacementStrategy = PlacementStrategy()
+    args: dict[str, Any] = {}
+    queue_depth_per_action: dict[str, int] = {}
+    min_runtime: MinRuntime = MinRuntime()
+    k_value: int | float | None = None
+    usage_db_config: UsageConfig | None = msgspec.field(default=None, name="usageDBConfig")
+    scenario_search_budgets: SearchBudgets | None = None
+    go_mem_limit_ratio: int | float | None = None
+    plugins: dict[str, PluginEntry] = {}
+    actions: dict[str, ActionEntry] = {}
+    over_quota_weights: Literal["equal", "quota"] | None = None
+    gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
+
+
+class SchedulingShard(KubernetesObject, frozen=True, kw_only=True):
+    """A node pool and its policy."""
+
+    API_VERSION: ClassVar[str] = "kai.scheduler/v1"
+    KIND: ClassVar[str] = "SchedulingShard"
+    IS_NAMESPACED: ClassVar[bool] = False
+
+    spec: ShardSpec

@@ -1,0 +1,81 @@
+"""What all objects share: struct bases, metadata, conditions.
+
+A struct holds only the fields the scheduler uses; YAML and JSON keys are the camelCase of the
+field names. Amounts stay as written (see ``objects.requests`` and ``objects.shares`` for base
+units), times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_of`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+Amount: TypeAlias = str | int | float
+"""An amount as written: a Kubernetes quantity or a plain number."""
+Amounts: TypeAlias = dict[str, Amount]
+"""Amounts by resource name."""
+
+
+class Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
+    """A part of an object, read leniently: keys it does not know are skipped."""
+
+
+class StrictWire(Wire, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A part of the spec of one of our own kinds: an unknown key is an error."""
+
+
+class OwnerReference(Wire, frozen=True, kw_only=True):
+    """Who made an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Wire, frozen=True, kw_only=True):
+    """Name, identity, labels and owners of an object."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    owner_references: list[OwnerReference] = []
+    resource_version: str = ""
+    generation: int = 0
+
+
+class Condition(Wire, frozen=True, kw_only=True):
+    """One condition of a status."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+class KubernetesObject(Wire, frozen=True, kw_only=True):
+    """Base of all kinds: an object with metadata, an API version and a kind."""
+
+    API_VERSION: ClassVar[str]
+    KIND: ClassVar[str]
+    IS_NAMESPACED: ClassVar[bool] = True
+
+    metadata: ObjectMeta
+
+    @property
+    def name(self) -> str:
+        """Its name, without the namespace."""
+        return self.metadata.name
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name alone where the kind has no namespaces."""
+        meta = self.metadata
+        return f"{meta.namespace}/{meta.name}" if self.IS_NAMESPACED else meta.name
