@@ -1,0 +1,94 @@
+"""Hypothesis strategies for clusters; the only place of the package that needs hypothesis.
+
+Import it from tests alone: ``from kaisched.testing.strategies import drawings``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from kaisched.core.drawing import Cell, Drawing, DrawnJob, DrawnNode, DrawnQueue, queue_of
+
+_MOST_QUEUES = 4
+_MOST_JOBS = 6
+_MOST_NODES = 3
+_MOST_TASKS = 4
+_NON_PREEMPTIBLE_FROM = 100
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> tuple[DrawnQueue, ...]:
+    """Draw queues of any shape of tree, with quotas, limits, weights and priorities."""
+    names = "abcdefgh"[: draw(st.integers(1, _MOST_QUEUES))]
+    amount = st.none() | st.integers(0, 6)
+    drawn: list[DrawnQueue] = []
+    for name in names:
+        parent = draw(st.sampled_from(["", *(queue.name for queue in drawn)]))
+        drawn.append(
+            DrawnQueue(
+                name,
+                parent,
+                deserved=draw(amount),
+                limit=draw(amount),
+                weight=draw(st.integers(0, 3)),
+                priority=draw(st.sampled_from([100, 100, 200])),
+                deserved_cpu=draw(st.sampled_from([None, 2, 8])),
+            )
+        )
+    return tuple(drawn)
+
+
+@st.composite
+def jobs(draw: st.DrawFn, drawn: tuple[DrawnQueue, ...]) -> tuple[DrawnJob, ...]:
+    """Draw pending jobs of the leaves of some queues."""
+    parents = {queue.parent for queue in drawn}
+    leaves = [queue.name for queue in drawn if queue.name not in parents]
+    made = []
+    for number in range(draw(st.integers(0, _MOST_JOBS))):
+        tasks = draw(st.integers(1, _MOST_TASKS))
+        priority = draw(st.sampled_from([50, 50, 75, 100]))
+        made.append(
+            DrawnJob(
+                f"{draw(st.sampled_from(leaves))}{number}",
+                draw(st.sampled_from(leaves)),
+                tasks=tasks,
+                gpu=draw(st.integers(0, 3)),
+                cpu=draw(st.sampled_from([1, 1, 500])),
+                min=draw(st.integers(1, tasks)),
+                priority=priority,
+                is_preemptible=draw(st.sampled_from([priority < _NON_PREEMPTIBLE_FROM, True])),
+            )
+        )
+    return tuple(replace(job, queue=queue_of(job.name)) if job.gpu else job for job in made)
+
+
+@st.composite
+def drawings(draw: st.DrawFn, *, is_fresh: bool = False) -> Drawing:
+    """Draw clusters with pods in every state; ``is_fresh`` leaves out new and promised ones."""
+    tree = draw(queues())
+    drawn = draw(jobs(tree))
+    left = {job.name: job.tasks for job in drawn}
+    roles = ["running", "leaving"] if is_fresh else ["running", "leaving", "new", "promised"]
+    nodes = []
+    for number in range(draw(st.integers(0, _MOST_NODES))):
+        room = draw(st.integers(0, 8))
+        cells: list[Cell] = []
+        others: list[Cell] = []
+        for job in drawn:
+            role = draw(st.sampled_from(roles))
+            most = min(left[job.name], (room - len(cells)) // job.gpu if job.gpu else 2)
+            count = draw(st.integers(0, max(0, most)))
+            left[job.name] -= count
+            cell = Cell(
+                holder="" if role == "promised" else job.name,
+                is_new=role == "new",
+                is_leaving=role == "leaving",
+                promised=job.name if role == "promised" else "",
+            )
+            (cells if job.gpu else others).extend([cell] * (count * (job.gpu or 1)))
+        cells += [Cell()] * (room - len(cells))
+        cells = draw(st.permutations(cells))
+        nodes.append(DrawnNode(f"n{number}", tuple(cells), tuple(others)))
+    return Drawing(tree, tuple(nodes), drawn)
