@@ -1,0 +1,350 @@
+"""Finds installed plugins and makes those a shard enables.
+
+Plugins come from the entry-point group ``kaisched.plugins``, the shipped ones like anybody's. Each
+is loaded by itself: one that is broken is remembered with its distribution and version, and raises
+only when a shard enables it. The order is the shard's, so pluggy's order options are refused here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import entry_points
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+import pluggy
+from pydantic import BaseModel, ValidationError
+
+from kaisched.errors import (
+    ConfigError,
+    PluginConflictError,
+    PluginContractError,
+    PluginError,
+    PluginLoadError,
+    join_path,
+)
+from kaisched.framework.hookspecs import PROJECT, Arguments, Plugin
+from kaisched.framework.policy import PluginSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from importlib.metadata import EntryPoint
+
+GROUP: Final = "kaisched.plugins"
+_MARK: Final = f"{PROJECT}_impl"
+_QUESTIONS: Final = tuple(
+    sorted(name for name, spec in vars(Plugin).items() if hasattr(spec, f"{PROJECT}_spec"))
+)
+_FORBIDDEN: Final = (
+    ("tryfirst", "the order of plugins is the shard's"),
+    ("trylast", "the order of plugins is the shard's"),
+    ("wrapper", "an answer stands for itself; wrappers would hide another plugin's"),
+    ("hookwrapper", "an answer stands for itself; wrappers would hide another plugin's"),
+    ("optionalhook", "every question is listed in kaisched.Plugin"),
+    ("specname", "a method has the name of its question"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An installed plugin: its class, or why it cannot be used."""
+
+    name: str
+    distribution: str
+    version: str
+    plugin: type[Plugin] | None = None
+    error: PluginError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentDescription:
+    """One argument of a plugin, as a shard file writes it."""
+
+    name: str
+    type: str
+    default: Any
+    is_required: bool
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDescription:
+    """What ``kaisched plugins list`` shows of a plugin."""
+
+    name: str
+    distribution: str
+    version: str
+    summary: str
+    questions: tuple[str, ...]
+    arguments: tuple[ArgumentDescription, ...]
+    problem: str = ""
+
+
+class Catalogue:
+    """The installed plugins by name, broken ones included."""
+
+    def __init__(self, installed: Iterable[Installed]) -> None:
+        """Keep the plugins, sorted by name."""
+        self.by_name: dict[str, Installed] = {
+            entry.name: entry for entry in sorted(installed, key=lambda entry: entry.name)
+        }
+
+    @property
+    def broken(self) -> tuple[Installed, ...]:
+        """Those that cannot be used, with their errors."""
+        return tuple(entry for entry in self.by_name.values() if entry.error is not None)
+
+    def make(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        weight: float | None = None,
+        file: str = "",
+    ) -> PluginSetting:
+        """Make one plugin with typed arguments.
+
+        Raises:
+            ConfigError: no such plugin is installed, or an argument is unknown or of a wrong type.
+            PluginError: it is installed but broken.
+
+        """
+        entry = self.by_name.get(name)
+        if entry is None:
+            raise ConfigError(
+                "no such plugin is installed",
+                file=file,
+                path=join_path("spec", "plugins", name),
+                fix=self._fix(name),
+            )
+        if entry.error is not None:
+            raise entry.error
+        assert entry.plugin is not None
+        typed = typed_arguments(entry.plugin, arguments or {}, file)
+        return PluginSetting(
+            plugin=_made(entry.plugin, typed, entry),
+            weight=entry.plugin.default_weight if weight is None else weight,
+            distribution=entry.distribution,
+            version=entry.version,
+        )
+
+    def _fix(self, name: str) -> str:
+        if not self.by_name:
+            return "no plugin is installed at all; install kaisched itself (pip install -e .)"
+        return nearest(name, self.by_name) or f"installed are {', '.join(self.by_name)}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return ``did you mean ...?`` for the name closest to a wrong one, or an empty string."""
+    found = get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found else ""
+
+
+@cache
+def installed_plugins() -> Catalogue:
+    """Return what is installed in this environment; looked up once."""
+    return load_plugins(entry_points(group=GROUP))
+
+
+def load_plugins(points: Iterable[EntryPoint]) -> Catalogue:
+    """Load entry points one at a time; a broken one does not keep the others away."""
+    found: dict[str, list[Installed]] = {}
+    for point in points:
+        found.setdefault(point.name, []).append(_load(point))
+    return Catalogue(_the_one(name, entries) for name, entries in found.items())
+
+
+def _the_one(name: str, entries: list[Installed]) -> Installed:
+    if len(entries) == 1:
+        return entries[0]
+    owners = " and ".join(sorted(f"{entry.distribution} {entry.version}" for entry in entries))
+    error = PluginConflictError(
+        f"it is offered by {owners}", plugin=name, fix="uninstall all but one of them"
+    )
+    first = min(entries, key=lambda entry: entry.distribution)
+    return Installed(name, first.distribution, first.version, error=error)
+
+
+def _load(point: EntryPoint) -> Installed:
+    distribution = point.dist.name if point.dist is not None else "unknown"
+    version = point.dist.version if point.dist is not None else ""
+    try:
+        loaded = point.load()
+    except Exception as cause:  # noqa: BLE001 - whatever a foreign module raises on import
+        error: PluginError = PluginLoadError(
+            f"it cannot be imported: {type(cause).__name__}: {cause}",
+            plugin=point.name,
+            distribution=f"{distribution} {version}",
+        )
+        error.__cause__ = cause
+        return Installed(point.name, distribution, version, error=error)
+    fault = contract_fault(loaded, point.name)
+    if fault:
+        error = PluginContractError(
+            fault, plugin=point.name, distribution=f"{distribution} {version}"
+        )
+        return Installed(point.name, distribution, version, error=error)
+    return Installed(point.name, distribution, version, plugin=loaded)
+
+
+def contract_fault(plugin: object, name: str) -> str:
+    """Return what is wrong with a plugin class, naming the hook, or an empty string."""
+    if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+        return f"{plugin!r} is not a subclass of kaisched.Plugin"
+    own_name = getattr(plugin, "name", None)
+    if own_name != name:
+        return f"its class is named {own_name!r}, its entry point {name!r}; they must agree"
+    arguments: object = plugin.Arguments
+    if not (isinstance(arguments, type) and issubclass(arguments, Arguments)):
+        return "its Arguments is not a subclass of kaisched.Arguments"
+    for hook in dir(plugin):
+        fault = _hook_fault(hook, inspect.getattr_static(plugin, hook))
+        if fault:
+            return f"hook {hook}: {fault}"
+    return ""
+
+
+def _hook_fault(hook: str, method: object) -> str:
+    function = getattr(method, "__func__", method)
+    options = getattr(function, _MARK, None)
+    if options is None:
+        if hook in _QUESTIONS and method is not vars(Plugin)[hook]:
+            return "it is not marked with @kaisched.hookimpl and would never be asked"
+        return ""
+    if hook not in _QUESTIONS:
+        return f"there is no such question. {nearest(hook, _QUESTIONS)}".rstrip()
+    if not isinstance(method, FunctionType):
+        return "it must be a plain method"
+    return _mark_fault(options) or _signature_fault(hook, method)
+
+
+def _mark_fault(options: Mapping[str, Any]) -> str:
+    for option, reason in _FORBIDDEN:
+        if options.get(option):
+            return f"{option} is not allowed: {reason}"
+    return ""
+
+
+def _signature_fault(hook: str, method: FunctionType) -> str:
+    asked = inspect.signature(vars(Plugin)[hook]).parameters
+    answered = inspect.signature(method).parameters
+    if [*asked] != [*answered] or any(p.kind is not asked[n].kind for n, p in answered.items()):
+        return f"its parameters are ({', '.join(answered)}), the question's ({', '.join(asked)})"
+    return ""
+
+
+def _made(plugin: type[Plugin], arguments: Arguments, entry: Installed) -> Plugin:
+    """Make an instance and let pluggy check it against the questions too."""
+    try:
+        made = plugin(arguments)
+        manager = pluggy.PluginManager(PROJECT)
+        manager.add_hookspecs(Plugin)
+        manager.register(made, name=entry.name)
+        manager.check_pending()
+    except Exception as cause:
+        raise PluginLoadError(
+            f"it cannot be made: {type(cause).__name__}: {cause}",
+            plugin=entry.name,
+            distribution=f"{entry.distribution} {entry.version}",
+        ) from cause
+    return made
+
+
+def typed_arguments(plugin: type[Plugin], raw: Mapping[str, Any], file: str = "") -> Arguments:
+    """Parse a shard's arguments; numbers and booleans may be written as text.
+
+    Raises:
+        ConfigError: for the first argument that is unknown or does not parse.
+
+    """
+    try:
+        return plugin.Arguments.model_validate(dict(raw))
+    except ValidationError as wrong:
+        faults = wrong.errors(include_url=False)
+        fault = min(faults, key=lambda fault: tuple(map(str, fault["loc"])))
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise ConfigError(
+            _sentence(fault["type"], fault["msg"]) + more,
+            file=file,
+            path=join_path("spec", "plugins", plugin.name, "arguments", *fault["loc"]),
+            value=fault["input"],
+            fix=_argument_fix(plugin.Arguments, fault["type"], fault["loc"]),
+        ) from wrong
+
+
+def _sentence(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "no such argument"
+    return message[:1].lower() + message[1:]
+
+
+def _argument_fix(model: type[BaseModel], kind: str, where: tuple[int | str, ...]) -> str:
+    if kind != "extra_forbidden" or not where:
+        return ""
+    known = _names_at(model, where[:-1])
+    return nearest(str(where[-1]), known) or (
+        f"known are {', '.join(known)}" if known else "it takes no arguments"
+    )
+
+
+def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]:
+    """Return the keys a (nested) model accepts."""
+    names = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    if where:
+        inner = names.get(str(where[0]))
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            return _names_at(inner, where[1:])
+        return []
+    return list(names)
+
+
+def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
+    """Return the questions a plugin answers, in the order of the hook specification."""
+    return tuple(
+        name
+        for name in vars(Plugin)
+        if name in _QUESTIONS and hasattr(getattr(plugin, name), _MARK)
+    )
+
+
+def describe_plugins(catalogue: Catalogue | None = None) -> tuple[PluginDescription, ...]:
+    """Describe every installed plugin, sorted by name; broken ones say why."""
+    entries = (catalogue or installed_plugins()).by_name.values()
+    return tuple(_description(entry) for entry in entries)
+
+
+def _description(entry: Installed) -> PluginDescription:
+    if entry.plugin is None:
+        return PluginDescription(
+            entry.name, entry.distribution, entry.version, "", (), (), problem=str(entry.error)
+        )
+    doc = inspect.getdoc(entry.plugin) or ""
+    return PluginDescription(
+        entry.name,
+        entry.distribution,
+        entry.version,
+        doc.partition("\n\n")[0].replace("\n", " "),
+        answered_questions(entry.plugin),
+        tuple(_arguments(entry.plugin.Arguments)),
+    )
+
+
+def _arguments(model: type[Arguments]) -> Iterable[ArgumentDescription]:
+    for name, field in model.model_fields.items():
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        plain = default.model_dump(by_alias=True) if isinstance(default, BaseModel) else default
+        yield ArgumentDescription(
+            name=field.alias or name,
+            type=_type_name(field.annotation),
+            default=plain,
+            is_required=field.is_required(),
+            description=field.description or "",
+        )
+
+
+def _type_name(annotation: Any) -> str:
+    if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
