@@ -1,0 +1,129 @@
+"""Fair shares of the whole queue tree: each queue's share is what its children divide (R10).
+
+Top-down, one depth at a time; a depth is divided for all its sibling groups and resources at
+once (kaisched.core.division). Pure in its arguments, so the answer can be remembered for as
+long as they are the same. What depends on the queues alone, and not on amounts, is prepared
+by `plan_levels` and can be kept between cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from kaisched.core.division import Claims, LevelPlan, plan_level, share_surplus
+from kaisched.core.rounds import WeightFold
+from kaisched.core.tree import NO_QUEUE, QueueTree
+from kaisched.units import UNLIMITED
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+
+WeightMode = Literal["equal", "quota"]
+
+
+@dataclass(frozen=True, eq=False)
+class TreePlan:
+    """The order in which a tree is divided.
+
+    Attributes:
+        levels: one plan per depth, roots first.
+        parents: per depth the queue `(G,)` whose share each sibling group divides; empty for
+            the roots, which divide the total.
+
+    """
+
+    levels: tuple[LevelPlan, ...]
+    parents: tuple[Index, ...]
+
+
+def plan_levels(tree: QueueTree, priority: Int64, rank: Int64) -> TreePlan:
+    """Prepare the division of a tree; valid until a queue, priority or rank changes.
+
+    Args:
+        tree: the shape of the queues.
+        priority: `(Q,)` int64.
+        rank: `(Q,)` int64, unique among siblings; `np.arange(Q)` means oldest first.
+
+    """
+    levels: list[LevelPlan] = []
+    parents: list[Index] = []
+    for queue in tree.levels:
+        parent = tree.parent_of_queue[queue].astype(np.intp)
+        above, group = np.unique(parent, return_inverse=True)
+        levels.append(plan_level(queue, group, priority[queue], rank[queue], len(tree)))
+        parents.append(above[above != NO_QUEUE])
+    return TreePlan(tuple(levels), tuple(parents))
+
+
+def fair_share(
+    tree: QueueTree,
+    total: Int64,
+    claims: Claims,
+    unit: Int64,
+    fold: WeightFold | None = None,
+    *,
+    weight_mode: WeightMode = "equal",
+    plan: TreePlan | None = None,
+) -> Int64:
+    """Divide the cluster among the queues.
+
+    Args:
+        tree: `Q` queues in preorder.
+        total: `(R,)` what there is to divide, base units, below 2**50.
+        claims: `(R, Q)` columns of all queues, in preorder; the request of an inner queue is
+            the sum of its descendants' (`tree.roll_up`).
+        unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
+        fold: asked for the weights of each round (R5); None leaves them.
+        weight_mode: "equal" takes the queues' over-quota weights; "quota" makes the weights
+            follow the quotas (R11).
+        plan: of this tree, priority and rank; made when absent.
+
+    Returns:
+        `(R, Q)` int64. The shares of siblings add up to more than their parent's only where
+        their deserved parts do (R3).
+
+    Raises:
+        ValueError: the fold answered something that is not a finite number.
+
+    """
+    plan = plan_levels(tree, claims.priority, claims.rank) if plan is None else plan
+    requestable = np.minimum(claims.request, claims.limit)
+    share = np.minimum(claims.deserved, requestable)
+    has_unlimited = bool(claims.deserved.max(initial=0) >= UNLIMITED)
+    for level, parents in zip(plan.levels, plan.parents, strict=True):
+        amount = share.take(parents, axis=1) if len(parents) else total[:, None]
+        have = level.pick(share)
+        if has_unlimited:
+            have = np.minimum(
+                _quota(amount, level, level.pick(claims.deserved)), level.pick(requestable)
+            )
+        left = np.maximum(amount - np.add.reduceat(have, level.start, axis=1), 0)
+        got = None
+        if left.any():
+            weights = level.pick(claims.weights)
+            if weight_mode == "quota":
+                weights = _quota_weights(amount, level, level.pick(claims.deserved), weights)
+            need = level.pick(requestable) - have
+            got = share_surplus(level, left.astype(np.float64), need, weights, unit, fold=fold)
+        if got is not None:
+            have = have + got
+        if got is not None or has_unlimited:
+            share[:, level.queue] = have
+    return share
+
+
+def _quota(amount: Int64, level: LevelPlan, deserved: Int64) -> Int64:
+    """Return the quotas in plan order, UNLIMITED as the whole amount of the group (R1)."""
+    return np.where(deserved == UNLIMITED, amount.take(level.group, axis=1), deserved)
+
+
+def _quota_weights(amount: Int64, level: LevelPlan, deserved: Int64, weights: Float64) -> Float64:
+    """Let weights follow quotas; where a group has no quota at all, they stand (R11)."""
+    quota = _quota(amount, level, deserved).astype(np.float64)
+    has_quota = np.add.reduceat(quota, level.start, axis=1) > 0
+    return np.where(has_quota.take(level.group, axis=1), quota, weights)
