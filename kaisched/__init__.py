@@ -32,6 +32,8 @@ _HOME = {
     "MEMORY": "kaisched.core.axis",
     "GPU": "kaisched.core.axis",
     "PODS": "kaisched.core.axis",
+    "Claims": "kaisched.core.division",
+    "ordered_tasks": "kaisched.framework.task_order",
     "Amounts": "kaisched.core.axis",
     "BoolVec": "kaisched.core.axis",
     "CodeVec": "kaisched.core.axis",
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Requirement as Requirement
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
+    from kaisched.core.division import Claims as Claims
     from kaisched.core.refusals import Refusal as Refusal
     from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES
     from kaisched.core.states import ALLOCATED_STATES as ALLOCATED_STATES
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
     from kaisched.framework.hookspecs import Plugin as Plugin
     from kaisched.framework.hookspecs import hookimpl as hookimpl
     from kaisched.framework.session import Session as Session
+    from kaisched.framework.task_order import ordered_tasks as ordered_tasks
     from kaisched.units import UNLIMITED as UNLIMITED
     from kaisched.units import parse_duration as parse_duration
 

@@ -1,0 +1,50 @@
+"""Score nodes by what is free on them: the fullest first, or the emptiest."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
+
+from __future__ import annotations
+
+import numpy as np
+
+from kaisched import CPU, GPU, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
+from kaisched_plugins.binpack.config import BinpackArguments
+
+
+class Binpack(Plugin):
+    """Free means idle and being released, of GPUs for GPU pods and of CPU for the others."""
+
+    name = "binpack"
+    default_weight = 9.0
+
+    Arguments = BinpackArguments
+
+    @hookimpl
+    def session_open(self, session: Session) -> object:
+        """Keep room for the divisors, which are found when first asked for."""
+        return {}
+
+    @hookimpl
+    def node_score(
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+    ) -> FloatVec | None:
+        """Answer how little is free (binpack), or how much of the node is free (spread).
+
+        One divisor for all nodes makes the order that of the absolute free amounts, as KAI's is,
+        and still scores each row on its own.
+        """
+        request = session.shapes.request[:, shape]
+        resource = GPU if request[GPU] > 0 else CPU
+        nodes = session.nodes
+        amounts = session.ledger if session.has_moved else nodes
+        free = amounts.idle[resource].take(rows) + amounts.releasing[resource].take(rows)
+        free -= extra * request[resource]
+        offered = nodes.allocatable[resource].take(rows)
+        if (self.arguments.gpu if resource == GPU else self.arguments.cpu) == "spread":
+            spread: FloatVec = np.clip(free / np.maximum(offered, 1), 0.0, 1.0)
+            return spread
+        largest: dict[int, int] = session.state[self.name]
+        divisor = largest.get(resource)
+        if divisor is None:
+            divisor = largest[resource] = max(1, int(nodes.allocatable[resource].max(initial=0)))
+        score: FloatVec = np.clip(1.0 - free / divisor, 0.0, 1.0)
+        score[offered <= 0] = 0.0
+        return score

@@ -1,0 +1,47 @@
+"""Order jobs by where they stand to their minimum."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kaisched import FloatVec, IntVec, Plugin, RowVec, Session, SubGroup, hookimpl
+
+BELOW, EXACTLY, ABOVE = 0, 1, 2
+
+
+class Elastic(Plugin):
+    """Below the minimum first, exactly at it next, above it last."""
+
+    name = "elastic"
+
+    @hookimpl
+    def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
+        """Answer 0 below, 1 exactly at, 2 above the minimum, by the counts of now."""
+        podsets = session.podsets
+        active = session.ledger.podset_active if session.has_moved else podsets.active
+        first = session.jobs.first_podset.take(job)
+        surplus = active.take(first) - podsets.minimum.take(first)
+        standing = np.sign(surplus) + 1
+        structure = session.jobs.structure
+        if structure:
+            for at, row in enumerate(job.tolist()):
+                root = structure.get(row)
+                if root is not None:
+                    standing[at] = standing_of(root, active, podsets.minimum)
+        return (standing,)
+
+
+def standing_of(group: SubGroup, active: IntVec, minimum: IntVec) -> int:
+    """Tell how a (sub)group of a structured job stands to its minimum.
+
+    An inner group is below while fewer of its children than it needs have their minimum, exactly at
+    it while just as many have and none of these has more.
+    """
+    if group.podset >= 0:
+        surplus = int(active[group.podset] - minimum[group.podset])
+        return EXACTLY if surplus == 0 else BELOW if surplus < 0 else ABOVE
+    children = [standing_of(child, active, minimum) for child in group.children]
+    met = sum(standing != BELOW for standing in children)
+    if met < group.min_subgroup:
+        return BELOW
+    return EXACTLY if met == group.min_subgroup and ABOVE not in children else ABOVE

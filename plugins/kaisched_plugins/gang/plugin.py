@@ -1,0 +1,47 @@
+"""All members that a job needs, or none; beyond the minimum one pod at a time."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
+
+from __future__ import annotations
+
+import numpy as np
+
+from kaisched import CodeVec, IntVec, Plugin, Refusal, RowVec, Session, hookimpl
+from kaisched_plugins.gang.structure import Counts, can_be_met, next_members
+
+
+class Gang(Plugin):
+    """Refuses jobs that cannot be complete and says how many pods are placed together."""
+
+    name = "gang"
+
+    @hookimpl
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
+        """Refuse jobs of which fewer pods exist, running or waiting, than they need."""
+        counts = Counts.of(session)
+        first = session.jobs.first_podset.take(job)
+        alive = counts.active.take(first) + counts.pending.take(first)
+        lacks = alive < counts.minimum.take(first)
+        structure = session.jobs.structure
+        if structure:
+            for at, row in enumerate(job.tolist()):
+                root = structure.get(row)
+                if root is not None:
+                    lacks[at] = not can_be_met(root, counts)
+        return lacks * np.int16(Refusal.GANG_INCOMPLETE) if lacks.any() else None
+
+    @hookimpl
+    def batch_size(self, session: Session, job: RowVec) -> IntVec:
+        """Answer the members still missing, or one elastic pod, or nothing."""
+        counts = Counts.of(session)
+        first = session.jobs.first_podset.take(job)
+        pending = counts.pending.take(first)
+        missing = counts.minimum.take(first) - counts.active.take(first)
+        size = np.where(missing > 0, missing, 1)
+        # A gang that cannot be complete is not tried in part.
+        return np.where(pending >= size, size, 0)
+
+    @hookimpl
+    def next_batch(self, session: Session, job: int) -> RowVec | None:
+        """Answer the tasks of a structured job that come next, following its tree of subgroups."""
+        root = session.jobs.structure.get(job)
+        return None if root is None else next_members(session, job, root)

@@ -1,0 +1,128 @@
+"""The tree of subgroups of a structured job: is it met, can it be, and which tasks come next.
+
+A group whose minimum is not met takes its best children and from each what it lacks; a group whose
+minimum is met grows by one step of its first child that can give something.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched import (
+    IntVec,
+    RowVec,
+    Session,
+    SubGroup,
+    TaskState,
+    ordered_tasks,
+)
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Pods by pod set, as of now. ``(P,)``."""
+
+    minimum: IntVec
+    active: IntVec
+    pending: IntVec
+
+    @classmethod
+    def of(cls, session: Session) -> Counts:
+        """Return the ledger's counts where something has moved, else the snapshot's."""
+        podsets = session.podsets
+        if session.has_moved:
+            ledger = session.ledger
+            return cls(podsets.minimum, ledger.podset_active, ledger.podset_pending)
+        return cls(podsets.minimum, podsets.active, podsets.pending)
+
+
+def is_met(group: SubGroup, counts: Counts) -> bool:
+    """Tell whether enough of a group runs; a minimum of 0 is always met."""
+    if group.podset >= 0:
+        return bool(counts.active[group.podset] >= counts.minimum[group.podset])
+    return met_children(group, counts) >= group.min_subgroup
+
+
+def met_children(group: SubGroup, counts: Counts) -> int:
+    """Count the children that have what they need."""
+    return sum(is_met(child, counts) for child in group.children)
+
+
+def can_be_met(group: SubGroup, counts: Counts) -> bool:
+    """Tell whether enough pods exist, running or waiting, for a group to be met."""
+    if group.podset >= 0:
+        alive = counts.active[group.podset] + counts.pending[group.podset]
+        return bool(alive >= counts.minimum[group.podset])
+    return sum(can_be_met(child, counts) for child in group.children) >= group.min_subgroup
+
+
+def next_members(session: Session, job: int, root: SubGroup) -> RowVec:
+    """Return the task rows to place next, all or nothing, in order; empty for nothing."""
+    return _Growth(session, job).step(root)
+
+
+class _Growth:
+    """One walk over a job's tree."""
+
+    def __init__(self, session: Session, job: int) -> None:
+        self._session = session
+        self._counts = Counts.of(session)
+        self._tasks = np.array(session.jobs.tasks[job], np.int64)
+
+    def step(self, group: SubGroup) -> RowVec:
+        """Return what the group takes next; empty when it can take nothing, or not enough."""
+        if group.podset >= 0:
+            lacking = self._counts.minimum[group.podset] - self._counts.active[group.podset]
+            return self._waiting(group.podset, max(1, int(lacking)))
+        children = self._ordered(group)
+        wanted = group.min_subgroup - met_children(group, self._counts)
+        if wanted <= 0:
+            steps = (self.step(child) for child in children)
+            return next((step for step in steps if step.size), _NONE)
+        parts: list[RowVec] = []
+        for child in children:
+            if len(parts) == wanted:
+                break
+            if not is_met(child, self._counts):
+                part = self.step(child)
+                if part.size:
+                    parts.append(part)
+        return np.concatenate(parts) if len(parts) == wanted else _NONE
+
+    def _waiting(self, podset: int, number: int) -> RowVec:
+        """Return the first pending tasks of a pod set, or none where there are fewer."""
+        if self._counts.pending[podset] < number:
+            return _NONE
+        session, tasks = self._session, self._tasks
+        state = session.ledger.state if session.has_moved else session.tasks.state
+        is_waiting = state[tasks] == int(TaskState.PENDING)
+        is_waiting &= session.tasks.podset_of_task[tasks] == podset
+        return ordered_tasks(session, tasks[is_waiting])[:number]
+
+    def _ordered(self, group: SubGroup) -> list[SubGroup]:
+        """Return the children as the shard orders them; names, then position, break ties."""
+        children = group.children
+        if len(children) == 1:
+            return list(children)
+        active, minimum = (
+            np.array(column, np.int64)
+            for column in zip(*map(self._standing, children), strict=True)
+        )
+        keys = [
+            key.tolist() for key in self._session.ask.subgroup_order(self._session, active, minimum)
+        ]
+        names = [child.name for child in children]
+        order = sorted(range(len(children)), key=lambda at: (*(key[at] for key in keys), names[at]))
+        return [children[at] for at in order]
+
+    def _standing(self, group: SubGroup) -> tuple[int, int]:
+        if group.podset >= 0:
+            return (
+                int(self._counts.active[group.podset]),
+                int(self._counts.minimum[group.podset]),
+            )
+        return met_children(group, self._counts), group.min_subgroup

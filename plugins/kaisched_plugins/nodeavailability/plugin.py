@@ -1,0 +1,28 @@
+"""Prefer nodes on which a pod can start at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kaisched import FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
+
+
+class NodeAvailability(Plugin):
+    """1 where the pod fits into idle room, 0 where it would have to wait for a release."""
+
+    name = "nodeavailability"
+    default_weight = 1000.0
+
+    @hookimpl
+    def node_score(
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+    ) -> FloatVec | None:
+        """Answer whether one more pod fits idle with ``extra`` of its shape already there."""
+        request = session.shapes.request[:, shape]
+        idle = session.ledger.idle if session.has_moved else session.nodes.idle
+        count = extra + 1
+        fits: np.ndarray | None = None
+        for resource in request.nonzero()[0].tolist():
+            enough = idle[resource].take(rows) >= count * request[resource]
+            fits = enough if fits is None else fits & enough
+        return None if fits is None else fits.astype(np.float64)

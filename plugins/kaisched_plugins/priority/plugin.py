@@ -1,0 +1,16 @@
+"""Order the jobs of a leaf queue by their priority."""
+
+from __future__ import annotations
+
+from kaisched import FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
+
+
+class Priority(Plugin):
+    """Higher priority first."""
+
+    name = "priority"
+
+    @hookimpl
+    def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
+        """Answer minus the priority: keys are low first."""
+        return (-session.jobs.priority.take(job),)

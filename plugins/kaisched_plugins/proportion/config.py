@@ -1,0 +1,24 @@
+"""The arguments of proportion."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from kaisched import Arguments
+
+
+class ProportionArguments(Arguments):
+    """How the fairness engine behaves; the weights themselves are the shard's and the queues'."""
+
+    reclaimer_utilization_multiplier: float = Field(
+        default=1.0,
+        ge=1.0,
+        allow_inf_nan=False,
+        description="Damps reclaim: a reclaimer counts as this much more saturated than it is.",
+    )
+    k_value: float = Field(
+        default=1.0,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="How strongly past usage counts against a queue; read by time-based fairness.",
+    )

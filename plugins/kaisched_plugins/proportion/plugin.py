@@ -1,0 +1,108 @@
+"""Fair shares, the order of queues and their limits, as answers to the framework's questions."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched import (
+    UNLIMITED,
+    Amounts,
+    CodeVec,
+    FloatVec,
+    IntVec,
+    Plugin,
+    RowVec,
+    Session,
+    hookimpl,
+)
+from kaisched_plugins.proportion.config import ProportionArguments
+from kaisched_plugins.proportion.division import divided
+from kaisched_plugins.proportion.standing import Standing, limit_codes, quota_codes
+
+_STANDING = "proportion.standing"
+_LIMITED = "proportion.limited"
+
+
+@dataclass(slots=True)
+class _Cycle:
+    """What is found out when first needed, since most cycles need none of it."""
+
+    standing: Standing | None = None
+    has_limits: bool | None = None
+    has_non_preemptible: bool | None = None
+
+
+class Proportion(Plugin):
+    """Divides the cluster fairly, serves the most deprived queue first, keeps queues in bounds."""
+
+    name = "proportion"
+
+    Arguments = ProportionArguments
+
+    @hookimpl
+    def session_open(self, session: Session) -> object:
+        """Return an empty state."""
+        return _Cycle()
+
+    @hookimpl
+    def fair_share(self, session: Session) -> Amounts:
+        """Divide deserved parts first, then the surplus by priority and weight, down the tree."""
+        return divided(session)
+
+    @hookimpl
+    def queue_order(
+        self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...]:
+        """Answer the keys of kai.md 5.5: over-utilised last, starved first, priority, and so on."""
+        cycle: _Cycle = session.state[self.name]
+        standing = cycle.standing
+        if standing is None:
+            standing = session.hints.get(_STANDING)
+            if standing is None or not standing.is_of(session):
+                standing = session.hints[_STANDING] = Standing.of(session)
+            cycle.standing = standing
+        return standing.order(queue, held, ask)
+
+    @hookimpl
+    def queue_gate(  # noqa: PLR0917
+        self,
+        session: Session,
+        action: str,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec | None:
+        """Keep every queue within its limit, and its non-preemptible part within its quota."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.has_limits is None:
+            cycle.has_limits = _has_limits(session)
+            cycle.has_non_preemptible = not session.jobs.is_preemptible.all()
+        codes: CodeVec | None = None
+        if cycle.has_limits:
+            codes = limit_codes(session.queues.limit.take(queue, axis=1), held, ask)
+        if not cycle.has_non_preemptible:
+            return codes
+        is_preemptible = session.jobs.is_preemptible.take(job)
+        if is_preemptible.all():
+            return codes
+        deserved = session.queues.deserved.take(queue, axis=1)
+        over = quota_codes(deserved, held_non_preemptible, ask, is_preemptible)
+        if codes is None or over is None:
+            return over if codes is None else codes
+        return np.where(codes != 0, codes, over)
+
+
+def _has_limits(session: Session) -> bool:
+    """Tell whether any queue has a limit at all, remembered while the queues are the same."""
+    known: tuple[object, bool] | None = session.hints.get(_LIMITED)
+    if known is None or known[0] is not session.queues:
+        known = session.hints[_LIMITED] = (
+            session.queues,
+            bool((session.queues.limit < UNLIMITED).any()),
+        )
+    return known[1]

@@ -1,0 +1,25 @@
+"""Keep pods that need no GPU away from nodes that have some."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
+
+from __future__ import annotations
+
+import numpy as np
+
+from kaisched import GPU, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
+
+
+class ResourceType(Plugin):
+    """1 for a CPU-only pod on a CPU-only node."""
+
+    name = "resourcetype"
+    default_weight = 10.0
+
+    @hookimpl
+    def node_score(
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+    ) -> FloatVec | None:
+        """Answer which nodes offer no GPU, for pods that ask for none."""
+        if session.shapes.request[GPU, shape] > 0:
+            return None
+        has_none: FloatVec = (session.nodes.allocatable[GPU].take(rows) == 0).astype(np.float64)
+        return has_none
