@@ -75,9 +75,9 @@ def _cached(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _shown(value: object) -> str:
-    text = (
-        repr(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"
-    )
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:  # repr() may refuse it
+        return "a huge number"
+    text = repr(value)
     return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 3] + "..."
 
 

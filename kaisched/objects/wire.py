@@ -1,7 +1,7 @@
 """What all objects share: struct bases, metadata, conditions.
 
 A struct holds only the fields the scheduler uses; YAML and JSON keys are the camelCase of the
-field names. Amounts stay as written (see ``objects.requests`` and ``objects.shares`` for base
+field names. Amounts stay as written (see ``objects.requests`` and ``objects.quotas`` for base
 units), times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_of`).
 """
 

@@ -1,0 +1,212 @@
+"""Labels and annotations, each under one name, and what they say about an object.
+
+KAI-Scheduler's keys, unchanged. A getter answers None where the key is not there, and raises an
+ObjectError with the path of the key where its value makes no sense.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from kaisched.errors import ObjectError, join_path
+from kaisched.objects.podgroup import TopologyConstraint
+from kaisched.objects.wire import ObjectMeta
+from kaisched.units import UnitError, parse_duration
+
+# Labels.
+QUEUE: Final = "kai.scheduler/queue"
+NODE_POOL: Final = "kai.scheduler/node-pool"
+PRIORITY_CLASS: Final = "priorityClassName"
+PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
+SUBGROUP: Final = "kai.scheduler/subgroup-name"
+TASK_PRIORITY: Final = "kai.scheduler/task-priority"
+PROJECT: Final = "project"
+"""Older name of the queue label; read where QUEUE is not there."""
+
+# Annotations.
+POD_GROUP: Final = "pod-group-name"
+GPU_FRACTION: Final = "gpu-fraction"
+GPU_MEMORY: Final = "gpu-memory"
+GPU_FRACTION_DEVICES: Final = "gpu-fraction-num-devices"
+GPU_FRACTION_CONTAINER: Final = "gpu-fraction-container-name"
+PREEMPTION_DELAY: Final = "kai.scheduler/preemption-delay"
+STALENESS_GRACE_PERIOD: Final = "kai.scheduler/staleness-grace-period"
+TOPOLOGY: Final = "kai.scheduler/topology"
+TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"
+TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
+SEGMENT_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
+SEGMENT_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
+BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
+SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
+
+# Annotations a scheduler writes on pod groups; RFC 3339 times.
+LAST_START: Final = "kai.scheduler/last-start-timestamp"
+LAST_EVICTION: Final = "kai.scheduler/last-eviction-timestamp"
+STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"
+
+PREEMPTIBLE: Final = "preemptible"
+NON_PREEMPTIBLE: Final = "non-preemptible"
+
+_T = TypeVar("_T")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_MAX_COUNT: Final = (1 << 31) - 1
+
+
+def time_of(text: str) -> float:
+    """Return an RFC 3339 time as seconds since 1970, UTC.
+
+    Raises:
+        UnitError: it is none.
+
+    """
+    try:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
+        return time.timestamp()
+    except (ValueError, OverflowError):
+        fix = 'write it like "2026-07-01T12:00:00Z"'
+        raise UnitError(f"{text[:40]!r} is no RFC 3339 time", fix) from None
+
+
+def format_time(seconds: float) -> str:
+    """Return seconds since 1970 as an RFC 3339 time in UTC, to the microsecond."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def queue_of(meta: ObjectMeta) -> str | None:
+    """Return the queue, by its label, or else by the older label with the node pool appended."""
+    queue = meta.labels.get(QUEUE)
+    if queue is not None:
+        return queue
+    project = meta.labels.get(PROJECT)
+    pool = meta.labels.get(NODE_POOL)
+    return f"{project}-{pool}" if project and pool else project
+
+
+def node_pool_of(meta: ObjectMeta) -> str:
+    """Return the node pool; empty for the pool of all that carries no such label."""
+    return meta.labels.get(NODE_POOL, "")
+
+
+def priority_class_of(meta: ObjectMeta) -> str | None:
+    """Return the name of the job's priority class."""
+    return meta.labels.get(PRIORITY_CLASS)
+
+
+def preemptibility_of(meta: ObjectMeta) -> str | None:
+    """Return ``preemptible`` or ``non-preemptible``."""
+    return _label(meta, PREEMPTIBILITY, _preemptibility)
+
+
+def subgroup_of(meta: ObjectMeta) -> str | None:
+    """Return the subgroup of a pod within its group."""
+    return meta.labels.get(SUBGROUP)
+
+
+def task_priority_of(meta: ObjectMeta) -> int | None:
+    """Return the pod's priority within its job; higher is placed first."""
+    return _label(meta, TASK_PRIORITY, _whole)
+
+
+def pod_group_of(meta: ObjectMeta) -> str | None:
+    """Return the name of the pod group, in the pod's own namespace, that the pod says it is in."""
+    return meta.annotations.get(POD_GROUP)
+
+
+def topology_constraint_of(meta: ObjectMeta) -> TopologyConstraint | None:
+    """Return the topology constraint of a workload."""
+    notes = meta.annotations
+    required, preferred = notes.get(TOPOLOGY_REQUIRED, ""), notes.get(TOPOLOGY_PREFERRED, "")
+    if not (notes.get(TOPOLOGY) or required or preferred):
+        return None
+    return TopologyConstraint(
+        topology=notes.get(TOPOLOGY, ""),
+        required_topology_level=required,
+        preferred_topology_level=preferred,
+    )
+
+
+def batch_min_member_of(meta: ObjectMeta) -> int | None:
+    """Return how many pods of a Job must start together."""
+    return _annotation(meta, BATCH_MIN_MEMBER, _positive)
+
+
+def segment_size_of(meta: ObjectMeta) -> int | None:
+    """Return how many pods make a segment."""
+    return _annotation(meta, SEGMENT_SIZE, _positive)
+
+
+def preemption_delay_of(meta: ObjectMeta) -> float | None:
+    """Return the seconds a job waits before it may cause evictions."""
+    return _annotation(meta, PREEMPTION_DELAY, parse_duration)
+
+
+def staleness_grace_of(meta: ObjectMeta) -> float | None:
+    """Return the seconds a job may run below its minimum; negative for ever."""
+    return _annotation(
+        meta, STALENESS_GRACE_PERIOD, lambda text: parse_duration(text, allow_negative=True)
+    )
+
+
+def last_start_of(meta: ObjectMeta) -> float | None:
+    """Return when the job last started, in seconds since 1970."""
+    return _annotation(meta, LAST_START, time_of)
+
+
+def last_eviction_of(meta: ObjectMeta) -> float | None:
+    """Return when the job was last evicted, in seconds since 1970."""
+    return _annotation(meta, LAST_EVICTION, time_of)
+
+
+def stale_since_of(meta: ObjectMeta) -> float | None:
+    """Return since when the job runs below its minimum, in seconds since 1970."""
+    return _annotation(meta, STALE_SINCE, time_of)
+
+
+def is_grouping_skipped(meta: ObjectMeta) -> bool:
+    """Tell whether the workload asks to be left out of automatic grouping."""
+    return SKIP_GROUPING in meta.annotations or SKIP_GROUPING in meta.labels
+
+
+def _label(meta: ObjectMeta, key: str, parse: Callable[[str], _T]) -> _T | None:
+    return _parsed("labels", meta.labels, key, parse)
+
+
+def _annotation(meta: ObjectMeta, key: str, parse: Callable[[str], _T]) -> _T | None:
+    return _parsed("annotations", meta.annotations, key, parse)
+
+
+def _parsed(place: str, pairs: dict[str, str], key: str, parse: Callable[[str], _T]) -> _T | None:
+    text = pairs.get(key)
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except UnitError as error:
+        path = join_path("metadata", place, key)
+        raise ObjectError(str(error), path=path, fix=error.fix) from None
+
+
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text) or abs(int(text)) > _MAX_COUNT:
+        raise UnitError(f"{text[:40]!r} is no whole number", 'write a whole number, such as "10"')
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if (number := _whole(text)) < 1:
+        raise UnitError(f"{text[:40]!r} is less than 1", 'write a whole number, such as "10"')
+    return number
+
+
+def _preemptibility(text: str) -> str:
+    if text not in (PREEMPTIBLE, NON_PREEMPTIBLE):
+        raise UnitError(
+            f"{text[:40]!r} is no preemptibility", f"write {PREEMPTIBLE} or {NON_PREEMPTIBLE}"
+        )
+    return text

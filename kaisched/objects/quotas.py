@@ -1,0 +1,162 @@
+"""A queue's quota, limit and weight in base units, and what can be wrong with them.
+
+Texts such as "64Gi" are not taken: KAI's Queue holds plain numbers, and so do ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from kaisched.errors import ObjectError
+from kaisched.objects.faults import (
+    INT32_MAX,
+    Fault,
+    Path,
+    Source,
+    did_you_mean,
+    duration_faults,
+    to_error,
+)
+from kaisched.objects.queue import Queue, QueueResource
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.units import MAX_AMOUNT, UNLIMITED, is_in_mebibytes, parse_quantity
+
+OWN_NAMES: Final = ("gpu", "cpu", "memory")
+_OTHER_NAMES: Final = ("pods", "ephemeral-storage")
+WEIGHT_NAMES: Final = {"None": 0.0, "Low": 1.0, "Medium": 2.0, "High": 3.0}
+MAX_WEIGHT: Final = 1e9
+MIN_WEIGHT: Final = 1e-9
+_MEGABYTE: Final = 10**6
+_MEBIBYTE: Final = 1 << 20
+_UNIT_OF: Final = {"gpu": "GPUs", "cpu": "millicores", "memory": "megabytes (10^6 bytes)"}
+
+
+class ResourceShare(NamedTuple):
+    """A queue's part of one resource, in base units; UNLIMITED for no bound."""
+
+    quota: int = 0
+    limit: int = UNLIMITED
+    weight: float = 1.0
+
+
+def queue_shares(queue: Queue) -> dict[str, ResourceShare]:
+    """Return the share by resource: gpu, cpu and memory always, others where the queue names them.
+
+    Raises:
+        ObjectError: the first thing wrong with them, with its path.
+
+    """
+    shares = dict.fromkeys(OWN_NAMES, ResourceShare())
+    for name, resource in queue.spec.resources.items():
+        fault = next((it for it in _share_faults(name, resource) if not it.is_warning), None)
+        if fault is not None:
+            raise _error(queue, fault)
+        shares[name] = ResourceShare(
+            _base_units(name, resource.quota),
+            _base_units(name, resource.limit),
+            weight_of(resource),
+        )
+    return shares
+
+
+def weight_of(resource: QueueResource) -> float:
+    """Return the over-quota weight as a number; an unknown name is an error of its checker."""
+    weight = resource.over_quota_weight
+    return WEIGHT_NAMES[weight] if isinstance(weight, str) else float(weight)
+
+
+def queue_faults(queue: Queue) -> Iterator[Fault]:
+    """Yield what is wrong with a queue by itself."""
+    spec = queue.spec
+    for name, resource in spec.resources.items():
+        yield from _name_faults(name)
+        yield from _share_faults(name, resource)
+    if abs(spec.priority) > INT32_MAX:
+        yield Fault(("spec", "priority"), "out of range", spec.priority, "write at most 2^31 - 1")
+    if spec.parent_queue == queue.name:
+        yield Fault(
+            ("spec", "parentQueue"),
+            "the queue is its own parent",
+            spec.parent_queue,
+            "name another queue, or leave it out for a top-level queue",
+        )
+    yield from duration_faults(
+        {
+            ("spec", "preemptMinRuntime"): spec.preempt_min_runtime,
+            ("spec", "reclaimMinRuntime"): spec.reclaim_min_runtime,
+        }
+    )
+
+
+def _error(queue: Queue, fault: Fault) -> ObjectError:
+    return to_error(fault, Source(), queue.KIND, queue.name)
+
+
+def _name_faults(name: str) -> Iterator[Fault]:
+    path: Path = ("spec", "resources", name)
+    if name in GPU_RESOURCES:
+        yield Fault(path, "GPUs of all vendors are counted together", fix='write "gpu"')
+    elif "/" not in name and not name.startswith("hugepages-"):
+        known = (*OWN_NAMES, *_OTHER_NAMES)
+        if name not in known:
+            yield Fault(path, f"unknown resource {name[:80]!r}", fix=did_you_mean(name, known))
+
+
+def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
+    path: Path = ("spec", "resources", name)
+    unit = _UNIT_OF.get("memory" if is_in_mebibytes(name) else name, "pieces")
+    are_good = True
+    for field, amount in (("quota", resource.quota), ("limit", resource.limit)):
+        wrong = _amount_fault(name, amount)
+        if wrong:
+            are_good = False
+            yield Fault((*path, field), wrong, amount, f"write -1 for unlimited, or {unit}")
+    if are_good and _base_units(name, resource.limit) < _base_units(name, resource.quota):
+        quota = "unlimited" if resource.quota == -1 else resource.quota
+        yield Fault(
+            (*path, "limit"),
+            f"below the quota of {quota}, so the rest of the quota can never be used",
+            resource.limit,
+            "raise the limit, or lower the quota",
+            is_warning=True,
+        )
+    yield from _weight_faults((*path, "overQuotaWeight"), resource.over_quota_weight)
+
+
+def _amount_fault(name: str, amount: float) -> str:
+    if amount == -1:
+        return ""
+    if not math.isfinite(amount):
+        return "not a finite number"
+    if amount < 0:
+        return "negative; only -1 has a meaning"
+    return "more than any cluster has" if _base_units(name, amount) >= MAX_AMOUNT else ""
+
+
+def _weight_faults(path: Path, weight: float | str) -> Iterator[Fault]:
+    fix = f"write a number of at least 0, or one of {', '.join(WEIGHT_NAMES)}"
+    if isinstance(weight, str):
+        if weight not in WEIGHT_NAMES:
+            near = did_you_mean(weight, tuple(WEIGHT_NAMES))
+            yield Fault(path, "unknown weight", weight, near if near.endswith("?") else fix)
+    elif not math.isfinite(weight):
+        yield Fault(path, "not a finite number", weight, fix)
+    elif weight < 0:
+        yield Fault(path, "negative", weight, fix)
+    elif weight > MAX_WEIGHT or 0 < weight < MIN_WEIGHT:
+        yield Fault(path, "out of range", weight, "write 0, or a number from 1e-9 to 1e9")
+
+
+def _base_units(name: str, amount: float) -> int:
+    if amount == -1:
+        return UNLIMITED
+    quantity = parse_quantity(amount)
+    if name == "cpu":  # already millicores
+        return quantity.times(1, 1, round_up=False)
+    if name == "gpu":
+        return quantity.times(1000, 1, round_up=False)
+    if is_in_mebibytes(name):
+        return quantity.times(_MEGABYTE, _MEBIBYTE, round_up=False)
+    return quantity.times(1, 1, round_up=False)

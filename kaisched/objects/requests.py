@@ -1,0 +1,148 @@
+"""What a pod asks for and what a node has, in base units by resource name.
+
+Names: ``cpu`` (milli-CPU), ``memory`` (MiB), ``gpu`` (milli-GPU, the whole-GPU names of all vendors
+added up), ``pods``, and every other resource under its own name, in pieces (MiB for
+``ephemeral-storage`` and huge pages). Requests round up container by container, capacities down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kaisched.errors import ObjectError, join_path
+from kaisched.objects import labels
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Container, Pod, Resources
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.wire import Amount, Amounts
+from kaisched.units import MAX_AMOUNT, UnitError, base_units
+
+_MIG_PREFIX: Final = "nvidia.com/mig-"
+_SHARED: Final = (labels.GPU_FRACTION, labels.GPU_MEMORY, labels.GPU_FRACTION_DEVICES)
+_WHOLE_GPU: Final = 1000
+
+_Path = tuple[str | int, ...]
+_Units = dict[str, int]
+
+
+def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict[str, int]:
+    """Return base units by resource, without zeros, and ``pods`` 1; each saturates at MAX_AMOUNT.
+
+    Kubernetes' rule: the sum of the containers and sidecars, or the largest init container with the
+    sidecars started before it, whichever is more; then what the pod as a whole asks for, if it
+    says; then the overhead. A resource with a limit but no request asks for its limit.
+
+    Raises:
+        ObjectError: an amount makes no sense; with its path.
+
+    """
+    spec = pod.spec
+    total: _Units = {}
+    for at, container in enumerate(spec.containers):
+        _add(total, _of_container(container, ("spec", "containers", at), gpu_resources))
+    sidecars: _Units = {}
+    peak: _Units = {}
+    for at, container in enumerate(spec.init_containers):
+        asked = _of_container(container, ("spec", "initContainers", at), gpu_resources)
+        if container.restart_policy == "Always":
+            _add(total, asked)
+            _add(sidecars, asked)
+            asked = dict(sidecars)
+        else:
+            _add(asked, sidecars)
+        _raise_to(peak, asked)
+    _raise_to(total, peak)
+    if spec.resources is not None:
+        total.update(_of_resources(spec.resources, ("spec", "resources"), gpu_resources))
+    _add(total, _units(spec.overhead, ("spec", "overhead"), gpu_resources))
+    total = {name: amount for name, amount in total.items() if amount}
+    total["pods"] = 1
+    return total
+
+
+def node_allocatable(node: Node, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict[str, int]:
+    """Return what pods may use of a node, base units by resource; what is not named is not there.
+
+    Capacity stands in where a node does not say what is allocatable.
+
+    Raises:
+        ObjectError: an amount makes no sense, or is more than any machine has; with its path.
+
+    """
+    field = "allocatable" if node.status.allocatable else "capacity"
+    amounts = node.status.allocatable or node.status.capacity
+    units = _units(amounts, ("status", field), gpu_resources, round_up=False)
+    for name, amount in units.items():
+        if amount >= MAX_AMOUNT:
+            raise ObjectError(
+                f"more {name} than any machine has",
+                path=join_path("status", field),
+                fix="look at the device plugin or kubelet that reports it",
+            )
+    return units
+
+
+def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
+    """Return why the pod cannot be scheduled here at all, or an empty text.
+
+    Sharing one GPU between pods (fractions, GPU memory, MIG slices) is not offered yet, and
+    allocating devices by claims (DRA) neither.
+    """
+    for key in _SHARED:
+        if key in pod.metadata.annotations:
+            return f"annotation {key}: sharing a GPU is not offered; ask for {gpu_resources[0]}"
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        for name in (*container.resources.requests, *container.resources.limits):
+            if name.startswith(_MIG_PREFIX) and name not in gpu_resources:
+                return f"resource {name}: MIG slices are not offered; ask for {gpu_resources[0]}"
+    if pod.spec.resource_claims:
+        return "resourceClaims: devices are not allocated by claims; ask for a resource instead"
+    return ""
+
+
+def _of_container(container: Container, path: _Path, gpus: Sequence[str]) -> _Units:
+    return _of_resources(container.resources, (*path, "resources"), gpus)
+
+
+def _of_resources(resources: Resources, path: _Path, gpus: Sequence[str]) -> _Units:
+    requests, limits = resources.requests, resources.limits
+    units = _units(requests, (*path, "requests"), gpus)
+    if limits:
+        rest = {name: amount for name, amount in limits.items() if name not in requests}
+        _add(units, _units(rest, (*path, "limits"), gpus))
+    return units
+
+
+def _units(amounts: Amounts, path: _Path, gpus: Sequence[str], *, round_up: bool = True) -> _Units:
+    units: _Units = {}
+    for name, amount in amounts.items():
+        try:
+            if name in gpus:
+                units["gpu"] = min(units.get("gpu", 0) + _whole_gpus(amount, round_up), MAX_AMOUNT)
+            else:
+                # A resource that happens to be called "gpu" is none of ours.
+                units[name] = base_units(name if name != "gpu" else "", amount, round_up)
+        except UnitError as error:
+            raise ObjectError(
+                str(error), path=join_path(*path, name), value=amount, fix=error.fix
+            ) from None
+    return units
+
+
+def _whole_gpus(amount: Amount, round_up: bool) -> int:
+    milli = base_units("gpu", amount, round_up)
+    if milli % _WHOLE_GPU and milli < MAX_AMOUNT:
+        raise UnitError("GPUs are asked for whole", "sharing a GPU is not offered; write 1 or more")
+    return milli
+
+
+def _add(total: _Units, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = min(total.get(name, 0) + amount, MAX_AMOUNT)
+
+
+def _raise_to(total: _Units, floor: Mapping[str, int]) -> None:
+    for name, amount in floor.items():
+        if amount > total.get(name, 0):
+            total[name] = amount
