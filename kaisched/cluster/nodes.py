@@ -1,0 +1,171 @@
+"""The rows of nodes, sorted by name; their amounts change in place, their set rarely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kaisched.cluster.columns import Block, Column
+from kaisched.core.axis import Amounts, BoolVec, IntVec, ResourceAxis, RowVec
+from kaisched.core.constraints import NodeStatics, Taint
+from kaisched.core.tables import NodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node as the store keeps it. ``allocatable`` is in base units by resource name."""
+
+    name: str
+    allocatable: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    is_ready: bool = True
+    is_unschedulable: bool = False
+    has_pressure: bool = False
+
+
+class NodeRows:
+    """Nodes. New and removed ones take effect when :meth:`lay_out` is called."""
+
+    def __init__(self, axis: ResourceAxis) -> None:
+        """Make an empty table."""
+        self._axis = axis
+        self._node: dict[str, NodeRow] = {}
+        self.name: tuple[str, ...] = ()
+        self.row_of_name: dict[str, int] = {}
+        self.allocatable = Block(len(axis), 0)
+        self.idle = Block(len(axis), 0)
+        self.releasing = Block(len(axis), 0)
+        self.foreign = Block(len(axis), 0)
+        """``(R, N)`` the part that tasks without a job hold."""
+        self.version = Column(np.int64, 0)
+        self.is_laid_out = True
+        self.is_changed = True
+        """An amount changed since the last table."""
+        self._statics: NodeStatics | None = None
+        self._table: NodeTable | None = None
+        self._total: Amounts | None = None
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def put(self, node: NodeRow) -> None:
+        """Add or replace a node."""
+        old = self._node.get(node.name)
+        self._node[node.name] = node
+        if old is None or node.name not in self.row_of_name:
+            self.is_laid_out = False
+            return
+        if _statics_of(old) != _statics_of(node):
+            self._statics = None
+            self._total = None
+            self.is_changed = True
+        if old.allocatable != node.allocatable:
+            self._resize(self.row_of_name[node.name], node)
+
+    def remove(self, name: str) -> None:
+        """Drop a node; unknown names are fine."""
+        if self._node.pop(name, None) is not None:
+            self.is_laid_out = False
+
+    def lay_out(self) -> RowVec:
+        """Sort anew and return the new row of each old one, -1 where it went.
+
+        All amounts start again from allocatable: the caller puts the tasks back.
+        """
+        before = self.name
+        self.name = tuple(sorted(self._node))
+        self.row_of_name = {name: row for row, name in enumerate(self.name)}
+        self.is_laid_out = True
+        self.reset()
+        return np.array([self.row_of_name.get(name, -1) for name in before], np.int64)
+
+    def reset(self) -> None:
+        """Empty every node."""
+        resources, count = len(self._axis), len(self.name)
+        allocatable = np.zeros((resources, count), np.int64)
+        for row, name in enumerate(self.name):
+            allocatable[:, row] = self._vector(self._node[name])
+        self.allocatable.replace(allocatable)
+        self.idle.replace(allocatable.copy())
+        self.releasing.replace(np.zeros_like(allocatable))
+        self.foreign.replace(np.zeros_like(allocatable))
+        newest = int(self.version.data.max(initial=0))
+        self.version.replace(np.full(count, newest + 1, np.int64))
+        self._statics = None
+        self.touch_total()
+
+    def set_axis(self, axis: ResourceAxis) -> None:
+        """Count by another axis; every node is empty afterwards."""
+        self._axis = axis
+        self.reset()
+
+    def touch_total(self) -> None:
+        """Take note that what is divided may have changed."""
+        self._total = None
+        self.is_changed = True
+
+    def total(self) -> Amounts:
+        """``(R,)`` allocatable of ready nodes less what foreign tasks hold there, at least 0."""
+        if self._total is None:
+            ready = self.statics().is_ready
+            usable = self.allocatable.data[:, ready].sum(axis=1)
+            usable -= self.foreign.data[:, ready].sum(axis=1)
+            np.maximum(usable, 0, out=usable)
+            usable.flags.writeable = False
+            self._total = usable
+        return self._total
+
+    def statics(self) -> NodeStatics:
+        """Return labels, taints and conditions; the same object while none changed."""
+        if self._statics is None:
+            nodes = [self._node[name] for name in self.name]
+            self._statics = NodeStatics(
+                name=self.name,
+                labels=tuple(node.labels for node in nodes),
+                taints=tuple(node.taints for node in nodes),
+                is_ready=_flags([node.is_ready for node in nodes]),
+                is_unschedulable=_flags([node.is_unschedulable for node in nodes]),
+                has_pressure=_flags([node.has_pressure for node in nodes]),
+            )
+        return self._statics
+
+    def table(self) -> NodeTable:
+        """Freeze; the same object while nothing changed."""
+        if self._table is None or self.is_changed:
+            size = len(self.name)
+            self._table = NodeTable(
+                name=self.name,
+                statics=self.statics(),
+                allocatable=self.allocatable.frozen(size),
+                idle=self.idle.frozen(size),
+                releasing=self.releasing.frozen(size),
+                version=self.version.frozen(size),
+            )
+            self.is_changed = False
+        return self._table
+
+    def _vector(self, node: NodeRow) -> IntVec:
+        amounts = node.allocatable
+        return np.array([amounts.get(name, 0) for name in self._axis.names], np.int64)
+
+    def _resize(self, row: int, node: NodeRow) -> None:
+        allocatable = self._vector(node)
+        more = allocatable - self.allocatable.data[:, row]
+        if more.any():
+            self.allocatable.own()[:, row] = allocatable
+            self.idle.own()[:, row] += more
+            self.version.own()[row] += 1
+            self.touch_total()
+
+
+def _statics_of(node: NodeRow) -> tuple[object, ...]:
+    return (node.labels, node.taints, node.is_ready, node.is_unschedulable, node.has_pressure)
+
+
+def _flags(values: list[bool]) -> BoolVec:
+    flags = np.array(values, np.bool_)
+    flags.flags.writeable = False
+    return flags

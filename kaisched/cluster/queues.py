@@ -1,0 +1,161 @@
+"""The rows of queues: laid out in preorder when a queue changed, and what the leaves hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from kaisched.cluster.columns import Block
+from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
+from kaisched.core.refusals import Refusal
+from kaisched.core.tables import QueueTable
+from kaisched.core.tree import QueueTree, build_tree
+from kaisched.units import UNLIMITED
+
+DEFAULT_PRIORITY: Final = 100
+UNSET_S: Final = -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue as the store keeps it; amounts in base units by resource name.
+
+    A resource without a quota or limit is unlimited, one without a weight has weight 1.
+    """
+
+    name: str
+    parent: str = ""
+    created_s: float = 0.0
+    priority: int = DEFAULT_PRIORITY
+    quota: Mapping[str, int] = field(default_factory=dict)
+    limit: Mapping[str, int] = field(default_factory=dict)
+    weight: Mapping[str, float] = field(default_factory=dict)
+    preempt_min_runtime_s: float = UNSET_S
+    reclaim_min_runtime_s: float = UNSET_S
+
+
+class QueueRows:
+    """Queues. Changes take effect when :meth:`lay_out` is called."""
+
+    def __init__(self, axis: ResourceAxis) -> None:
+        """Make an empty tree."""
+        self._axis = axis
+        self._queue: dict[str, QueueRow] = {}
+        self.is_laid_out = True
+        self.table = self._tabulate(build_tree((), ()))
+        self._orphans: frozenset[str] = frozenset()
+        self.allocated = Block(len(axis), 0)
+        self.allocated_non_preemptible = Block(len(axis), 0)
+        self.pending = Block(len(axis), 0)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def put(self, queue: QueueRow) -> None:
+        """Add or replace a queue."""
+        if self._queue.get(queue.name) != queue:
+            self._queue[queue.name] = queue
+            self.is_laid_out = False
+
+    def remove(self, name: str) -> None:
+        """Drop a queue; unknown names are fine."""
+        if self._queue.pop(name, None) is not None:
+            self.is_laid_out = False
+
+    def lay_out(self) -> bool:
+        """Build the table anew; return whether rows changed their meaning.
+
+        Then the amounts are all zero, and the caller counts the tasks again.
+        """
+        before = self.table.tree
+        ordered = sorted(self._queue.values(), key=lambda queue: queue.name)
+        names = [queue.name for queue in ordered]
+        tree = build_tree(
+            names, [queue.parent for queue in ordered], [queue.created_s for queue in ordered]
+        )
+        self.table = self._tabulate(tree)
+        orphans = frozenset(names[position] for position in tree.orphans)
+        is_moved = (
+            tree.names != before.names
+            or orphans != self._orphans
+            or not np.array_equal(tree.parent_of_queue, before.parent_of_queue)
+        )
+        self._orphans = orphans
+        self.is_laid_out = True
+        if is_moved:
+            self.reset()
+        return is_moved
+
+    def reset(self) -> None:
+        """Empty every queue."""
+        shape = (len(self._axis), len(self.table))
+        self.allocated.replace(np.zeros(shape, np.int64))
+        self.allocated_non_preemptible.replace(np.zeros(shape, np.int64))
+        self.pending.replace(np.zeros(shape, np.int64))
+
+    def set_axis(self, axis: ResourceAxis) -> None:
+        """Count by another axis; every queue is empty afterwards."""
+        self._axis = axis
+        self.table = self._tabulate(self.table.tree)
+        self.reset()
+
+    def find(self, name: str) -> tuple[int, Refusal]:
+        """Return (row of a leaf, NONE), or (-1, why jobs cannot be in it)."""
+        row = self.table.row_of_name.get(name, -1)
+        if row < 0:
+            known = name in self._orphans
+            return -1, Refusal.QUEUE_ORPHAN if known else Refusal.QUEUE_MISSING
+        if not self.table.tree.is_leaf[row]:
+            return -1, Refusal.QUEUE_NOT_LEAF
+        return row, Refusal.NONE
+
+    def _tabulate(self, tree: QueueTree) -> QueueTable:
+        rows = [self._queue[name] for name in tree.names]
+        names = self._axis.names
+        table = QueueTable(
+            name=tree.names,
+            row_of_name=MappingProxyType({name: row for row, name in enumerate(tree.names)}),
+            tree=tree,
+            deserved=_amounts(rows, names, lambda queue: queue.quota),
+            limit=_amounts(rows, names, lambda queue: queue.limit),
+            weight=_weights(rows, names),
+            priority=np.array([queue.priority for queue in rows], np.int64),
+            created_s=np.array([queue.created_s for queue in rows], np.float64),
+            preempt_min_runtime_s=np.array([q.preempt_min_runtime_s for q in rows], np.float64),
+            reclaim_min_runtime_s=np.array([q.reclaim_min_runtime_s for q in rows], np.float64),
+        )
+        for column in (
+            table.deserved,
+            table.limit,
+            table.weight,
+            table.priority,
+            table.created_s,
+            table.preempt_min_runtime_s,
+            table.reclaim_min_runtime_s,
+        ):
+            column.flags.writeable = False
+        return table
+
+
+def _amounts(
+    rows: list[QueueRow],
+    names: tuple[str, ...],
+    of: Callable[[QueueRow], Mapping[str, int]],
+) -> Amounts:
+    column: IntVec = np.full((len(names), len(rows)), UNLIMITED, np.int64)
+    for position, queue in enumerate(rows):
+        for resource, name in enumerate(names):
+            column[resource, position] = of(queue).get(name, UNLIMITED)
+    return column
+
+
+def _weights(rows: list[QueueRow], names: tuple[str, ...]) -> FloatVec:
+    column: FloatVec = np.ones((len(names), len(rows)), np.float64)
+    for position, queue in enumerate(rows):
+        for resource, name in enumerate(names):
+            column[resource, position] = queue.weight.get(name, 1.0)
+    return column

@@ -1,0 +1,364 @@
+"""The state store at row level: typed events on rows, and the snapshot.
+
+For sources that know rows themselves (the simulator, the embedded cluster): no API object is made
+or read. :class:`kaisched.cluster.store.StateStore` adds the events of API objects.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from kaisched.cluster.accounts import Accounts
+from kaisched.cluster.compaction import Remap, compact, is_due
+from kaisched.cluster.nodes import NodeRow, NodeRows
+from kaisched.cluster.queues import QueueRow, QueueRows
+from kaisched.cluster.rows import GONE
+from kaisched.cluster.shapes import LabelRows, ShapeRows, spread_rows
+from kaisched.core.axis import ResourceAxis, RowVec
+from kaisched.core.constraints import Constraints
+from kaisched.core.refusals import Refusal
+from kaisched.core.snapshot import Snapshot
+from kaisched.core.states import HOLDING_STATES, TaskState
+
+_HOLDS = tuple(HOLDING_STATES.tolist())
+_NO_CONSTRAINTS = Constraints()
+DEFAULT_PODSET = "default"
+
+
+class RowStore:
+    """Rows of one shard, and frozen views of them. Not for several threads at once.
+
+    Job and task rows stay good until :attr:`compactions` grows, which only :meth:`snapshot` does;
+    :attr:`remap` then says where they went. Node and queue rows stay good within a ``generation``.
+    """
+
+    def __init__(self, extended: Iterable[str] = ()) -> None:
+        """Make an empty store.
+
+        Args:
+            extended: extended resources to count from the start; others join when a shape asks for
+                them.
+
+        """
+        self.axis = ResourceAxis.of(extended)
+        self.nodes = NodeRows(self.axis)
+        self.queues = QueueRows(self.axis)
+        self.shapes = ShapeRows(self.axis)
+        self.labels = LabelRows()
+        self.accounts = Accounts(self.nodes, self.queues, self.shapes)
+        self.jobs = self.accounts.jobs
+        self.podsets = self.accounts.podsets
+        self.tasks = self.accounts.tasks
+        self.generation = 1
+        self.revision = 0
+        self.compactions = 0
+        self.remap: Remap | None = None
+        self._own_refusal: dict[int, Refusal] = {}
+        self._away: dict[int, str] = {}
+        """Tasks on nodes that are not known (yet, or any more)."""
+        self._snapshot: Snapshot | None = None
+
+    # -- nodes and queues -----------------------------------------------------------------------
+
+    def put_node(self, node: NodeRow) -> None:
+        """Add or replace a node."""
+        self.revision += 1
+        self.nodes.put(node)
+
+    def remove_node(self, name: str) -> None:
+        """Drop a node. Its tasks stay as they are, on no known node, until they are said to end."""
+        self.revision += 1
+        self.nodes.remove(name)
+
+    def put_queue(self, queue: QueueRow) -> None:
+        """Add or replace a queue."""
+        self.revision += 1
+        self.queues.put(queue)
+
+    def remove_queue(self, name: str) -> None:
+        """Drop a queue; its jobs are refused until it comes back."""
+        self.revision += 1
+        self.queues.remove(name)
+
+    def row_of_node(self, name: str) -> int:
+        """Return the row of a node in this generation, -1 for none."""
+        self.settle()
+        return self.nodes.row_of_name.get(name, -1)
+
+    def row_of_queue(self, name: str) -> int:
+        """Return the row of a queue in this generation, -1 for none."""
+        self.settle()
+        return self.queues.table.row_of_name.get(name, -1)
+
+    # -- shapes -----------------------------------------------------------------------------------
+
+    def intern_shape(
+        self, request: Mapping[str, int], constraints: Constraints = _NO_CONSTRAINTS
+    ) -> int:
+        """Return the number of a shape. ``request`` is in base units by resource name, less pods.
+
+        A resource the axis lacks joins it, which starts a new generation. Numbers that this
+        returned stay good for the life of the store.
+        """
+        needed = {name: amount for name, amount in request.items() if amount and name != "pods"}
+        shape = self.shapes.find(needed, constraints)
+        if shape < 0:
+            self.widen_axis(needed)
+            shape = self.shapes.add(needed, constraints)
+        return shape
+
+    def widen_axis(self, names: Iterable[str]) -> None:
+        """Count these resources too."""
+        missing = [name for name in names if name not in self.axis.position]
+        if not missing:
+            return
+        self.settle()
+        old, self.axis = self.axis, ResourceAxis.of((*self.axis.names, *missing))
+        self.shapes.spread(self.axis, spread_rows(old, self.axis))
+        self.nodes.set_axis(self.axis)
+        self.queues.set_axis(self.axis)
+        self.accounts.recount_nodes()
+        self.accounts.recount_queues()
+        self.generation += 1
+        self.revision += 1
+
+    # -- jobs and tasks ---------------------------------------------------------------------------
+
+    def add_job(
+        self,
+        name: str,
+        queue: str | int,
+        *,
+        priority: int,
+        is_preemptible: bool,
+        created_s: float,
+        tasks: Sequence[tuple[str, int]],
+        minimum: int = 1,
+    ) -> int:
+        """Add a job with its pending tasks and return its row.
+
+        Args:
+            name: ``namespace/name``; a former job of that name must be gone.
+            queue: name or row of a leaf; while there is no such leaf, the job is refused.
+            priority: of the job, higher first.
+            is_preemptible: whether it may be evicted.
+            created_s: seconds on the caller's clock.
+            tasks: (name, shape) of each; they get consecutive rows from ``jobs.first_task`` on.
+            minimum: tasks needed before any may run.
+
+        """
+        if not (self.queues.is_laid_out and self.nodes.is_laid_out):
+            self.settle()
+        if isinstance(queue, str):
+            queue_name = queue
+            queue, refusal = self.queues.find(queue)
+        else:
+            queue_name, refusal = self.queues.table.name[queue], Refusal.NONE
+        jobs = self.jobs
+        job = jobs.append(
+            name,
+            queue_name,
+            queue,
+            priority=priority,
+            is_preemptible=is_preemptible,
+            created_s=created_s,
+        )
+        if refusal:
+            jobs.refusal.data[job] = refusal
+        podset = self.podsets.append(DEFAULT_PODSET, job, minimum)
+        jobs.first_podset.data[job] = podset
+        if tasks:
+            self._add_tasks(job, podset, queue, tasks)
+        self.revision += 1
+        return job
+
+    def _add_tasks(
+        self, job: int, podset: int, queue: int, tasks: Sequence[tuple[str, int]]
+    ) -> None:
+        rows, jobs, shapes = self.tasks, self.jobs, self.shapes
+        count = len(tasks)
+        first = rows.reserve(count)
+        end = first + count
+        names = [name for name, _ in tasks]
+        shape_of_task = [shape for _, shape in tasks]
+        rows.name.data += names
+        rows.uid.data += names
+        rows.row_of_name.update(zip(names, range(first, end), strict=True))
+        rows.job_of_task.data[first:end] = job
+        rows.podset_of_task.data[first:end] = podset
+        rows.shape_of_task.data[first:end] = shape_of_task
+        rows.created_s.data[first:end] = jobs.created_s.data[job]
+        jobs.first_task.data[job] = first
+        jobs.tasks.data[job] = range(first, end)
+        jobs.pending.data[job] = count
+        self.podsets.pending.data[podset] = count
+        shape = shape_of_task[0]
+        if shape_of_task.count(shape) == count:
+            jobs.shape_of_job.data[job] = shape
+            asked = shapes.request_of_shape[shape] * count
+        else:
+            asked = shapes.request.data[:, shape_of_task].sum(axis=1)
+        if queue >= 0:
+            self.queues.pending.own()[:, queue] += asked
+
+    def row_of_job(self, name: str) -> int:
+        """Return the row of a living job, -1 for none."""
+        return self.jobs.row_of_name.get(name, -1)
+
+    def row_of_task(self, name: str) -> int:
+        """Return the row of a task that is not gone, -1 for none."""
+        return self.tasks.row_of_name.get(name, -1)
+
+    def place(
+        self,
+        tasks: RowVec,
+        nodes: RowVec,
+        state: TaskState = TaskState.BOUND,
+        at_s: float = math.nan,
+    ) -> None:
+        """Put distinct tasks on nodes in bulk.
+
+        Args:
+            tasks: ``(K,)`` task rows.
+            nodes: ``(K,)`` node rows of the present generation.
+            state: ALLOCATED, BINDING, BOUND, RUNNING or RELEASING.
+            at_s: when; the start time of jobs of which nothing ran.
+
+        """
+        self.revision += 1
+        if not self.nodes.is_laid_out:
+            self.settle()
+        for task in self._away.keys() & tasks.tolist() if self._away else ():
+            del self._away[task]
+        self.accounts.move_many(tasks, int(state), nodes, at_s)
+
+    def set_state(
+        self, task: int, state: TaskState, node: int | None = None, at_s: float = math.nan
+    ) -> None:
+        """Bring one task to a state.
+
+        ``node`` is a node row, or None to stay on its node; states that hold no room have no node.
+        """
+        self.revision += 1
+        if not self.nodes.is_laid_out:
+            self.settle()
+        if not _HOLDS[state]:
+            node = -1
+        elif node is None:
+            node = int(self.tasks.node_of_task.data[task])
+        if self._away and (node >= 0 or not _HOLDS[state]):
+            self._away.pop(task, None)
+        self.accounts.move(task, int(state), node, at_s)
+
+    def nominate(self, task: int, node: int) -> None:
+        """Remember (or with -1 forget) the node promised to a pending task."""
+        if self.tasks.nominated_node.data[task] != node:
+            self.revision += 1
+            self.tasks.nominated_node.own()[task] = node
+
+    def remove_job(self, job: int) -> None:
+        """End a job: all its tasks are gone, and its name is free."""
+        self.revision += 1
+        rows = self.jobs.tasks.data[job]
+        if self._away:
+            for task in rows:
+                self._away.pop(task, None)
+        if len(rows) == 1:
+            self.accounts.move(rows[0], GONE, -1)
+        elif rows:
+            tasks = np.array(rows, np.int64)
+            self.accounts.move_many(tasks, GONE, np.full(len(tasks), -1, np.int64))
+        self._own_refusal.pop(job, None)
+        self.jobs.bury(job)
+
+    def refuse(self, job: int, refusal: Refusal) -> None:
+        """Never try a job, for this reason of its own; NONE lifts it. Its queue may add another."""
+        self._own_refusal[job] = refusal
+        self._apply_refusal(job)
+
+    def _apply_refusal(self, job: int) -> None:
+        queue, of_queue = self.queues.find(self.jobs.queue_name[job])
+        self.accounts.set_queue(job, queue)
+        refusal = self._own_refusal.get(job) or of_queue
+        if self.jobs.refusal.data[job] != refusal:
+            self.revision += 1
+            self.jobs.refusal.own()[job] = refusal
+
+    # -- laying out and freezing ------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Take changes of the set of nodes and queues into effect."""
+        if not self.nodes.is_laid_out:
+            self._lay_out_nodes()
+        if not self.queues.is_laid_out:
+            self._lay_out_queues()
+
+    def _lay_out_nodes(self) -> None:
+        before, tasks, size = self.nodes.name, self.tasks, self.tasks.size
+        moved = np.append(self.nodes.lay_out(), -1)
+        node_of_task = tasks.node_of_task.own()
+        lost = np.flatnonzero((node_of_task[:size] >= 0) & (moved[node_of_task[:size]] < 0))
+        for task in lost.tolist():
+            self._away[task] = before[node_of_task[task]]
+        node_of_task[:size] = moved[node_of_task[:size]]
+        nominated = tasks.nominated_node.own()
+        nominated[:size] = moved[nominated[:size]]
+        for task, name in list(self._away.items()):
+            row = self.nodes.row_of_name.get(name, -1)
+            if row >= 0:
+                node_of_task[task] = row
+                del self._away[task]
+        self.accounts.recount_nodes()
+        self.generation += 1
+
+    def _lay_out_queues(self) -> None:
+        if not self.queues.lay_out():
+            return
+        jobs = self.jobs
+        queue_of_job, refusals = jobs.queue_of_job.own(), jobs.refusal.own()
+        for job, name in enumerate(jobs.queue_name):
+            queue, refusal = self.queues.find(name)
+            queue_of_job[job] = queue
+            refusals[job] = self._own_refusal.get(job) or refusal
+        self.accounts.recount_queues()
+        self.generation += 1
+
+    def _compact(self) -> None:
+        remap = self.remap = compact(self.accounts)
+        self._own_refusal = {
+            int(remap.job[job]): refusal for job, refusal in self._own_refusal.items()
+        }
+        self._away = {int(remap.task[task]): name for task, name in self._away.items()}
+        self.compactions += 1
+        self.generation += 1
+
+    def snapshot(self) -> Snapshot:
+        """Freeze the present state; the same object while nothing happened."""
+        last = self._snapshot
+        if last is not None and last.revision == self.revision:
+            return last
+        self.settle()
+        if is_due(self.accounts):
+            self._compact()
+        queues = self.queues
+        count = len(queues)
+        self._snapshot = Snapshot(
+            axis=self.axis,
+            nodes=self.nodes.table(),
+            queues=queues.table,
+            jobs=self.jobs.table(),
+            podsets=self.podsets.table(),
+            tasks=self.tasks.table(),
+            shapes=self.shapes.table(),
+            allocated=queues.allocated.frozen(count),
+            allocated_non_preemptible=queues.allocated_non_preemptible.frozen(count),
+            pending=queues.pending.frozen(count),
+            total=self.nodes.total(),
+            generation=self.generation,
+            revision=self.revision,
+            label_sets=self.labels.table(),
+        )
+        return self._snapshot
