@@ -27,7 +27,7 @@ def _larger(capacity: int, needed: int) -> int:
 class Column:
     """A 1-D buffer. Rows behind the used ones hold ``fill``."""
 
-    __slots__ = ("_is_shared", "_view", "data", "fill")
+    __slots__ = ("_base", "_is_shared", "_view", "data", "fill")
 
     data: NDArray[Any]
     """The live buffer, longer than what is in use. Read it freely; write through :meth:`own`,
@@ -36,14 +36,14 @@ class Column:
     def __init__(self, dtype: DTypeLike, fill: float) -> None:
         """Make an empty column."""
         self.fill = fill
-        self.data = np.full(_FIRST_CAPACITY, fill, dtype)
-        self._is_shared = False
-        self._view: NDArray[Any] | None = None
+        self.replace(np.full(_FIRST_CAPACITY, fill, dtype))
 
     def own(self) -> NDArray[Any]:
         """Return the buffer for writing to any row."""
-        if self._is_shared:
-            self.replace(self.data.copy())
+        if self._is_shared:  # what replace() does, without the call: this is the hottest line here
+            self.data = self.data.copy()
+            self._is_shared = False
+            self._view = self._base = None
         return self.data
 
     def grow(self, needed: int) -> None:
@@ -58,7 +58,8 @@ class Column:
         """Take another buffer; snapshots keep what they have."""
         self.data = data
         self._is_shared = False
-        self._view = None
+        self._view: NDArray[Any] | None = None
+        self._base: NDArray[Any] | None = None
 
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Keep only these rows, in this order."""
@@ -70,9 +71,11 @@ class Column:
         """Return the first ``size`` rows, unwritable; the same object while nothing changed."""
         view = self._view
         if view is None or len(view) != size:
-            view = self.data[:size]
-            view.flags.writeable = False
-            self._view = view
+            base = self._base
+            if base is None:
+                base = self._base = self.data.view()
+                base.setflags(write=False)
+            view = self._view = base[:size]  # a view of an unwritable view is unwritable
             self._is_shared = True
         return view
 
@@ -80,20 +83,20 @@ class Column:
 class Block:
     """A 2-D buffer ``(R, capacity)`` of int64 amounts."""
 
-    __slots__ = ("_is_shared", "_view", "data")
+    __slots__ = ("_base", "_is_shared", "_view", "data")
 
     data: NDArray[np.int64]
 
     def __init__(self, resources: int, size: int = _FIRST_CAPACITY) -> None:
         """Make a block of zeros."""
-        self.data = np.zeros((resources, size), np.int64)
-        self._is_shared = False
-        self._view: NDArray[np.int64] | None = None
+        self.replace(np.zeros((resources, size), np.int64))
 
     def own(self) -> NDArray[np.int64]:
         """Return the buffer for writing to any column."""
         if self._is_shared:
-            self.replace(self.data.copy())
+            self.data = self.data.copy()
+            self._is_shared = False
+            self._view = self._base = None
         return self.data
 
     def grow(self, needed: int) -> None:
@@ -108,7 +111,8 @@ class Block:
         """Take another buffer; snapshots keep what they have."""
         self.data = data
         self._is_shared = False
-        self._view = None
+        self._view: NDArray[np.int64] | None = None
+        self._base: NDArray[np.int64] | None = None
 
     def spread(self, resources: int, rows: NDArray[np.int64]) -> None:
         """Move the resources to ``rows`` of a block of ``resources`` rows; new ones are zero."""
@@ -120,9 +124,11 @@ class Block:
         """Return the first ``size`` columns, unwritable; the same object while nothing changed."""
         view = self._view
         if view is None or view.shape[1] != size:
-            view = self.data[:, :size]
-            view.flags.writeable = False
-            self._view = view
+            base = self._base
+            if base is None:
+                base = self._base = self.data.view()
+                base.setflags(write=False)
+            view = self._view = base[:, :size]  # a view of an unwritable view is unwritable
             self._is_shared = True
         return view
 
