@@ -32,6 +32,8 @@ class Column:
     data: NDArray[Any]
     """The live buffer, longer than what is in use. Read it freely; write through :meth:`own`,
     or directly into rows that no snapshot has seen."""
+    _base: NDArray[Any] | None
+    _view: NDArray[Any] | None
 
     def __init__(self, dtype: DTypeLike, fill: float) -> None:
         """Make an empty column."""
@@ -58,8 +60,8 @@ class Column:
         """Take another buffer; snapshots keep what they have."""
         self.data = data
         self._is_shared = False
-        self._view: NDArray[Any] | None = None
-        self._base: NDArray[Any] | None = None
+        self._view = None
+        self._base = None
 
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Keep only these rows, in this order."""
@@ -86,6 +88,8 @@ class Block:
     __slots__ = ("_base", "_is_shared", "_view", "data")
 
     data: NDArray[np.int64]
+    _base: NDArray[np.int64] | None
+    _view: NDArray[np.int64] | None
 
     def __init__(self, resources: int, size: int = _FIRST_CAPACITY) -> None:
         """Make a block of zeros."""
@@ -111,8 +115,8 @@ class Block:
         """Take another buffer; snapshots keep what they have."""
         self.data = data
         self._is_shared = False
-        self._view: NDArray[np.int64] | None = None
-        self._base: NDArray[np.int64] | None = None
+        self._view = None
+        self._base = None
 
     def spread(self, resources: int, rows: NDArray[np.int64]) -> None:
         """Move the resources to ``rows`` of a block of ``resources`` rows; new ones are zero."""

@@ -152,6 +152,7 @@ class JobRows(Table):
             last_start_s=self.last_start_s.frozen(size),
             structure=self.structure,
             tasks=self.tasks.frozen(),
+            queue_name=self.queue_name,
         )
 
 
