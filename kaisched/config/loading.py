@@ -1,0 +1,241 @@
+"""Settings from defaults, file, environment and flags, later ones winning, with their origins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from kaisched.config.settings import API_VERSION, KIND, SchedulerConfiguration
+from kaisched.errors import ABSENT, ConfigError, join_path
+from kaisched.units import format_duration
+
+PREFIX: Final = "KAISCHED_"
+FILE_VARIABLE: Final = "KAISCHED_CONFIG"
+"""Names the settings file where no flag does."""
+DEFAULT: Final = "default"
+# What Kubernetes puts into pods beside a Service called kaisched or kaisched-something.
+_SERVICE_LINK: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
+_LINK_VALUE: Final = re.compile(r"(tcp|udp|sctp)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One setting: its key, what kind of value it takes, its default, and what it is for."""
+
+    path: str
+    variable: str
+    type: str
+    default: Any
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One value in force and where it comes from, fit to be printed."""
+
+    path: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Settings, and the origin of every one that is not a default."""
+
+    settings: SchedulerConfiguration
+    origins: Mapping[str, str]
+
+    def shown(self) -> tuple[Shown, ...]:
+        """Return every value with its origin, in the order of the reference, secrets masked."""
+        return tuple(
+            Shown(
+                leaf.path,
+                plain(_at(self.settings, leaf.path)),
+                self.origins.get(leaf.path, DEFAULT),
+            )
+            for leaf in leaves()
+        )
+
+
+def leaves(model: type[BaseModel] = SchedulerConfiguration, above: str = "") -> tuple[Leaf, ...]:
+    """Return every setting there is, in order of definition."""
+    return tuple(_leaves(model, above, model()))
+
+
+def _leaves(model: type[BaseModel], above: str, defaults: BaseModel) -> Iterator[Leaf]:
+    for name, field in model.model_fields.items():
+        path = above + (field.alias or name)
+        value = getattr(defaults, name)
+        if isinstance(value, BaseModel):
+            yield from _leaves(type(value), f"{path}.", value)
+        else:
+            yield Leaf(path, variable_of(path), _kind(value, field.annotation), plain(value),
+                       field.description or "")  # fmt: skip
+
+
+def variable_of(path: str) -> str:
+    """Return the variable of a key: ``metrics.bindAddress`` is ``..METRICS__BIND_ADDRESS``."""
+    steps = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", step).upper() for step in path.split("."))
+    return PREFIX + "__".join(steps)
+
+
+def load_settings(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, tuple[str, Any]] | None = None,
+) -> LoadedSettings:
+    """Read and merge settings.
+
+    Args:
+        file: the settings file; without one, what ``KAISCHED_CONFIG`` names, if anything.
+        environment: the process's variables.
+        flags: key (``metrics.port``) to the flag's name and value.
+
+    Raises:
+        ConfigError: an unknown key or a value that does not fit, with its place and a fix.
+
+    """
+    environment = environment or {}
+    if file is None and environment.get(FILE_VARIABLE):
+        file = Path(environment[FILE_VARIABLE])
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for path, origin, value in (
+        *(_from_file(file) if file is not None else ()),
+        *_from_environment(environment),
+        *((path, flag, value) for path, (flag, value) in (flags or {}).items()),
+    ):
+        values[path] = value
+        origins[path] = origin
+    try:
+        settings = SchedulerConfiguration(**_nested(values))
+    except ValidationError as wrong:
+        raise _error(wrong, origins) from wrong
+    return LoadedSettings(settings, origins)
+
+
+def _from_file(file: Path) -> list[tuple[str, str, Any]]:
+    try:
+        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as wrong:
+        raise ConfigError(f"cannot be read: {wrong.strerror}", file=str(file)) from wrong
+    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        raise ConfigError(f"is not YAML: {wrong}", file=str(file)) from wrong
+    document = {} if loaded is None else loaded
+    if not isinstance(document, dict):
+        raise ConfigError("is not a mapping", file=str(file), fix=f"start with kind: {KIND}")
+    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        found = document.pop(key, ABSENT)
+        if found != expected:
+            raise ConfigError(
+                "is missing" if found is ABSENT else "is another kind of file",
+                file=str(file),
+                path=key,
+                value=found,
+                fix=f"write {key}: {expected}",
+            )
+    document.pop("metadata", None)
+    return list(_flat(document, str(file), ""))
+
+
+def _flat(section: Mapping[Any, Any], file: str, above: str) -> Iterator[tuple[str, str, Any]]:
+    sections = {leaf.path.rpartition(".")[0] for leaf in leaves()}
+    known = [leaf.path for leaf in leaves()]
+    for key, value in section.items():
+        path = f"{above}{key}"
+        if path in known:
+            yield path, file, value
+        elif path in sections:
+            if not isinstance(value, dict):
+                raise ConfigError("must be a mapping", file=file, path=path, value=value)
+            yield from _flat(value, file, f"{path}.")
+        else:
+            raise ConfigError("unknown key", file=file, path=path, fix=_nearest(path, above))
+
+
+def _nearest(path: str, above: str) -> str:
+    keys = sorted(
+        {leaf.path[len(above) :].split(".")[0] for leaf in leaves() if leaf.path.startswith(above)}
+    )
+    found = get_close_matches(path[len(above) :], keys, n=1, cutoff=0.5)
+    return f"did you mean {found[0]!r}?" if found else f"known are {', '.join(keys)}"
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
+    path_of = {leaf.variable: leaf.path for leaf in leaves()}
+    for name, value in sorted(environment.items()):
+        if not name.startswith(PREFIX) or name == FILE_VARIABLE:
+            continue
+        if _SERVICE_LINK.search(name) or _LINK_VALUE.match(value):
+            continue
+        if name not in path_of:
+            found = get_close_matches(name, path_of, n=1, cutoff=0.5)
+            fix = f"did you mean {found[0]}?" if found else "unset it"
+            raise ConfigError("unknown setting in the environment", path=name, fix=fix)
+        yield path_of[name], name, value
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for leaf in leaves():
+        # A section given in part keeps the other defaults of that section, not of its class.
+        *sections, last = leaf.path.split(".")
+        at = nested
+        for section in sections:
+            at = at.setdefault(section, {})
+        if leaf.path in values:
+            at[last] = values[leaf.path]
+        elif sections:
+            at[last] = leaf.default
+    return nested
+
+
+def _error(wrong: ValidationError, origins: Mapping[str, str]) -> ConfigError:
+    fault = wrong.errors(include_url=False)[0]
+    names = [str(step) for step in fault["loc"]]
+    path = next((p for p in origins if names[: p.count(".") + 1] == p.split(".")), ".".join(names))
+    origin = origins.get(path, "")
+    cause = fault.get("ctx", {}).get("error")
+    text = str(cause) if cause is not None else fault["msg"]
+    return ConfigError(
+        f"{text[:1].lower()}{text[1:]}",
+        file=origin,
+        path=join_path(*fault["loc"]),
+        value=fault["input"],
+        fix=str(getattr(cause, "fix", "")),
+    )
+
+
+def _at(settings: BaseModel, path: str) -> Any:
+    value: Any = settings
+    for step in path.split("."):
+        names = {field.alias: name for name, field in type(value).model_fields.items()}
+        value = getattr(value, names[step])
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Return a value as a settings file would write it."""
+    if isinstance(value, SecretStr):
+        return str(value)
+    if isinstance(value, float):
+        return format_duration(value)
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _kind(value: Any, annotation: Any) -> str:
+    choices = getattr(annotation, "__args__", ())
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return " or ".join(choices)
+    if isinstance(value, tuple):
+        return "list"
+    return {float: "duration", int: "integer", str: "text"}.get(type(value), "text")

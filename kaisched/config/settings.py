@@ -1,0 +1,122 @@
+"""The daemon's settings: every key, its type, its default and what it is for.
+
+Keys are camelCase in the file; ``metrics.port`` is ``KAISCHED_METRICS__PORT`` in the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from kaisched.units import parse_duration
+
+API_VERSION: Final = "kaisched.io/v1alpha1"
+KIND: Final = "SchedulerConfiguration"
+
+LONGEST_PERIOD_S: Final = 3600.0
+
+
+def _seconds(value: object) -> float:
+    return parse_duration(value)
+
+
+def _listed(value: Any) -> Any:
+    """Accept ``a,b`` where a list is asked for: the environment has no lists."""
+    return (
+        [part.strip() for part in value.split(",") if part.strip()]
+        if isinstance(value, str)
+        else value
+    )
+
+
+Period = Annotated[float, BeforeValidator(_seconds), Field(ge=0.01, le=LONGEST_PERIOD_S)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Paths = Annotated[tuple[Path, ...], BeforeValidator(_listed)]
+
+_KEYS: Final = ConfigDict(
+    alias_generator=to_camel, populate_by_name=False, extra="forbid", frozen=True
+)
+
+
+class Listener(BaseModel):
+    """Where something is served."""
+
+    model_config = _KEYS
+
+    bind_address: str = Field(
+        default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface."
+    )
+    port: Port = Field(default=0, description="TCP port; 0 takes a free one and logs it.")
+
+
+class Logs(BaseModel):
+    """How events are written to standard error."""
+
+    model_config = _KEYS
+
+    format: Literal["auto", "json", "text"] = Field(
+        default="auto",
+        description="`json` lines, `text` for people, or `auto`: text on a terminal.",
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least severe events that are written."
+    )
+
+
+class SchedulerConfiguration(BaseSettings):
+    """Settings of one scheduler process."""
+
+    model_config = SettingsConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=False,
+        extra="forbid",
+        frozen=True,
+        validate_default=False,  # defaults are in seconds already; texts become them
+    )
+
+    shards: Paths = Field(
+        default=(),
+        description="SchedulingShard files; without, one among the manifests, or the default.",
+    )
+    schedule_period: Period = Field(
+        default=1.0, description="Longest time between two cycles, such as `1s` or `500ms`."
+    )
+    scheduler_names: Names = Field(
+        default=("kaisched", "kai-scheduler"),
+        min_length=1,
+        description="Pods with these `spec.schedulerName`s are ours; leave out `kai-scheduler`"
+        " where KAI-Scheduler itself runs in the same cluster.",
+    )
+    cluster: Literal["embedded", "kubernetes"] = Field(
+        default="embedded",
+        description="`embedded`: a cluster in memory, filled from the manifests; `kubernetes` comes"
+        " with a later version.",
+    )
+    manifests: Paths = Field(
+        default=(), description="Files or folders of objects the embedded cluster starts with."
+    )
+    metrics: Listener = Field(
+        default=Listener(port=8080), description="Where `/metrics` is served."
+    )
+    health: Listener = Field(
+        default=Listener(port=8081), description="Where `/livez` and `/readyz` are served."
+    )
+    log: Logs = Field(default=Logs(), description="What is logged, and how.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what ``config.loading`` hands over: it knows each value's origin."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)

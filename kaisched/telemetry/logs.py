@@ -1,0 +1,118 @@
+"""Logs: one event a line, as JSON or for people; one INFO line a cycle; never a secret.
+
+``configure_logs`` is called once by a process that serves; what is inside only asks structlog for a
+logger.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+    from kaisched.framework.records import CycleResult
+
+LogFormat = Literal["auto", "json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+MASK: Final = "***"
+_SECRET_KEY: Final = re.compile(
+    r"password|passwd|secret|token|authorization|credential|api_?key", re.IGNORECASE
+)
+_URL_SECRET: Final = re.compile(r"(?P<scheme>\w+://)[^/@\s:]+:[^/@\s]+@")
+
+
+def masked(key: str, value: Any) -> Any:
+    """Return a value fit to be shown: nothing of a secret, no password inside an address."""
+    if _SECRET_KEY.search(key) and value not in (None, ""):
+        return MASK
+    if isinstance(value, str):
+        return _URL_SECRET.sub(rf"\g<scheme>{MASK}@", value)
+    return value
+
+
+def configure_logs(
+    *,
+    log_format: LogFormat = "auto",
+    level: LogLevel = "info",
+    now_s: Callable[[], float],
+    stream: TextIO | None = None,
+) -> None:
+    """Send all events to ``stream`` (standard error), as JSON unless a person is watching."""
+    stream = sys.stderr if stream is None else stream
+    is_text = log_format == "text" or (log_format == "auto" and stream.isatty())
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=_wants_colors(stream))
+        if is_text
+        else structlog.processors.JSONRenderer(serializer=_as_json)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            _stamp(now_s, "timestamp" if is_text else "ts"),
+            structlog.processors.format_exc_info,
+            _mask,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=stream),
+        cache_logger_on_first_use=False,
+    )
+
+
+def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> None:
+    """Write the one INFO line of a cycle, and one warning for each plugin that failed."""
+    stats = result.stats
+    log.info(
+        "cycle_completed" if not stats.abandoned else "cycle_abandoned",
+        cycle=cycle,
+        dur_ms=round(duration_s * 1000, 3),
+        jobs_pending=stats.jobs_pending,
+        jobs_placed=stats.jobs_placed,
+        binds=stats.tasks_bound,
+        evictions=stats.tasks_evicted,
+        nominations=stats.tasks_nominated,
+        **({"reason": stats.abandoned} if stats.abandoned else {}),
+    )
+    times = Counter((fault.plugin, fault.question, fault.error) for fault in result.failures)
+    for (plugin, question, error), number in sorted(times.items()):
+        log.warning(
+            "plugin_failed",
+            cycle=cycle,
+            plugin=plugin,
+            question=question,
+            err=error,
+            times=number,
+        )
+
+
+def _wants_colors(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _as_json(event: object, **_: object) -> str:
+    return json.dumps(event, default=str, ensure_ascii=False)
+
+
+def _stamp(now_s: Callable[[], float], key: str) -> Any:
+    def stamp(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        moment = datetime.fromtimestamp(now_s(), UTC)
+        first = {key: moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+        return {**first, **event}
+
+    return stamp
+
+
+def _mask(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {key: masked(key, value) for key, value in event.items()}

@@ -1,0 +1,215 @@
+"""Prometheus metrics, all of one scrape from one published state.
+
+Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
+reason, outcome. No pod is ever named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from kaisched.framework.records import QueueShare
+from kaisched.telemetry.published import BUCKETS_S, Published
+
+QUEUE_CAP: Final = 2000
+OTHER: Final = "other"
+_MEBI: Final = 1 << 20
+
+_ByLabel = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric: how it is called, what it means, and where its values stand."""
+
+    name: str
+    """As exposed; a counter's ends in ``_total``."""
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+    read: Callable[[Published], float | _ByLabel] = lambda _: 0.0
+
+
+_CYCLES: Final = (
+    Series("kaisched_cycle_duration_seconds", "histogram", "Duration of a scheduling cycle."),
+    Series(
+        "kaisched_cycles_total",
+        "counter",
+        "Cycles by outcome: completed; abandoned, because a plugin the division rests on failed;"
+        " failed with an error. The last two do nothing.",
+        ("outcome",),
+        attrgetter("cycles"),
+    ),
+    Series(
+        "kaisched_last_cycle_timestamp_seconds",
+        "gauge",
+        "When the last cycle ended, seconds since 1970; 0 before the first.",
+        (),
+        attrgetter("last_cycle_s"),
+    ),
+    Series(
+        "kaisched_pending_jobs",
+        "gauge",
+        "Jobs pending after the last cycle, by their dominant reason.",
+        ("reason",),
+        attrgetter("pending"),
+    ),
+    Series("kaisched_binds_total", "counter", "Pods bound.", (), attrgetter("binds")),
+    Series(
+        "kaisched_evictions_total",
+        "counter",
+        "Pods evicted, by the action that did it.",
+        ("action",),
+        attrgetter("evictions"),
+    ),
+    Series(
+        "kaisched_nominations_total",
+        "counter",
+        "Pods promised room that is being released.",
+        (),
+        attrgetter("nominations"),
+    ),
+    Series(
+        "kaisched_plugin_seconds_total",
+        "counter",
+        "Time spent in a plugin's answers.",
+        ("plugin",),
+        attrgetter("plugin_s"),
+    ),
+    Series(
+        "kaisched_plugin_failures_total",
+        "counter",
+        "Answers in which a plugin raised or said nonsense.",
+        ("plugin",),
+        attrgetter("plugin_failures"),
+    ),
+)
+
+_SHARES: Final = {
+    "fair_share": "Fair share of a queue",
+    "allocated": "What a queue's running pods hold",
+    "requested": "What a queue's running and pending pods ask for",
+    "deserved": "Quota of a queue; +Inf for unlimited",
+}
+_UNITS: Final = {
+    "gpu": ("gpus", 1 / 1000, "in GPUs"),
+    "cpu": ("cpu_cores", 1 / 1000, "in cores"),
+    "memory": ("memory_bytes", _MEBI, "in bytes"),
+}
+_EXTENDED: Final = ("pieces", 1, "in pieces of an extended resource")
+
+
+def _share_series() -> Iterator[Series]:
+    for share, text in _SHARES.items():
+        for unit, _, words in _UNITS.values():
+            yield Series(f"kaisched_queue_{share}_{unit}", "gauge", f"{text}, {words}.", ("queue",))
+        unit, _, words = _EXTENDED
+        yield Series(
+            f"kaisched_queue_{share}_{unit}", "gauge", f"{text}, {words}.", ("queue", "resource")
+        )
+
+
+METRICS: Final[tuple[Series, ...]] = (*_CYCLES, *_share_series())
+"""Every metric there is, in the order of the reference page."""
+
+
+class CycleCollector(Collector):
+    """Serves the published state. ``publish`` is called by the loop, ``collect`` by a scrape."""
+
+    def __init__(self) -> None:
+        """Start with a state in which nothing has happened."""
+        self._published = Published()
+
+    @property
+    def published(self) -> Published:
+        """What the next scrape will see."""
+        return self._published
+
+    def publish(self, published: Published) -> None:
+        """Replace what scrapes see, at once and as a whole."""
+        self._published = published
+
+    def collect(self) -> Iterable[Metric]:
+        """Render one scrape from one state."""
+        published = self._published
+        for series in _CYCLES:
+            yield (
+                _duration(series, published)
+                if series.kind == "histogram"
+                else _plain(series, published)
+            )
+        yield from _queue_families(published.shares)
+
+
+def registry_of(collector: CycleCollector) -> CollectorRegistry:
+    """Return a registry that holds the collector and nothing else."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return registry
+
+
+def _duration(series: Series, published: Published) -> Metric:
+    below = 0
+    buckets = []
+    for bound, number in zip((*BUCKETS_S, math.inf), published.durations, strict=True):
+        below += number
+        buckets.append(("+Inf" if math.isinf(bound) else str(bound), float(below)))
+    return HistogramMetricFamily(
+        series.name, series.help, buckets=buckets, sum_value=published.duration_sum_s
+    )
+
+
+def _plain(series: Series, published: Published) -> Metric:
+    make = CounterMetricFamily if series.kind == "counter" else GaugeMetricFamily
+    value = series.read(published)
+    name = series.name.removesuffix("_total") if series.kind == "counter" else series.name
+    if not isinstance(value, Mapping):
+        return make(name, series.help, value=value)
+    family = make(name, series.help, labels=series.labels)
+    for label, number in value.items():
+        family.add_metric([label], number)
+    return family
+
+
+def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
+    by_name = {series.name: series for series in METRICS}
+    for share in _SHARES:
+        families = {
+            unit: GaugeMetricFamily(
+                (name := f"kaisched_queue_{share}_{unit}"),
+                by_name[name].help,
+                labels=by_name[name].labels,
+            )
+            for unit, _, _ in (*_UNITS.values(), _EXTENDED)
+        }
+        for (queue, resource), amount in _capped(shares, share).items():
+            unit, factor, _ = _UNITS.get(resource, _EXTENDED)
+            labels = [queue] if resource in _UNITS else [queue, resource]
+            families[unit].add_metric(labels, amount * factor)
+        yield from families.values()
+
+
+def _capped(shares: tuple[QueueShare, ...], share: str) -> dict[tuple[str, str], float]:
+    """Return amounts by (queue, resource) in base units; infinite where there is no bound."""
+    amounts: dict[tuple[str, str], float] = {}
+    for row, queue in enumerate(shares):
+        name = queue.name if row < QUEUE_CAP else OTHER
+        for resource, amount in getattr(queue, share).items():
+            if resource == "pods":  # slots of nodes, not something queues divide
+                continue
+            value = math.inf if amount < 0 else float(amount)
+            amounts[name, resource] = amounts.get((name, resource), 0.0) + value
+    return amounts

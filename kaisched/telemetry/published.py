@@ -1,0 +1,92 @@
+"""The state that metrics are served from: one immutable value, replaced after each cycle.
+
+The loop makes the next value from the last one and publishes it by one assignment; a scrape reads
+it once. So no scrape sees half a cycle, and no lock is needed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kaisched.framework.records import CycleResult, QueueShare
+
+BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Upper bounds of the cycle duration histogram: half a decade apart, around the 1 s period."""
+
+COMPLETED: Final = "completed"
+ABANDONED: Final = "abandoned"
+FAILED: Final = "failed"
+
+
+def _sum(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
+    return {name: old.get(name, 0) + new.get(name, 0) for name in sorted({*old, *new})}
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Totals since the start, and how things stood when the last cycle ended."""
+
+    cycles: Mapping[str, float] = field(
+        default_factory=lambda: {COMPLETED: 0, ABANDONED: 0, FAILED: 0}
+    )
+    durations: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
+    """Cycles by the bucket their duration falls into, not cumulated."""
+    duration_sum_s: float = 0.0
+    last_cycle_s: float = 0.0
+    """When the last cycle ended, seconds since 1970."""
+    pending: Mapping[str, int] = field(default_factory=dict)
+    """Pending jobs by reason."""
+    binds: int = 0
+    nominations: int = 0
+    evictions: Mapping[str, float] = field(default_factory=dict)
+    plugin_s: Mapping[str, float] = field(default_factory=dict)
+    plugin_failures: Mapping[str, float] = field(default_factory=dict)
+    shares: tuple[QueueShare, ...] = ()
+
+    def after(
+        self,
+        result: CycleResult,
+        duration_s: float,
+        now_s: float,
+        plugin_s: Mapping[str, float],
+    ) -> Published:
+        """Return the state after a cycle that gave a result."""
+        timed = self._timed(duration_s, now_s, ABANDONED if result.stats.abandoned else COMPLETED)
+        return replace(
+            timed,
+            pending=dict(sorted(Counter(record.reason for record in result.records).items())),
+            binds=self.binds + len(result.binds),
+            nominations=self.nominations + len(result.nominations),
+            evictions=_sum(self.evictions, _count(evict.action for evict in result.evictions)),
+            plugin_s=_sum(self.plugin_s, plugin_s),
+            plugin_failures=_sum(
+                self.plugin_failures, _count(failure.plugin for failure in result.failures)
+            ),
+            shares=tuple(result.shares),
+        )
+
+    def after_failure(self, duration_s: float, now_s: float) -> Published:
+        """Return the state after a cycle that raised."""
+        return self._timed(duration_s, now_s, FAILED)
+
+    def _timed(self, duration_s: float, now_s: float, outcome: str) -> Published:
+        bucket = bisect_left(BUCKETS_S, duration_s)
+        durations = list(self.durations)
+        durations[bucket] += 1
+        return replace(
+            self,
+            cycles=_sum(self.cycles, {outcome: 1}),
+            durations=tuple(durations),
+            duration_sum_s=self.duration_sum_s + duration_s,
+            last_cycle_s=now_s,
+        )
+
+
+def _count(names: Iterable[str]) -> dict[str, float]:
+    return dict(Counter(names))

@@ -1,0 +1,48 @@
+"""A probe that times each plugin's answers with a clock handed in."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+class Stopwatch:
+    """Adds up seconds and calls by (plugin, question); satisfies ``framework.probe.Probe``."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        """Keep the clock: any function that never runs backwards."""
+        self._now_s = now_s
+        self.seconds: dict[tuple[str, str], float] = {}
+        self.calls: dict[tuple[str, str], int] = {}
+
+    def wrap(self, plugin: str, question: str, function: _F) -> _F:
+        """Return ``function``, timed; a call that raises is timed too."""
+        key = (plugin, question)
+
+        @wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start_s = self._now_s()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds[key] = self.seconds.get(key, 0.0) + self._now_s() - start_s
+                self.calls[key] = self.calls.get(key, 0) + 1
+
+        return cast("_F", timed)
+
+    def by_plugin(self) -> dict[str, float]:
+        """Return seconds by plugin, sorted by name."""
+        total: dict[str, float] = {}
+        for (plugin, _), seconds in sorted(self.seconds.items()):
+            total[plugin] = total.get(plugin, 0.0) + seconds
+        return total
+
+    def reset(self) -> None:
+        """Forget everything, before the next cycle."""
+        self.seconds.clear()
+        self.calls.clear()

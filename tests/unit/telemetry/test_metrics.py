@@ -1,0 +1,141 @@
+"""Metrics: one state a scrape, names and labels as documented, nothing unbounded."""
+
+import re
+
+import numpy as np
+import pytest
+from prometheus_client import generate_latest
+
+from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.records import (
+    CycleResult,
+    CycleStats,
+    DecisionRecord,
+    PluginFailure,
+    QueueShare,
+)
+from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
+from kaisched.telemetry.published import BUCKETS_S, Published
+
+NONE = np.zeros(0, np.int64)
+
+
+def share(name, gpus=1000, deserved=-1):
+    amounts = {"cpu": 1500, "memory": 2, "gpu": gpus, "pods": 3, "example.com/fpga": 4}
+    return QueueShare(name, None, amounts, amounts, amounts, {"gpu": deserved})
+
+
+def result(shares=(), abandoned="", failures=()):
+    return CycleResult(
+        binds=[Bind("a/p", "u", "n", "a/g", 0, 0)],
+        evictions=[Evict("a/q", "u", "n", "a/g", "reclaim", "b/g", "why", 0, 0)],
+        nominations=[Nominate("a/r", "u", "n", "a/g", 0, 0)],
+        records=[
+            DecisionRecord("a/g", "a", "NoRoom", ""),
+            DecisionRecord("a/h", "a", "NoRoom", ""),
+        ],
+        shares=shares,
+        stats=CycleStats(3, 1, 1, 1, 1, abandoned),
+        failures=failures,
+        bind_tasks=NONE,
+        bind_nodes=NONE,
+        evict_tasks=NONE,
+        nominate_tasks=NONE,
+        nominate_nodes=NONE,
+    )
+
+
+def scrape(published):
+    collector = CycleCollector()
+    collector.publish(published)
+    text = generate_latest(registry_of(collector)).decode()
+    return dict(
+        line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")
+    )
+
+
+def test_a_cycle_is_counted():
+    values = scrape(Published().after(result([share("a")]), 0.02, 1000.0, {"gang": 0.5}))
+    assert values['kaisched_cycles_total{outcome="completed"}'] == "1.0"
+    assert values['kaisched_cycles_total{outcome="failed"}'] == "0.0"
+    assert values["kaisched_last_cycle_timestamp_seconds"] == "1000.0"
+    assert values["kaisched_binds_total"] == "1.0"
+    assert values["kaisched_nominations_total"] == "1.0"
+    assert values['kaisched_evictions_total{action="reclaim"}'] == "1.0"
+    assert values['kaisched_pending_jobs{reason="NoRoom"}'] == "2.0"
+    assert values['kaisched_plugin_seconds_total{plugin="gang"}'] == "0.5"
+
+
+def test_queue_amounts_are_in_the_units_their_names_say():
+    values = scrape(Published().after(result([share("a", gpus=2500)]), 0.02, 0.0, {}))
+    assert values['kaisched_queue_fair_share_gpus{queue="a"}'] == "2.5"
+    assert values['kaisched_queue_fair_share_cpu_cores{queue="a"}'] == "1.5"
+    assert float(values['kaisched_queue_allocated_memory_bytes{queue="a"}']) == 2 * 2**20
+    assert values['kaisched_queue_requested_pieces{queue="a",resource="example.com/fpga"}'] == "4.0"
+    assert values['kaisched_queue_deserved_gpus{queue="a"}'] == "+Inf"
+    assert not any("pods" in name for name in values)
+
+
+def test_durations_fill_cumulated_buckets():
+    published = Published()
+    for duration_s in (0.001, 0.02, 0.02, 99.0):
+        published = published.after(result(), duration_s, 0.0, {})
+    values = scrape(published)
+    assert values['kaisched_cycle_duration_seconds_bucket{le="0.001"}'] == "1.0"
+    assert values['kaisched_cycle_duration_seconds_bucket{le="0.03"}'] == "3.0"
+    assert values[f'kaisched_cycle_duration_seconds_bucket{{le="{BUCKETS_S[-1]}"}}'] == "3.0"
+    assert values['kaisched_cycle_duration_seconds_bucket{le="+Inf"}'] == "4.0"
+    assert values["kaisched_cycle_duration_seconds_count"] == "4.0"
+    assert float(values["kaisched_cycle_duration_seconds_sum"]) == pytest.approx(99.041)
+
+
+def test_totals_grow_and_gauges_are_replaced():
+    published = Published().after(result([share("a")]), 0.02, 1.0, {"gang": 0.5})
+    published = published.after(result([share("b")]), 0.02, 2.0, {"gang": 0.25})
+    values = scrape(published)
+    assert values["kaisched_binds_total"] == "2.0"
+    assert values['kaisched_plugin_seconds_total{plugin="gang"}'] == "0.75"
+    assert 'kaisched_queue_fair_share_gpus{queue="a"}' not in values
+
+
+def test_failures_and_outcomes_are_told_apart():
+    faults = (PluginFailure("gang", "job_gate", "boom"), PluginFailure("gang", "job_gate", "boom"))
+    published = Published().after(result(abandoned="fair share", failures=faults), 0.02, 1.0, {})
+    values = scrape(published.after_failure(0.5, 2.0))
+    assert values['kaisched_cycles_total{outcome="abandoned"}'] == "1.0"
+    assert values['kaisched_cycles_total{outcome="failed"}'] == "1.0"
+    assert values['kaisched_plugin_failures_total{plugin="gang"}'] == "2.0"
+
+
+def test_queues_beyond_the_cap_are_one_series():
+    shares = [share(f"q{row:05d}") for row in range(QUEUE_CAP + 3)]
+    values = scrape(Published().after(result(shares), 0.02, 0.0, {}))
+    series = [name for name in values if name.startswith("kaisched_queue_fair_share_gpus")]
+    assert len(series) == QUEUE_CAP + 1
+    assert values['kaisched_queue_fair_share_gpus{queue="other"}'] == "3.0"
+
+
+def test_what_is_served_is_what_is_listed():
+    faults = (PluginFailure("gang", "job_gate", "boom"),)
+    collector = CycleCollector()
+    collector.publish(Published().after(result([share("a")], failures=faults), 0.02, 1.0, {"g": 1}))
+    families = list(collector.collect())
+    listed = {series.name.removesuffix("_total"): series for series in METRICS}
+    assert [family.name for family in families] == list(listed)
+    for family in families:
+        series = listed[family.name]
+        assert (family.type, family.documentation) == (series.kind, series.help)
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        assert labels <= set(series.labels) <= {
+            "queue", "resource", "action", "plugin", "reason", "outcome",
+        }  # fmt: skip
+
+
+def test_names_follow_the_convention():
+    units = r"(seconds|jobs|gpus|cpu_cores|memory_bytes|pieces|total)"
+    assert [s.name for s in METRICS if not re.fullmatch(rf"kaisched_[a-z_]+_{units}", s.name)] == []
+
+
+def test_the_first_scrape_works_before_the_first_cycle():
+    values = scrape(Published())
+    assert values["kaisched_last_cycle_timestamp_seconds"] == "0.0"
