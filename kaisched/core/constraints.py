@@ -123,5 +123,7 @@ class NodeStatics:
     def taint_sets(self) -> tuple[RowVec, tuple[tuple[Taint, ...], ...]]:
         """(``(N,)`` taint set numbers; the sets by number)."""
         number: dict[tuple[Taint, ...], int] = {}
-        column = np.array([number.setdefault(taints, len(number)) for taints in self.taints], np.int64)
+        column = np.array(
+            [number.setdefault(taints, len(number)) for taints in self.taints], np.int64
+        )
         return column.reshape(len(self.name)), tuple(number)

@@ -25,6 +25,7 @@ class Refusal(IntEnum):
     UNSUPPORTED = 7
     BACKOFF = 8
     QUEUE_DEPTH = 9
+    NOT_TRIED = 10
     # the queue
     OVER_LIMIT = 20
     NON_PREEMPTIBLE_OVER_QUOTA = 21
@@ -74,6 +75,7 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.UNSUPPORTED, "Unsupported", "it asks for something not offered", False),
         (Refusal.BACKOFF, "Backoff", "it failed before and nothing has changed since", False),
         (Refusal.QUEUE_DEPTH, "QueueDepth", "its queue's depth for this action is reached", False),
+        (Refusal.NOT_TRIED, "NotTried", "no action of this cycle tried it", False),
         (Refusal.OVER_LIMIT, "OverLimit", "it would take a queue over its limit", False),
         (
             Refusal.NON_PREEMPTIBLE_OVER_QUOTA,

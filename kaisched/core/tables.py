@@ -120,6 +120,8 @@ class JobTable:
     """Job row to its tree of subgroups, for jobs that have more than one pod set."""
     tasks: Sequence[Sequence[int]]
     """Job row to its task rows, in order of arrival."""
+    queue_name: Sequence[str] = ()
+    """The queue each job names, whether or not it exists."""
 
 
 @dataclass(frozen=True, slots=True)

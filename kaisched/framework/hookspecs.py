@@ -26,7 +26,7 @@ and whatever the division rests on abandons the cycle without intents.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import pluggy
 from pydantic import BaseModel, ConfigDict
@@ -51,15 +51,15 @@ def hookimpl(function: _F) -> _F:
     Takes no options: the order is the shard file's, so ``tryfirst``, ``trylast`` and wrappers do not
     exist here (the loader refuses them when they come from pluggy's own marker).
     """
-    return cast("_F", _impl(function))
+    return _impl(function)
 
 
 def _question(function: _F) -> _F:
-    return cast("_F", _spec(function))
+    return _spec(function)
 
 
 def _first(function: _F) -> _F:
-    return cast("_F", _spec(firstresult=True)(function))
+    return _spec(firstresult=True)(function)
 
 
 class Arguments(BaseModel):
@@ -73,6 +73,10 @@ class Arguments(BaseModel):
     )
 
 
+_Arguments: TypeAlias = Arguments
+"""Inside :class:`Plugin` the name means the plugin's own model."""
+
+
 class Plugin:
     """Base of every plugin: one instance a shard, holding its arguments and nothing else.
 
@@ -84,10 +88,14 @@ class Plugin:
     """The name in shard files and of the entry point."""
     default_weight: ClassVar[float] = 1.0
     """Factor of its node scores unless the shard says otherwise."""
+    is_score_rising: bool = False
+    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit, so that identical
+    pods may fill one node before the next without being scored again (binpacking does, spreading does
+    not). Checked by the conformance kit."""
 
-    Arguments: ClassVar[type[Arguments]] = Arguments
+    Arguments: ClassVar[type[_Arguments]] = _Arguments
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: _Arguments) -> None:
         """Keep the typed arguments of this shard."""
         self.arguments: Any = arguments
 

@@ -30,7 +30,7 @@ class Ledger:
 
     __slots__ = (
         "_is_preemptible",
-        "_paths",
+        "_tree",
         "_podset_of_task",
         "_queue_of_job",
         "_request",
@@ -85,7 +85,7 @@ class Ledger:
         self._queue_of_job = jobs.queue_of_job
         self._is_preemptible = jobs.is_preemptible
         self._request = snapshot.shapes.request
-        self._paths = snapshot.queues.tree.path_of_queue
+        self._tree = snapshot.queues.tree
 
     def set_state(self, task: int, state: int, node: int) -> tuple[int, int]:
         """Move one task to a state on a node and return (old state, old node).
@@ -127,8 +127,10 @@ class Ledger:
         self.podset_active[podsets] += per_podset * sign
         self.podset_pending[podsets] -= per_podset * sign
         queues = self._queue_of_job[jobs]
-        for job, queue, number in zip(jobs.tolist(), queues.tolist(), per_job.tolist(), strict=True):
-            path = self._paths[queue]
+        for job, queue, number in zip(
+            jobs.tolist(), queues.tolist(), per_job.tolist(), strict=True
+        ):
+            path = self._tree.path(queue)
             amount = (request * (number * sign))[:, None]
             self.held[:, path] += amount
             if not self._is_preemptible[job]:
@@ -157,7 +159,7 @@ class Ledger:
         held = _ALLOCATED[new] - _ALLOCATED[old]
         queue = int(self._queue_of_job[job])
         if held and queue >= 0:
-            path = self._paths[queue]
+            path = self._tree.path(queue)
             self.held[:, path] += (request * held)[:, None]
             if not self._is_preemptible[job]:
                 self.held_non_preemptible[:, path] += (request * held)[:, None]

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kaisched.framework.ledger import Ledger, rolled_up
+from kaisched.framework.outcome import Outcome
+from kaisched.framework.placement import Placement
 from kaisched.framework.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.core.axis import Amounts, BoolVec, FloatVec, ResourceAxis, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import (
         JobTable,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from kaisched.framework.dispatch import Questions
     from kaisched.framework.memory import Memory
     from kaisched.framework.policy import Policy
+    from kaisched.framework.records import PluginFailure
 
     Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
 
@@ -66,6 +69,7 @@ class Session:
         self.shapes: ShapeTable = snapshot.shapes
         self.label_sets: LabelSets = snapshot.label_sets
         self.hints: dict[str, Any] = memory.hints
+        self.failures: list[PluginFailure] = []
 
     @cached_property
     def held(self) -> Amounts:
@@ -101,10 +105,24 @@ class Session:
         """The amounts as they are now."""
         return Ledger(self.snapshot, self.held, self.held_non_preemptible)
 
+    @cached_property
+    def placement(self) -> Placement:
+        """Where pods may go, as of now."""
+        return Placement(self)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """What has been decided so far."""
+        return Outcome(len(self.jobs.name))
+
     @property
     def has_moved(self) -> bool:
         """True once the ledger exists, so that something may differ from the snapshot."""
         return "ledger" in self.__dict__
+
+    def pending_of(self, job: RowVec) -> IntVec:
+        """``(K,)`` pending tasks of jobs, as of now."""
+        return self.ledger.job_pending[job] if self.has_moved else self.jobs.pending[job]
 
     def statement(self) -> Statement:
         """Open a statement: tentative moves that are kept or taken back as a whole."""

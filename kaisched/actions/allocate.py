@@ -1,0 +1,176 @@
+"""Allocate: give free room to pending jobs, in fair order.
+
+A job that does not fit blocks nobody. Runs of jobs with equal pods are placed as one batch; the result
+is that of placing them one after the other. Fair share is not a gate here: it decides the order, and
+limits and quotas decide what is allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.candidates import (
+    Candidates,
+    drop_gated,
+    drop_roomless,
+    gather,
+    keep_best,
+    measure_again,
+    note_no_room,
+    pending_jobs,
+)
+from kaisched.actions.placing import place_mixed, place_waiting
+from kaisched.actions.walk import Item, QueueWalk
+from kaisched.core.refusals import Refusal
+from kaisched.framework.task_order import pending_tasks
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session import Session
+
+_LONGEST_RUN: Final = 512
+_WAITING = int(Refusal.WAITING_FOR_RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """The action of that name."""
+
+    name: str = "allocate"
+
+    def run(self, session: Session) -> None:
+        """Place what can be placed."""
+        candidates = gather(session, self.name, pending_jobs(session))
+        depth = session.policy.queue_depth.get(self.name)
+        if depth is not None:
+            candidates = keep_best(session, candidates, depth)
+        candidates = drop_roomless(session, candidates)
+        candidates = drop_gated(session, self.name, candidates)
+        if len(candidates):
+            _Allocation(session, candidates, self.name).run()
+
+
+class _Allocation:
+    """One run of the action over its candidates."""
+
+    def __init__(self, session: Session, candidates: Candidates, action: str) -> None:
+        self._session = session
+        self._action = action
+        self._candidates = candidates
+        self._walk = QueueWalk(session, action, candidates)
+        self._shape = candidates.shape.tolist()
+
+    def run(self) -> None:
+        walk = self._walk
+        while (item := walk.peek()) is not None:
+            if item.code:
+                job = int(self._candidates.job[item.at])
+                self._session.outcome.refusal[job] = item.code
+                walk.refused(item)
+            elif self._shape[item.at] >= 0:
+                self._take_run(item, self._shape[item.at])
+            else:
+                self._take_mixed(item)
+
+    def _take_run(self, first: Item, shape: int) -> None:
+        """Place the next turns together, as long as their pods are the same and fit."""
+        session, walk = self._session, self._walk
+        placement = session.placement
+        room = placement.total_room(placement.plan(shape))
+        run: list[Item] = []
+        need = 0
+        item: Item | None = first
+        while item is not None and not item.code and self._shape[item.at] == shape:
+            size = int(self._candidates.size[item.at])
+            if need + size > room:
+                break
+            run.append(item)
+            need += size
+            if self._comes_back(item) or len(run) == _LONGEST_RUN:
+                break
+            item = walk.peek(len(run))
+        if not run:
+            self._wait_or_refuse(first, shape)
+            return
+        nodes = placement.choose(shape, need)
+        assert nodes is not None  # noqa: S101 - room was counted above
+        statement = session.statement()
+        statement.place(self._tasks(run), nodes, shape)
+        statement.commit(self._action)
+        for item in run:
+            walk.placed(item)
+        self._go_on(run[-1])
+
+    def _tasks(self, run: list[Item]) -> RowVec:
+        candidates = self._candidates
+        batches = []
+        for item in run:
+            job, size = int(candidates.job[item.at]), int(candidates.size[item.at])
+            batches.append(pending_tasks(self._session, job)[:size])
+        return np.concatenate(batches)
+
+    def _take_mixed(self, item: Item) -> None:
+        """Place the next batch of a job whose pods differ."""
+        session = self._session
+        tasks = self._candidates.batches[int(self._candidates.job[item.at])]
+        statement = session.statement()
+        if place_mixed(session, statement, tasks):
+            self._keep(item, statement.has_pipelined)
+            statement.commit(self._action)
+            self._walk.placed(item)
+            self._go_on(item)
+            return
+        statement.rollback()
+        self._refuse(item)
+
+    def _wait_or_refuse(self, item: Item, shape: int) -> None:
+        """Promise room that is being released to the job, or refuse it and all that ask no less."""
+        session = self._session
+        if session.placement.has_releasing:
+            statement = session.statement()
+            if place_waiting(session, statement, self._tasks([item])):
+                self._keep(item, statement.has_pipelined)
+                statement.commit(self._action)
+                self._walk.placed(item)
+                self._go_on(item)
+                return
+            statement.rollback()
+        size = int(self._candidates.size[item.at])
+        self._refuse(item)
+        self._drop_no_smaller(shape, size)
+
+    def _drop_no_smaller(self, shape: int, size: int) -> None:
+        waiting = np.array(self._walk.waiting(), np.int64)
+        candidates = self._candidates
+        hopeless = waiting[
+            (candidates.shape[waiting] == shape) & (candidates.size[waiting] >= size)
+        ]
+        if hopeless.size:
+            note_no_room(self._session, candidates.job[hopeless], candidates.size[hopeless])
+            self._walk.drop(set(hopeless.tolist()))
+
+    def _refuse(self, item: Item) -> None:
+        at = np.array([item.at])
+        note_no_room(self._session, self._candidates.job[at], self._candidates.size[at])
+        self._walk.refused(item)
+
+    def _keep(self, item: Item, is_waiting: bool) -> None:  # noqa: FBT001
+        if is_waiting:
+            self._session.outcome.refusal[int(self._candidates.job[item.at])] = _WAITING
+
+    def _comes_back(self, item: Item) -> bool:
+        job = int(self._candidates.job[item.at])
+        size = int(self._candidates.size[item.at])
+        return bool(self._session.ledger.job_pending[job] > size)
+
+    def _go_on(self, item: Item) -> None:
+        """Let a job with more pods to place take its turn again."""
+        job = int(self._candidates.job[item.at])
+        if self._session.ledger.job_pending[job] == 0:
+            return
+        size, ask = measure_again(self._session, self._candidates, job)
+        if size:
+            self._walk.again(item, ask, size)

@@ -1,0 +1,61 @@
+"""Placing one job's batch through a statement: pods of several shapes, or room being released."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session import Session
+    from kaisched.framework.statement import Statement
+
+
+def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place ``tasks`` in their order, equal neighbours together; False when one finds no room.
+
+    The caller rolls back. With room being released some may be promised only (see
+    :func:`place_waiting`).
+    """
+    if session.placement.has_releasing:
+        return place_waiting(session, statement, tasks)
+    shapes = session.tasks.shape_of_task[tasks]
+    cuts = np.flatnonzero(shapes[1:] != shapes[:-1]) + 1
+    for group in np.split(tasks, cuts):
+        shape = int(session.tasks.shape_of_task[group[0]])
+        nodes = session.placement.choose(shape, len(group))
+        if nodes is None:
+            return False
+        statement.place(group, nodes, shape)
+    return True
+
+
+def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place ``tasks`` one by one, on idle room or on room being released; False when one finds none.
+
+    A pod set that reaches its minimum only by promises makes promises of all of them: a gang is never
+    bound in part.
+    """
+    before = session.ledger.podset_active.copy()
+    for task in tasks.tolist():
+        best = session.placement.best_future(int(session.tasks.shape_of_task[task]))
+        if best is None:
+            return False
+        node, fits_now = best
+        if fits_now:
+            statement.allocate(task, node)
+        else:
+            statement.pipeline(task, node)
+    if statement.has_pipelined and _leans_on_promises(session, statement, tasks, before):
+        statement.pipeline_all()
+    return True
+
+
+def _leans_on_promises(
+    session: Session, statement: Statement, tasks: RowVec, before: RowVec
+) -> bool:
+    podset = session.tasks.podset_of_task[tasks]
+    firm = np.bincount(podset, weights=~statement.is_promise(tasks), minlength=len(before))
+    rows = np.unique(podset)
+    return bool((before[rows] + firm[rows] < session.podsets.minimum[rows]).any())

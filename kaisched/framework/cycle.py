@@ -1,0 +1,89 @@
+"""One cycle: a pure function from a snapshot to what must be done.
+
+Same input, same bytes out. The daemon, ``plan``, the simulator, replay and the tests all call this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.framework.dispatch import CycleAbandonedError
+from kaisched.framework.memory import Memory
+from kaisched.framework.outcome import Outcome
+from kaisched.framework.probe import NULL
+from kaisched.framework.records import CycleResult, CycleStats
+from kaisched.framework.report import Binds, Evictions, Nominations, Records, Shares
+from kaisched.framework.session import Session
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.usage import Usage
+    from kaisched.framework.policy import Policy
+    from kaisched.framework.probe import Probe
+
+_NONE = np.empty(0, np.int64)
+
+
+def run_cycle(
+    snapshot: Snapshot,
+    usage: Usage | None,
+    policy: Policy,
+    now_s: float,
+    memory: Memory,
+    probe: Probe = NULL,
+) -> tuple[CycleResult, Memory]:
+    """Decide on a snapshot.
+
+    Returns the result and what to remember. No clock, chance, network, logging or thread is used;
+    ``probe`` may watch the plugins being asked. When something the division rests on fails, the result
+    has no intents, says so in ``stats.abandoned``, and the old facts stay.
+    """
+    ask = policy.questions.probed(probe)
+    session = Session(snapshot, usage, policy, now_s, memory, ask)
+    abandoned = ""
+    try:
+        ask.open(session)
+        for action in policy.actions:
+            action.run(session)
+        facts = ask.close(session)
+    except CycleAbandonedError as error:
+        abandoned = str(error)
+        session.__dict__["outcome"] = Outcome(len(snapshot.jobs.name))
+        session.hints.clear()
+        facts = dict(memory.facts)
+    return _result(session, abandoned), Memory(facts, session.hints)
+
+
+def _result(session: Session, abandoned: str) -> CycleResult:
+    outcome = session.outcome
+    tasks, nodes = outcome.binds()
+    promised = np.array(outcome.nominations, np.int64).reshape(-1, 2)
+    evicted = outcome.evictions
+    return CycleResult(
+        binds=Binds(session, tasks, nodes),
+        evictions=Evictions(session, evicted),
+        nominations=Nominations(session, promised[:, 0], promised[:, 1]),
+        records=Records(session, abandoned),
+        shares=Shares(session, abandoned),
+        stats=CycleStats(
+            jobs_pending=int(np.count_nonzero(session.jobs.pending)),
+            jobs_placed=_jobs_of(session, tasks),
+            tasks_bound=len(tasks),
+            tasks_nominated=len(promised),
+            tasks_evicted=len(evicted),
+            abandoned=abandoned,
+        ),
+        failures=tuple(session.failures),
+        bind_tasks=tasks,
+        bind_nodes=nodes,
+        evict_tasks=np.array([move.task for move in evicted], np.int64) if evicted else _NONE,
+        nominate_tasks=promised[:, 0],
+        nominate_nodes=promised[:, 1],
+    )
+
+
+def _jobs_of(session: Session, tasks: RowVec) -> int:
+    return np.unique(session.tasks.job_of_task[tasks]).size if tasks.size else 0

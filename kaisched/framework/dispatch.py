@@ -1,0 +1,370 @@
+"""Asking the plugins: each question's implementations as a flat tuple, and how answers combine.
+
+Compiled once per shard (and per probe). Every call is guarded: a plugin that raises or answers nonsense
+is named in the session's failures, and what happens then is the rule of its question.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from kaisched.core.refusals import Refusal
+from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.probe import NULL
+from kaisched.framework.records import PluginFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import numpy.typing as npt
+
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.policy import PluginSetting
+    from kaisched.framework.probe import Probe
+    from kaisched.framework.session import Fold, Session
+
+    Keys = tuple[IntVec | FloatVec, ...]
+
+_FAILED = int(Refusal.PLUGIN_FAILED)
+_T = TypeVar("_T")
+
+
+class CycleAbandonedError(Exception):
+    """What the division rests on failed: the cycle ends without intents."""
+
+
+class _Answer:
+    """One plugin's answer to one question."""
+
+    __slots__ = ("call", "plugin", "question", "weight")
+
+    def __init__(self, setting: PluginSetting, question: str, probe: Probe) -> None:
+        self.plugin = setting.plugin.name
+        self.question = question
+        self.weight = setting.weight
+        self.call: Callable[..., Any] = probe.wrap(
+            self.plugin, question, getattr(setting.plugin, question)
+        )
+
+    def fail(self, session: Session, error: object) -> None:
+        """Name the plugin in the session's failures."""
+        text = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
+        session.failures.append(PluginFailure(self.plugin, self.question, text[:500]))
+
+
+def _fits(answer: object, shape: tuple[int, ...], kinds: str) -> bool:
+    return isinstance(answer, np.ndarray) and answer.shape == shape and answer.dtype.kind in kinds
+
+
+def _wrong(answer: object, shape: tuple[int, ...], kinds: str) -> str:
+    if isinstance(answer, np.ndarray):
+        return f"answered {answer.dtype}{list(answer.shape)}, not '{kinds}'{list(shape)}"
+    return f"answered {type(answer).__name__}, not an array of shape {list(shape)}"
+
+
+class Questions:
+    """Every question of the hook specification, ready to be asked."""
+
+    def __init__(self, plugins: tuple[PluginSetting, ...], probe: Probe = NULL) -> None:
+        """Compile the answers of ``plugins``, in their order."""
+        self._plugins = plugins
+        self._answers: dict[str, tuple[_Answer, ...]] = {
+            question: tuple(
+                _Answer(setting, question, probe)
+                for setting in plugins
+                if hasattr(getattr(setting.plugin, question), "kaisched_impl")
+            )
+            for question in vars(Plugin)
+            if hasattr(vars(Plugin)[question], "kaisched_spec")
+        }
+        self._filters = self._answers["node_filter"]
+        self._rooms = self._answers["node_room"]
+        self._scores = self._answers["node_score"]
+        self._moves = self._answers["on_moves"]
+        self._gates = self._answers["queue_gate"]
+        self.has_moves = bool(self._moves)
+        self.has_rooms = bool(self._rooms)
+        self.fills_first = all(
+            setting.plugin.is_score_rising
+            for setting in plugins
+            if any(answer.plugin == setting.plugin.name for answer in self._scores)
+        )
+        """True when every score promises to rise as identical pods fill a node."""
+
+    def probed(self, probe: Probe) -> Questions:
+        """Return the same questions, watched by ``probe``."""
+        return self if probe is NULL else Questions(self._plugins, probe)
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """Return the names of the plugins that answer a question, in order."""
+        return tuple(answer.plugin for answer in self._answers[question])
+
+    # -- once a cycle ------------------------------------------------------------------------
+
+    def open(self, session: Session) -> None:
+        """Fill ``session.state``."""
+        for answer in self._answers["session_open"]:
+            try:
+                session.state[answer.plugin] = answer.call(session=session)
+            except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
+                answer.fail(session, error)
+
+    def close(self, session: Session) -> dict[str, Any]:
+        """Return the facts of all plugins that have some."""
+        facts: dict[str, Any] = {}
+        for answer in self._answers["session_close"]:
+            try:
+                fact = answer.call(session=session)
+            except Exception as error:  # noqa: BLE001
+                answer.fail(session, error)
+                continue
+            if fact is not None:
+                facts[answer.plugin] = fact
+        return facts
+
+    def fair_share(self, session: Session) -> Amounts | None:
+        """Return the first answer ``(R, Q)``; abandons the cycle when it fails."""
+        shape = (len(session.axis), len(session.queues))
+        for answer in self._answers["fair_share"]:
+            try:
+                share = answer.call(session=session)
+            except CycleAbandonedError:
+                raise
+            except Exception as error:
+                answer.fail(session, error)
+                raise CycleAbandonedError(f"fair share: plugin {answer.plugin} failed") from error
+            if share is None:
+                continue
+            if not _fits(share, shape, "i"):
+                answer.fail(session, _wrong(share, shape, "i"))
+                raise CycleAbandonedError(f"fair share: plugin {answer.plugin} answered nonsense")
+            return share  # type: ignore[no-any-return]
+        return None
+
+    def fold(self, session: Session) -> Fold | None:
+        """Return the weight fold as one function, or None when nobody answers."""
+        answers = self._answers["over_quota_weights"]
+        return partial(self._fold, session, answers) if answers else None
+
+    def _fold(
+        self,
+        session: Session,
+        answers: tuple[_Answer, ...],
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        active: BoolVec,
+        weights: FloatVec,
+    ) -> FloatVec:
+        for answer in answers:
+            try:
+                folded = answer.call(
+                    session=session,
+                    resource=resource,
+                    queue=queue,
+                    group=group,
+                    active=active,
+                    weights=weights,
+                )
+            except Exception as error:
+                answer.fail(session, error)
+                raise CycleAbandonedError(f"weights: plugin {answer.plugin} failed") from error
+            if folded is None:
+                continue
+            if not _fits(folded, weights.shape, "f") or not np.isfinite(folded).all():
+                answer.fail(session, _wrong(folded, weights.shape, "f"))
+                raise CycleAbandonedError(f"weights: plugin {answer.plugin} answered nonsense")
+            weights = folded
+        return weights
+
+    # -- order ---------------------------------------------------------------------------------
+
+    def _keys(self, session: Session, question: str, rows: int, **arguments: object) -> list[Any]:
+        columns: list[Any] = []
+        for answer in self._answers[question]:
+            try:
+                keys = answer.call(session=session, **arguments)
+            except CycleAbandonedError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                answer.fail(session, error)
+                continue
+            if keys is None:
+                continue
+            bad = [key for key in keys if not _fits(key, (rows,), "iuf")]
+            if bad:
+                answer.fail(session, _wrong(bad[0], (rows,), "iuf"))
+                continue
+            columns.extend(keys)
+        return columns
+
+    def queue_order(
+        self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
+    ) -> list[IntVec | FloatVec]:
+        """Return the key columns of queues, low first."""
+        return self._keys(session, "queue_order", len(queue), queue=queue, held=held, ask=ask)
+
+    def job_order(self, session: Session, job: RowVec) -> list[IntVec | FloatVec]:
+        """Return the key columns of jobs, low first."""
+        return self._keys(session, "job_order", len(job), job=job)
+
+    def task_order(self, session: Session, task: RowVec) -> list[IntVec | FloatVec]:
+        """Return the key columns of tasks, low first."""
+        return self._keys(session, "task_order", len(task), task=task)
+
+    def subgroup_order(
+        self, session: Session, active: IntVec, minimum: IntVec
+    ) -> list[IntVec | FloatVec]:
+        """Return the key columns of subgroups, low first."""
+        return self._keys(session, "subgroup_order", len(active), active=active, minimum=minimum)
+
+    # -- gates and batches -------------------------------------------------------------------------
+
+    def _codes(
+        self, session: Session, answers: Iterable[_Answer], count: int, **arguments: object
+    ) -> CodeVec | None:
+        codes: CodeVec | None = None
+        for answer in answers:
+            try:
+                said = answer.call(session=session, **arguments)
+            except CycleAbandonedError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                answer.fail(session, error)
+                said = np.full(count, _FAILED, np.int16)
+            if said is None:
+                continue
+            if not _fits(said, (count,), "i"):
+                answer.fail(session, _wrong(said, (count,), "i"))
+                said = np.full(count, _FAILED, np.int16)
+            said = said.astype(np.int16, copy=False)
+            codes = said if codes is None else np.where(codes != 0, codes, said)
+        return codes
+
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
+        """Return codes ``(K,)``, or None for no objection."""
+        answers = self._answers["job_gate"]
+        return self._codes(session, answers, len(job), action=action, job=job)
+
+    def queue_gate(
+        self,
+        session: Session,
+        action: str,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec | None:
+        """Return codes ``(K,)``, or None for no objection."""
+        return self._codes(
+            session,
+            self._gates,
+            len(job),
+            action=action,
+            queue=queue,
+            job=job,
+            ask=ask,
+            held=held,
+            held_non_preemptible=held_non_preemptible,
+        )
+
+    def gate_owner(self, session: Session, question: str, arguments: dict[str, Any]) -> str:
+        """Return the plugin whose refusal stands, asking one by one (for records only)."""
+        for answer in self._answers[question]:
+            said = self._codes(session, (answer,), 1, **arguments)
+            if said is not None and said[0]:
+                return answer.plugin
+        return ""
+
+    def _first(self, session: Session, question: str, **arguments: object) -> tuple[Any, str]:
+        for answer in self._answers[question]:
+            try:
+                said = answer.call(session=session, **arguments)
+            except CycleAbandonedError:
+                raise
+            except Exception as error:  # noqa: BLE001
+                answer.fail(session, error)
+                continue
+            if said is not None:
+                return said, answer.plugin
+        return None, ""
+
+    def batch_size(self, session: Session, job: RowVec) -> IntVec:
+        """Return how many pods ``(K,)`` come next; one each where nobody answers."""
+        size, plugin = self._first(session, "batch_size", job=job)
+        if size is not None and _fits(size, job.shape, "i"):
+            return size  # type: ignore[no-any-return]
+        if size is not None:
+            session.failures.append(
+                PluginFailure(plugin, "batch_size", _wrong(size, job.shape, "i"))
+            )
+        return np.minimum(session.pending_of(job), 1)
+
+    def next_batch(self, session: Session, job: int) -> RowVec | None:
+        """Return the next task rows of a structured job, or None where nobody answers."""
+        return self._first(session, "next_batch", job=job)[0]  # type: ignore[no-any-return]
+
+    # -- nodes ---------------------------------------------------------------------------------------
+
+    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
+        """Return codes ``(K,)``, or None for no objection."""
+        return self._codes(session, self._filters, len(rows), shape=shape, rows=rows)
+
+    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
+        """Return the least room any plugin leaves ``(K,)``, or None for no bound."""
+        least: IntVec | None = None
+        for answer in self._rooms:
+            try:
+                room = answer.call(session=session, shape=shape, rows=rows)
+            except Exception as error:  # noqa: BLE001
+                answer.fail(session, error)
+                room = np.zeros(len(rows), np.int64)
+            if room is None:
+                continue
+            if not _fits(room, rows.shape, "i"):
+                answer.fail(session, _wrong(room, rows.shape, "i"))
+                room = np.zeros(len(rows), np.int64)
+            least = room if least is None else np.minimum(least, room)
+        return least
+
+    def node_score(
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+    ) -> npt.NDArray[np.float64]:
+        """Return the weighted sum of scores ``(K,)``."""
+        total = np.zeros(len(rows))
+        for answer in self._scores:
+            try:
+                score = answer.call(session=session, shape=shape, rows=rows, extra=extra)
+            except Exception as error:  # noqa: BLE001
+                answer.fail(session, error)
+                continue
+            if score is None:
+                continue
+            if not _fits(score, rows.shape, "f"):
+                answer.fail(session, _wrong(score, rows.shape, "f"))
+                continue
+            # One comparison that also catches NaN, which compares false with everything.
+            if rows.size and not (score.min() >= 0.0 and score.max() <= 1.0):
+                answer.fail(session, "answered scores outside [0, 1]")
+                continue
+            total += score * answer.weight
+        return total
+
+    def on_moves(
+        self, session: Session, task: RowVec, node: RowVec, sign: int
+    ) -> list[tuple[RowVec, RowVec]]:
+        """Tell every listener, and return what each says is stale."""
+        stale: list[tuple[RowVec, RowVec]] = []
+        for answer in self._moves:
+            try:
+                said = answer.call(session=session, task=task, node=node, sign=sign)
+            except Exception as error:  # noqa: BLE001
+                answer.fail(session, error)
+                continue
+            if said is not None:
+                stale.append(said)
+        return stale

@@ -1,0 +1,175 @@
+"""Why a job is pending: one dominant reason, the numbers behind it, and the nodes' reasons counted.
+
+Worked out on demand from the state the cycle left behind: the cycle itself keeps one code a job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.framework.misses import misses_of
+from kaisched.framework.records import DecisionRecord, NodeMiss
+from kaisched.units import UNLIMITED, format_amount
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, IntVec
+    from kaisched.framework.session import Session
+
+_ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
+_NO_ACTION: Final = "no action of this cycle tried it"
+
+
+def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord:
+    """Return the decision record of one pending job."""
+    code = Refusal(int(session.jobs.refusal[job]) or int(session.outcome.refusal[job]))
+    queue = int(session.jobs.queue_of_job[job])
+    name = session.queues.name[queue] if queue >= 0 else session.jobs.queue_name[job]
+    if abandoned:
+        return _record(session, job, name, Refusal.PLUGIN_FAILED, f"cycle abandoned: {abandoned}")
+    if code in _ROOM:
+        return _room_record(session, job, name, code)
+    if code in (Refusal.OVER_LIMIT, Refusal.NON_PREEMPTIBLE_OVER_QUOTA):
+        return _queue_record(session, job, name, queue, code)
+    if code is Refusal.GANG_INCOMPLETE:
+        return _incomplete_record(session, job, name)
+    if code is Refusal.NONE:
+        return _record(session, job, name, Refusal.NOT_TRIED, _NO_ACTION)
+    return _record(session, job, name, code, TEXTS[code].sentence)
+
+
+def _record(
+    session: Session,
+    job: int,
+    queue: str,
+    code: Refusal,
+    message: str,
+    numbers: dict[str, Any] | None = None,
+    misses: tuple[NodeMiss, ...] = (),
+) -> DecisionRecord:
+    plugin = ""
+    if code is Refusal.PLUGIN or (
+        code is Refusal.PLUGIN_FAILED and not message.startswith("cycle")
+    ):
+        plugin = _owner(session, job)
+        message = f"{TEXTS[code].sentence}: {plugin}" if plugin else message
+    return DecisionRecord(
+        session.jobs.name[job], queue, TEXTS[code].name, message, numbers or {}, misses, plugin
+    )
+
+
+def _owner(session: Session, job: int) -> str:
+    row = np.array([job])
+    owner = session.ask.gate_owner(session, "job_gate", {"action": "allocate", "job": row})
+    if owner:
+        return owner
+    failed = [failure.plugin for failure in session.failures]
+    return failed[0] if failed else ""
+
+
+def _batch(session: Session, job: int) -> tuple[list[tuple[int, int]], int]:
+    """Return ([(shape, pods)], pods in all) of the job's next batch, as of now."""
+    jobs = session.jobs
+    row = np.array([job])
+    if int(jobs.podset_count[job]) == 1 and int(jobs.shape_of_job[job]) >= 0:
+        size = int(session.ask.batch_size(session, row)[0])
+        return [(int(jobs.shape_of_job[job]), size)], size
+    tasks = np.asarray(jobs.tasks[job], np.int64)
+    state = session.ledger.state if session.has_moved else session.tasks.state
+    batch: IntVec | None = None
+    if int(jobs.podset_count[job]) > 1:
+        batch = session.ask.next_batch(session, job)
+    if batch is None:
+        batch = tasks[state[tasks] == 0]
+    shapes, counts = np.unique(session.tasks.shape_of_task[batch], return_counts=True)
+    return list(zip(shapes.tolist(), counts.tolist(), strict=True)), len(batch)
+
+
+def _room_record(session: Session, job: int, queue: str, code: Refusal) -> DecisionRecord:
+    shapes, size = _batch(session, job)
+    placement = session.placement
+    fits = 0
+    misses: tuple[NodeMiss, ...] = ()
+    for shape, count in shapes:
+        total = placement.total_room(placement.plan(shape))
+        fits += min(total, count)
+        if total < count and not misses:
+            code, misses = misses_of(session, shape, code)
+    nodes = len(session.nodes)
+    counted = ", ".join(f"{miss.nodes} {miss.detail or miss.reason}" for miss in misses)
+    message = f"0/{nodes} nodes have room" if fits == 0 else f"{fits} of {size} pods fit now"
+    if code is Refusal.EXCEEDS_ANY_NODE:
+        message = "a pod asks for more than any node has"
+    if code is Refusal.NO_NODE_ALLOWED:
+        message = f"0/{nodes} nodes may take its pods"
+    numbers = {"pods": size, "fit": fits, "nodes": nodes}
+    text = f"{message}: {counted}" if counted else message
+    return _record(session, job, queue, code, text, numbers, misses)
+
+
+def _queue_record(
+    session: Session, job: int, name: str, queue: int, code: Refusal
+) -> DecisionRecord:
+    """Name the queue nearest to the leaf, and the resource, that stand in the way."""
+    shapes, _ = _batch(session, job)
+    ask = sum(
+        (session.shapes.request[:, shape] * count for shape, count in shapes),
+        start=np.zeros(len(session.axis), np.int64),
+    )
+    over_limit = code is Refusal.OVER_LIMIT
+    bound = session.queues.limit if over_limit else session.queues.deserved
+    found = _first_over(session, queue, ask, bound, non_preemptible=not over_limit)
+    if found is None:
+        return _record(session, job, name, code, TEXTS[code].sentence)
+    row, resource, held = found
+    what = session.axis.names[resource]
+    ceiling = int(bound[resource, row])
+    word = "limit" if over_limit else "quota"
+    message = (
+        f"queue {session.queues.name[row]}: {what} {format_amount(what, held)} held + "
+        f"{format_amount(what, int(ask[resource]))} asked is over its {word} of "
+        f"{format_amount(what, ceiling)}"
+    )
+    if not over_limit:
+        message += " for non-preemptible work"
+    numbers = {
+        "queue": session.queues.name[row],
+        "resource": what,
+        "held": held,
+        "asked": int(ask[resource]),
+        word: ceiling,
+    }
+    return _record(session, job, name, code, message, numbers)
+
+
+def _first_over(
+    session: Session, queue: int, ask: Amounts, bound: Amounts, *, non_preemptible: bool
+) -> tuple[int, int, int] | None:
+    if session.has_moved:
+        ledger = session.ledger
+        held = ledger.held_non_preemptible if non_preemptible else ledger.held
+    else:
+        held = session.held_non_preemptible if non_preemptible else session.held
+    for row in session.queues.tree.path(queue).tolist():
+        for resource in range(len(session.axis)):
+            asked, limit = int(ask[resource]), int(bound[resource, row])
+            if asked and limit < UNLIMITED and int(held[resource, row]) + asked > limit:
+                return row, resource, int(held[resource, row])
+    return None
+
+
+def _incomplete_record(session: Session, job: int, queue: str) -> DecisionRecord:
+    first = int(session.jobs.first_podset[job])
+    count = int(session.jobs.podset_count[job])
+    podsets = session.podsets
+    for row in range(first, first + count):
+        alive, need = int(podsets.active[row] + podsets.pending[row]), int(podsets.minimum[row])
+        if alive < need:
+            where = f"subgroup {podsets.name[row]}: " if count > 1 else ""
+            message = f"{where}{alive} of the {need} pods it needs exist and are not gated"
+            numbers = {"pods": alive, "minimum": need}
+            return _record(session, job, queue, Refusal.GANG_INCOMPLETE, message, numbers)
+    sentence = TEXTS[Refusal.GANG_INCOMPLETE].sentence
+    return _record(session, job, queue, Refusal.GANG_INCOMPLETE, sentence)

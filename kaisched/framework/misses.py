@@ -1,0 +1,71 @@
+"""Why each node cannot take a pod of a shape, counted by reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.framework.records import NodeMiss
+from kaisched.units import format_amount
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, BoolVec
+    from kaisched.framework.session import Session
+
+
+def misses_of(session: Session, shape: int, code: Refusal) -> tuple[Refusal, tuple[NodeMiss, ...]]:
+    """Return the dominant reason for a shape without room, and the nodes' reasons, most first.
+
+    ``code`` stands unless no node could ever take such a pod.
+    """
+    plan = session.placement.plan(shape)
+    room = session.placement.room(plan)
+    request = session.shapes.request[:, shape]
+    allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
+    misses: list[NodeMiss] = []
+    if plan.codes is not None:
+        codes, counts = np.unique(plan.codes[~allowed], return_counts=True)
+        for refused, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            text = TEXTS[Refusal(refused)]
+            misses.append(NodeMiss(text.name, count, text.sentence))
+    idle = session.ledger.idle if session.has_moved else session.nodes.idle
+    short = allowed & (room == 0)
+    misses.extend(_shortages(session, request, idle, short))
+    misses.sort(key=lambda miss: (-miss.nodes, miss.reason, miss.detail))
+    if len(session.nodes) and not (request[:, None] <= session.nodes.allocatable).all(0).any():
+        code = Refusal.EXCEEDS_ANY_NODE
+    elif not allowed.any():
+        code = Refusal.NO_NODE_ALLOWED
+    return code, tuple(misses)
+
+
+def _shortages(session: Session, request: Amounts, idle: Amounts, short: BoolVec) -> list[NodeMiss]:
+    """Count nodes by the first resource they lack; what is left lacks something plugins bound."""
+    misses: list[NodeMiss] = []
+    left = short.copy()
+    for resource in _by_scarcity(session, request):
+        lacking = left & (idle[resource] < request[resource])
+        count = int(np.count_nonzero(lacking))
+        if not count:
+            continue
+        name = session.axis.names[resource]
+        gap = int((request[resource] - idle[resource][lacking]).min())
+        reason = Refusal.POD_SLOTS if resource == PODS else Refusal.RESOURCES
+        detail = f"{name} short by at least {format_amount(name, gap)}"
+        misses.append(NodeMiss(TEXTS[reason].name, count, detail))
+        left &= ~lacking
+    if left.any():
+        text = TEXTS[Refusal.HOST_PORT]
+        misses.append(
+            NodeMiss(text.name, int(np.count_nonzero(left)), "host port or anti-affinity")
+        )
+    return misses
+
+
+def _by_scarcity(session: Session, request: Amounts) -> list[int]:
+    """Return the resources asked for, GPUs and extended ones before CPU, memory and pod slots."""
+    asked = np.flatnonzero(request > 0).tolist()
+    return sorted(asked, key=lambda resource: (resource in (0, 1, PODS), resource))

@@ -1,0 +1,57 @@
+"""What a cycle has decided so far: committed moves, and why jobs were refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import CodeVec, RowVec
+
+
+class Eviction(NamedTuple):
+    """A committed eviction."""
+
+    task: int
+    node: int
+    action: str
+    beneficiary: str
+    reason: str
+
+
+_NONE = np.empty(0, np.int64)
+
+
+class Outcome:
+    """Collects moves and refusals while the actions run."""
+
+    __slots__ = ("_bind_nodes", "_bind_tasks", "evictions", "nominations", "refusal")
+
+    def __init__(self, jobs: int) -> None:
+        """Start with nothing decided for ``jobs`` jobs."""
+        self._bind_tasks: list[RowVec] = []
+        self._bind_nodes: list[RowVec] = []
+        self.nominations: list[tuple[int, int]] = []
+        self.evictions: list[Eviction] = []
+        self.refusal: CodeVec = np.zeros(jobs, np.int16)
+        """``(J,)`` the last refusal of each job, 0 for none."""
+
+    def bind(self, tasks: RowVec, nodes: RowVec) -> None:
+        """Keep allocations."""
+        self._bind_tasks.append(tasks)
+        self._bind_nodes.append(nodes)
+
+    def nominate(self, task: int, node: int) -> None:
+        """Keep a promise."""
+        self.nominations.append((task, node))
+
+    def evict(self, task: int, node: int, action: str, beneficiary: str, reason: str) -> None:
+        """Keep an eviction."""
+        self.evictions.append(Eviction(task, node, action, beneficiary, reason))
+
+    def binds(self) -> tuple[RowVec, RowVec]:
+        """Return (tasks, nodes) of every allocation, in the order they were made."""
+        if not self._bind_tasks:
+            return _NONE, _NONE
+        return np.concatenate(self._bind_tasks), np.concatenate(self._bind_nodes)

@@ -1,0 +1,230 @@
+"""Where pods of a shape may go, and filling nodes with many of them at once.
+
+Per shape and cycle: a mask of allowed nodes, the room on each, a score, all kept up to date for the
+rows that moves touched. A batch of identical pods gets exactly the places that choosing one by one
+would give (highest score, then the lower node row), found without looking one by one where the scores
+allow it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.framework.fill import fill_first, fill_level, fill_stepwise
+from kaisched.framework.rooms import Rooms, future_room
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session import Session
+
+_HINT = "rooms"
+_LEVEL_CELLS = 400_000
+"""Above so many (node, extra pod) cells the table of scores is not built; a guess, 3 MB."""
+
+
+class ShapePlan:
+    """What is known this cycle of one shape."""
+
+    __slots__ = ("cap", "codes", "masked", "score", "seen", "shape", "slot")
+
+    def __init__(self, shape: int, slot: int) -> None:
+        """Know nothing yet."""
+        self.shape = shape
+        self.slot = slot
+        self.codes: CodeVec | None = None
+        """``(N,)`` filter codes; None when every node is allowed."""
+        self.cap: IntVec | None = None
+        """``(N,)`` bound by plugins; None for no bound."""
+        self.score: FloatVec | None = None
+        self.masked: FloatVec | None = None
+        """``(N,)`` score where there is room, else -1."""
+        self.seen = 0
+        """How much of the ledger's touched rows the scores have taken in."""
+
+
+class Placement:
+    """The placing side of a session."""
+
+    def __init__(self, session: Session) -> None:
+        """Pick up the room table of earlier cycles where it still speaks of the same nodes."""
+        self._session = session
+        self._ask = session.ask
+        self._rows = np.arange(len(session.nodes))
+        self._none = np.zeros(len(session.nodes), np.int64)
+        rooms = session.hints.get(_HINT)
+        if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
+            rooms = session.hints[_HINT] = Rooms(session.snapshot)
+        rooms.begin(session.snapshot)
+        self._rooms: Rooms = rooms
+        self._plans: dict[int, ShapePlan] = {}
+        self.has_releasing = bool(session.nodes.releasing.any())
+
+    # -- room ----------------------------------------------------------------------------------
+
+    def upper_bound(self, shapes: list[int]) -> IntVec:
+        """``(len(shapes),)`` pods the amounts alone allow, what is being released included."""
+        if self.has_releasing:
+            session = self._session
+            return np.array(
+                [
+                    future_room(session.ledger, session.shapes.request[:, shape], None, None).sum()
+                    for shape in shapes
+                ],
+                np.int64,
+            )
+        self._catch_up(shapes)
+        slots = self._rooms.slot_of_shape
+        total: IntVec = self._rooms.total[[slots[shape] for shape in shapes]]
+        return total
+
+    def plan(self, shape: int) -> ShapePlan:
+        """Return the shape's plan, with its filter asked."""
+        plan = self._plans.get(shape)
+        if plan is None:
+            self._catch_up([shape])
+            plan = ShapePlan(shape, self._rooms.slot_of_shape[shape])
+            codes = self._ask.node_filter(self._session, shape, self._rows)
+            if codes is not None and codes.any():
+                plan.codes = codes
+            if self._ask.has_rooms:
+                plan.cap = self._ask.node_room(self._session, shape, self._rows)
+            self._plans[shape] = plan
+        return plan
+
+    def room(self, plan: ShapePlan) -> IntVec:
+        """``(N,)`` pods of the shape that fit on each node now, everything considered."""
+        self._catch_up([plan.shape])
+        room = self._rooms.room[plan.slot]
+        if plan.cap is not None:
+            self._refresh_cap(plan)
+            room = np.minimum(room, plan.cap)
+        return room if plan.codes is None else room * (plan.codes == 0)
+
+    def total_room(self, plan: ShapePlan) -> int:
+        """Pods of the shape that fit now on all nodes together."""
+        if plan.codes is None and plan.cap is None:
+            self._catch_up([plan.shape])
+            return int(self._rooms.total[plan.slot])
+        return int(self.room(plan).sum())
+
+    def future(self, plan: ShapePlan) -> IntVec:
+        """``(N,)`` pods that fit once what is being released is free."""
+        if plan.cap is not None:
+            self._refresh_cap(plan)
+        request = self._session.shapes.request[:, plan.shape]
+        allowed: BoolVec | None = None if plan.codes is None else plan.codes == 0
+        return future_room(self._session.ledger, request, allowed, plan.cap)
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def choose(self, shape: int, count: int) -> RowVec | None:
+        """Return a node row for each of ``count`` identical pods, on idle room, or None.
+
+        Changes nothing: the caller places them through a statement.
+        """
+        plan = self.plan(shape)
+        room = self.room(plan)
+        if count == 1:
+            masked = self._masked(plan, room)
+            best = int(masked.argmax())
+            return np.array([best]) if masked[best] >= 0 else None
+        if self.total_room(plan) < count:
+            return None
+        masked = self._masked(plan, room)
+        chosen = fill_first(masked, room, count)
+        if self._ask.fills_first or self._rises(plan, chosen):
+            return chosen
+        return self._choose_falling(plan, masked, room, count)
+
+    def best_future(self, shape: int) -> tuple[int, bool] | None:
+        """Return (node row, fits now) for one pod, counting what is being released, or None."""
+        plan = self.plan(shape)
+        future = self.future(plan)
+        score = np.where(future > 0, self._score(plan), -1.0)
+        best = int(score.argmax()) if score.size else -1
+        if best < 0 or score[best] < 0:
+            return None
+        return best, bool(self.room(plan)[best] > 0)
+
+    def heed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
+        """Tell the plugins of moves and ask again for what they say is stale."""
+        for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
+            known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
+            for shape in known:
+                plan = self._plans.get(shape)
+                if plan is None:
+                    continue
+                codes = self._ask.node_filter(self._session, shape, self._rows)
+                plan.codes = codes if codes is not None and codes.any() else None
+                plan.masked = None
+            del rows  # a filter is asked whole: affinity domains span more rows than moved
+
+    # -- upkeep ------------------------------------------------------------------------------------
+
+    def _catch_up(self, shapes: list[int]) -> None:
+        session = self._session
+        ledger = session.ledger if session.has_moved else None
+        if ledger is not None:
+            self._rooms.catch_up(ledger)
+        self._rooms.add(shapes, session.snapshot, ledger)
+
+    def _refresh_cap(self, plan: ShapePlan) -> None:
+        session = self._session
+        if session.has_moved and plan.seen < len(session.ledger.touched):
+            plan.cap = self._ask.node_room(session, plan.shape, self._rows)
+            plan.masked = None
+
+    def _score(self, plan: ShapePlan) -> FloatVec:
+        """``(N,)`` scores as of now: asked in full once, then for touched rows."""
+        session = self._session
+        touched = session.ledger.touched if session.has_moved else []
+        if plan.score is None:
+            plan.score = self._ask.node_score(session, plan.shape, self._rows, self._none)
+            plan.masked = None
+        elif plan.seen < len(touched):
+            rows = np.array(sorted(set(touched[plan.seen :])), np.int64)
+            fresh = self._ask.node_score(session, plan.shape, rows, self._none[: rows.size])
+            plan.score[rows] = fresh
+            if plan.masked is not None:
+                room = self.room(plan)[rows]
+                plan.masked[rows] = np.where(room > 0, fresh, -1.0)
+        plan.seen = len(touched)
+        return plan.score
+
+    def _masked(self, plan: ShapePlan, room: IntVec) -> FloatVec:
+        score = self._score(plan)
+        if plan.masked is None:
+            plan.masked = np.where(room > 0, score, -1.0)
+        return plan.masked
+
+    def _rises(self, plan: ShapePlan, chosen: RowVec) -> bool:
+        """Check that no node's score fell below its first while it was filled."""
+        rows, counts = np.unique(chosen, return_counts=True)
+        again = np.repeat(rows, counts - 1)
+        if not again.size:
+            return True
+        starts = np.repeat(np.cumsum(counts - 1) - (counts - 1), counts - 1)
+        extra = np.arange(again.size) - starts + 1
+        later = self._ask.node_score(self._session, plan.shape, again, extra)
+        return bool((later >= self._score(plan)[again]).all())
+
+    def _choose_falling(
+        self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int
+    ) -> RowVec:
+        """Choose when scores may fall: from a table of all scores, or step by step."""
+        open_rows = np.flatnonzero(room > 0)
+        depth = int(min(count, room.max()))
+
+        def score(rows: RowVec, extra: IntVec) -> FloatVec:
+            return self._ask.node_score(self._session, plan.shape, rows, extra)
+
+        if open_rows.size * depth <= _LEVEL_CELLS:
+            levels = [masked[open_rows]]
+            for extra in range(1, depth):
+                levels.append(score(open_rows, np.full(open_rows.size, extra)))
+            chosen = fill_level(np.stack(levels), open_rows, room[open_rows], count)
+            if chosen is not None:
+                return chosen
+        return fill_stepwise(masked, room, count, score)

@@ -1,0 +1,33 @@
+"""The probe: where a caller may watch the plugins being asked, for instance with a stopwatch.
+
+The cycle itself never reads a clock; whoever wants timings hands in a probe that wraps the calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+
+class Probe(Protocol):
+    """Wraps each plugin's answer to each question; must return what the answer returns."""
+
+    def wrap(self, plugin: str, question: str, function: _F) -> _F:
+        """Return a function that behaves as ``function`` and may note that it was called."""
+        ...
+
+
+class NullProbe:
+    """Watches nothing and costs nothing."""
+
+    def wrap(self, plugin: str, question: str, function: _F) -> _F:
+        """Return the function itself."""
+        del plugin, question
+        return function
+
+
+NULL: Probe = NullProbe()

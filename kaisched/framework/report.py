@@ -1,0 +1,183 @@
+"""The lazily built parts of a cycle's result: intents as objects, records, queue shares.
+
+A simulator runs thousands of cycles and reads none of them; they are made when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+import numpy as np
+
+from kaisched.core.states import TaskState
+from kaisched.framework.explain import record_of
+from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.records import DecisionRecord, QueueShare
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaisched.core.axis import Amounts, RowVec
+    from kaisched.framework.outcome import Eviction
+    from kaisched.framework.session import Session
+
+_T = TypeVar("_T")
+_GONE = int(TaskState.GONE)
+
+
+class Lazy(Sequence[_T], Generic[_T]):
+    """A sequence made on first look."""
+
+    def _make(self) -> Iterable[_T]:
+        raise NotImplementedError
+
+    @cached_property
+    def _list(self) -> list[_T]:
+        return list(self._make())
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._list)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | list[_T]:
+        """Return one, or a part of the list."""
+        return self._list[index]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the contents with any sequence."""
+        return isinstance(other, Sequence) and self._list == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._list)
+
+
+def _group(session: Session, task: int) -> str:
+    job = int(session.tasks.job_of_task[task])
+    return session.jobs.name[job] if job >= 0 else ""
+
+
+class Binds(Lazy[Bind]):
+    """Bind intents, in the order they were decided."""
+
+    def __init__(self, session: Session, tasks: RowVec, nodes: RowVec) -> None:
+        """Keep the rows."""
+        self._session, self._tasks, self._nodes = session, tasks, nodes
+
+    def _make(self) -> Iterable[Bind]:
+        session = self._session
+        for task, node in zip(self._tasks.tolist(), self._nodes.tolist(), strict=True):
+            yield Bind(
+                session.tasks.name[task],
+                session.tasks.uid[task],
+                session.nodes.name[node],
+                _group(session, task),
+                task,
+                node,
+            )
+
+
+class Nominations(Lazy[Nominate]):
+    """Nominations, in the order they were decided."""
+
+    def __init__(self, session: Session, tasks: RowVec, nodes: RowVec) -> None:
+        """Keep the rows."""
+        self._session, self._tasks, self._nodes = session, tasks, nodes
+
+    def _make(self) -> Iterable[Nominate]:
+        session = self._session
+        for task, node in zip(self._tasks.tolist(), self._nodes.tolist(), strict=True):
+            yield Nominate(
+                session.tasks.name[task],
+                session.tasks.uid[task],
+                session.nodes.name[node],
+                _group(session, task),
+                task,
+                node,
+            )
+
+
+class Evictions(Lazy[Evict]):
+    """Evictions, in the order they were decided."""
+
+    def __init__(self, session: Session, evictions: list[Eviction]) -> None:
+        """Keep the moves."""
+        self._session, self._evictions = session, evictions
+
+    def _make(self) -> Iterable[Evict]:
+        session = self._session
+        for move in self._evictions:
+            yield Evict(
+                session.tasks.name[move.task],
+                session.tasks.uid[move.task],
+                session.nodes.name[move.node],
+                _group(session, move.task),
+                move.action,
+                move.beneficiary,
+                move.reason,
+                move.task,
+                move.node,
+            )
+
+
+class Records(Lazy[DecisionRecord]):
+    """One record for each job that stays pending, by name."""
+
+    def __init__(self, session: Session, abandoned: str) -> None:
+        """Keep the session: its ledger no longer changes."""
+        self._session, self._abandoned = session, abandoned
+
+    def _make(self) -> Iterable[DecisionRecord]:
+        session = self._session
+        pending = session.ledger.job_pending if session.has_moved else session.jobs.pending
+        waits = pending > 0
+        for job in np.flatnonzero((session.jobs.refusal != 0) & ~waits).tolist():
+            waits[job] = self._has_tasks(job)
+        if session.outcome.nominations:
+            promised = [task for task, _ in session.outcome.nominations]
+            waits[session.tasks.job_of_task[promised]] = True
+        rows = sorted(np.flatnonzero(waits).tolist(), key=lambda row: session.jobs.name[row])
+        return (record_of(session, row, self._abandoned) for row in rows)
+
+    def _has_tasks(self, job: int) -> bool:
+        """Tell whether a refused job without pending tasks has any left (gated ones, say)."""
+        state = self._session.tasks.state
+        return any(state[task] != _GONE for task in self._session.jobs.tasks[job])
+
+
+class Shares(Lazy[QueueShare]):
+    """Every queue's fair share and what it holds after the cycle, in preorder."""
+
+    def __init__(self, session: Session, abandoned: str) -> None:
+        """Keep the session."""
+        self._session, self._abandoned = session, abandoned
+
+    def _make(self) -> Iterable[QueueShare]:
+        session = self._session
+        queues = session.queues
+        fair = np.zeros_like(session.held) if self._abandoned else session.fair_share
+        held = session.ledger.held if session.has_moved else session.held
+        for row, name in enumerate(queues.name):
+            parent = int(queues.tree.parent_of_queue[row])
+            yield QueueShare(
+                name,
+                queues.name[parent] if parent >= 0 else None,
+                self._amounts(fair[:, row]),
+                self._amounts(held[:, row]),
+                self._amounts(session.requested[:, row]),
+                self._amounts(queues.deserved[:, row]),
+            )
+
+    def _amounts(self, column: Amounts) -> dict[str, int]:
+        return {
+            name: -1 if amount >= UNLIMITED else amount
+            for name, amount in zip(self._session.axis.names, column.tolist(), strict=True)
+        }

@@ -1,0 +1,121 @@
+"""How many more pods of each shape every node's amounts allow: one table, kept between cycles.
+
+A hint: it is compared with the nodes' versions at each session, and rows changed by tentative moves
+are marked unknown, so what it answers is always what a fresh table would answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.ledger import Ledger
+
+HUGE: Final = 1 << 40
+"""Room where a shape asks for nothing of a resource; more pods than any node will see."""
+_UNKNOWN: Final = -1
+
+
+class Rooms:
+    """Room ``(S', N)`` of the shapes asked about, from amounts alone."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Start with no shapes."""
+        self._statics = snapshot.nodes.statics
+        self._generation = snapshot.generation
+        self._resources = len(snapshot.axis)
+        count = len(snapshot.nodes)
+        self.slot_of_shape: dict[int, int] = {}
+        self.room: IntVec = np.zeros((0, count), np.int64)
+        self.total: IntVec = np.zeros(0, np.int64)
+        """``(S',)`` pods that fit over all nodes."""
+        self._divisor: Amounts = np.ones((self._resources, 0), np.int64)
+        self._bonus: Amounts = np.zeros((self._resources, 0), np.int64)
+        self._version: IntVec = np.full(count, _UNKNOWN, np.int64)
+        self._seen = 0
+
+    def serves(self, snapshot: Snapshot) -> bool:
+        """Tell whether this table speaks of the same nodes and shape numbers."""
+        return (
+            self._statics is snapshot.nodes.statics
+            and self._generation == snapshot.generation
+            and self._resources == len(snapshot.axis)
+        )
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Take in what changed since the last cycle."""
+        nodes = snapshot.nodes
+        self._seen = 0
+        changed = np.flatnonzero(self._version != nodes.version)
+        self._version = nodes.version.copy()
+        if changed.size:
+            self._refresh(changed, _usable(nodes.idle, nodes.releasing, changed))
+
+    def catch_up(self, ledger: Ledger) -> None:
+        """Take in the moves made since the last look."""
+        touched = ledger.touched
+        if len(touched) == self._seen:
+            return
+        rows = np.array(sorted(set(touched[self._seen :])), np.int64)
+        self._seen = len(touched)
+        self._version[rows] = _UNKNOWN
+        self._refresh(rows, _usable(ledger.idle, ledger.releasing, rows))
+
+    def add(self, shapes: list[int], snapshot: Snapshot, ledger: Ledger | None) -> None:
+        """Take up shapes not asked about before."""
+        new = [shape for shape in shapes if shape not in self.slot_of_shape]
+        if not new:
+            return
+        first = len(self.slot_of_shape)
+        for offset, shape in enumerate(new):
+            self.slot_of_shape[shape] = first + offset
+        request = snapshot.shapes.request[:, new]
+        divisor = np.maximum(request, 1)
+        bonus = np.where(request > 0, 0, HUGE)
+        self._divisor = np.concatenate((self._divisor, divisor), axis=1)
+        self._bonus = np.concatenate((self._bonus, bonus), axis=1)
+        source = snapshot.nodes if ledger is None else ledger
+        rows = np.arange(len(snapshot.nodes))
+        free = _usable(source.idle, source.releasing, rows)
+        # One shape at a time: (R, S', N) at once would not fit a cache, nor 600 MB.
+        added = np.stack([_room(free, divisor[:, i], bonus[:, i]) for i in range(len(new))])
+        self.room = np.concatenate((self.room, added))
+        self.total = np.concatenate((self.total, added.sum(axis=1)))
+
+    def _refresh(self, rows: RowVec, free: Amounts) -> None:
+        if not self.slot_of_shape:
+            return
+        quotient = free[:, None, :] // self._divisor[:, :, None]
+        quotient += self._bonus[:, :, None]
+        fresh = quotient.min(axis=0)
+        np.maximum(fresh, 0, out=fresh)
+        self.total += (fresh - self.room[:, rows]).sum(axis=1)
+        self.room[:, rows] = fresh
+
+
+def _usable(idle: Amounts, releasing: Amounts, rows: RowVec) -> Amounts:
+    """``(R, K)`` idle amounts that are not promised: a promise makes ``releasing`` negative."""
+    return idle[:, rows] + np.minimum(releasing[:, rows], 0)
+
+
+def _room(free: Amounts, divisor: IntVec, bonus: IntVec) -> IntVec:
+    quotient = free // divisor[:, None]
+    quotient += bonus[:, None]
+    least: IntVec = np.maximum(quotient.min(axis=0), 0)
+    return least
+
+
+def future_room(
+    ledger: Ledger, request: Amounts, allowed: BoolVec | None, cap: IntVec | None
+) -> IntVec:
+    """``(N,)`` pods of a shape that fit once what is being released is free."""
+    divisor = np.maximum(request, 1)
+    bonus = np.where(request > 0, 0, HUGE)
+    room = _room(ledger.idle + ledger.releasing, divisor, bonus)
+    if cap is not None:
+        room = np.minimum(room, cap)
+    return room if allowed is None else room * allowed

@@ -1,0 +1,138 @@
+"""A journal of tentative moves: checkpoint, roll back to the bit, commit or discard.
+
+Every line knows its inverse; amounts are integers, so taking a line back leaves the ledger exactly as
+it was. Committing hands the moves to the session's outcome; nothing touches the world here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kaisched.core.states import TaskState
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.framework.session import Session
+
+_PENDING = int(TaskState.PENDING)
+_ALLOCATED = int(TaskState.ALLOCATED)
+_PIPELINED = int(TaskState.PIPELINED)
+_RELEASING = int(TaskState.RELEASING)
+
+
+class _Batch(NamedTuple):
+    """Pending tasks of one shape placed on idle room."""
+
+    tasks: RowVec
+    nodes: RowVec
+    shape: int
+
+
+class _Change(NamedTuple):
+    """One task moved from one state to another."""
+
+    task: int
+    state: int
+    node: int
+    old_state: int
+    old_node: int
+
+
+class Statement:
+    """Tentative moves on the session's ledger. Open with ``session.statement()``."""
+
+    __slots__ = ("_journal", "_ledger", "_listens", "_session")
+
+    def __init__(self, session: Session) -> None:
+        """Start with an empty journal."""
+        self._session = session
+        self._ledger = session.ledger
+        self._journal: list[_Batch | _Change] = []
+        self._listens = session.ask.has_moves
+
+    def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, on idle room."""
+        self._ledger.place_pending(tasks, nodes, shape)
+        self._journal.append(_Batch(tasks, nodes, shape))
+        if self._listens:
+            self._session.placement.heed(tasks, nodes, 1)
+
+    def allocate(self, task: int, node: int) -> None:
+        """Place a task on idle room."""
+        self._change(task, _ALLOCATED, node)
+
+    def pipeline(self, task: int, node: int) -> None:
+        """Promise a task room that is being released."""
+        self._change(task, _PIPELINED, node)
+
+    def evict(self, task: int) -> None:
+        """Let a running task go; its room is being released from now on."""
+        self._change(task, _RELEASING, int(self._ledger.node_of_task[task]))
+
+    def checkpoint(self) -> int:
+        """Return a mark to roll back to."""
+        return len(self._journal)
+
+    def rollback(self, mark: int = 0) -> None:
+        """Take back every move since ``mark``."""
+        ledger = self._ledger
+        while len(self._journal) > mark:
+            line = self._journal.pop()
+            if isinstance(line, _Batch):
+                ledger.take_back_pending(line.tasks, line.nodes, line.shape)
+                if self._listens:
+                    self._session.placement.heed(line.tasks, line.nodes, -1)
+            else:
+                ledger.set_state(line.task, line.old_state, line.old_node)
+                self._tell(line.task, line.state, line.node, line.old_state, line.old_node)
+
+    def pipeline_all(self, mark: int = 0) -> None:
+        """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole."""
+        placed: list[tuple[int, int]] = []
+        for line in self._journal[mark:]:
+            if isinstance(line, _Batch):
+                placed.extend(zip(line.tasks.tolist(), line.nodes.tolist(), strict=True))
+            elif line.state in (_ALLOCATED, _PIPELINED):
+                placed.append((line.task, line.node))
+        self.rollback(mark)
+        for task, node in placed:
+            self.pipeline(task, node)
+
+    @property
+    def has_pipelined(self) -> bool:
+        """True when some move is a promise only."""
+        return any(isinstance(line, _Change) and line.state == _PIPELINED for line in self._journal)
+
+    def is_promise(self, tasks: RowVec) -> BoolVec:
+        """``(K,)`` which tasks are pipelined now."""
+        return np.asarray(self._ledger.state[tasks] == _PIPELINED)
+
+    def commit(self, action: str, beneficiary: str = "", reason: str = "") -> None:
+        """Keep the moves: they become the cycle's intents."""
+        outcome = self._session.outcome
+        for line in self._journal:
+            if isinstance(line, _Batch):
+                outcome.bind(line.tasks, line.nodes)
+            elif line.state == _ALLOCATED:
+                outcome.bind(np.array([line.task]), np.array([line.node]))
+            elif line.state == _PIPELINED:
+                outcome.nominate(line.task, line.node)
+            elif line.state == _RELEASING:
+                outcome.evict(line.task, line.node, action, beneficiary, reason)
+        self._journal.clear()
+
+    def _change(self, task: int, state: int, node: int) -> None:
+        old_state, old_node = self._ledger.set_state(task, state, node)
+        self._journal.append(_Change(task, state, node, old_state, old_node))
+        self._tell(task, old_state, old_node, state, node)
+
+    def _tell(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
+        if not self._listens:
+            return
+        heed = self._session.placement.heed
+        if old_node >= 0 and old_state != _RELEASING:
+            heed(np.array([task]), np.array([old_node]), -1)
+        if node >= 0 and state != _RELEASING:
+            heed(np.array([task]), np.array([node]), 1)
