@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from kaisched.config.settings import API_VERSION, KIND, SchedulerConfiguration
 from kaisched.errors import ABSENT, ConfigError, join_path
+from kaisched.objects.faults import did_you_mean
 from kaisched.units import format_duration
 
 PREFIX: Final = "KAISCHED_"
@@ -164,8 +164,7 @@ def _nearest(path: str, above: str) -> str:
     keys = sorted(
         {leaf.path[len(above) :].split(".")[0] for leaf in leaves() if leaf.path.startswith(above)}
     )
-    found = get_close_matches(path[len(above) :], keys, n=1, cutoff=0.5)
-    return f"did you mean {found[0]!r}?" if found else f"known are {', '.join(keys)}"
+    return did_you_mean(path[len(above) :], keys)
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
@@ -176,8 +175,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str
         if _SERVICE_LINK.search(name) or _LINK_VALUE.match(value):
             continue
         if name not in path_of:
-            found = get_close_matches(name, path_of, n=1, cutoff=0.5)
-            fix = f"did you mean {found[0]}?" if found else "unset it"
+            fix = did_you_mean(name, list(path_of))
             raise ConfigError("unknown setting in the environment", path=name, fix=fix)
         yield path_of[name], name, value
 

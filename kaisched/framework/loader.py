@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from types import FunctionType
@@ -28,6 +27,7 @@ from kaisched.errors import (
 )
 from kaisched.framework.hookspecs import PROJECT, Arguments, Plugin
 from kaisched.framework.policy import PluginSetting
+from kaisched.objects.faults import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,13 +133,7 @@ class Catalogue:
     def _fix(self, name: str) -> str:
         if not self.by_name:
             return "no plugin is installed at all; install kaisched itself (pip install -e .)"
-        return nearest(name, self.by_name) or f"installed are {', '.join(self.by_name)}"
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ``did you mean ...?`` for the name closest to a wrong one, or an empty string."""
-    found = get_close_matches(name, list(names), n=1, cutoff=0.6)
-    return f"did you mean {found[0]!r}?" if found else ""
+        return did_you_mean(name, list(self.by_name))
 
 
 @cache
@@ -214,7 +208,7 @@ def _hook_fault(hook: str, method: object) -> str:
             return "it is not marked with @kaisched.hookimpl and would never be asked"
         return ""
     if hook not in _QUESTIONS:
-        return f"there is no such question. {nearest(hook, _QUESTIONS)}".rstrip()
+        return f"there is no such question; {did_you_mean(hook, _QUESTIONS)}"
     if not isinstance(method, FunctionType):
         return "it must be a plain method"
     return _mark_fault(options) or _signature_fault(hook, method)
@@ -284,9 +278,7 @@ def _argument_fix(model: type[BaseModel], kind: str, where: tuple[int | str, ...
     if kind != "extra_forbidden" or not where:
         return ""
     known = _names_at(model, where[:-1])
-    return nearest(str(where[-1]), known) or (
-        f"known are {', '.join(known)}" if known else "it takes no arguments"
-    )
+    return did_you_mean(str(where[-1]), known) if known else "it takes no arguments"
 
 
 def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]:

@@ -60,10 +60,10 @@ def test_lists_are_commas_in_the_environment():
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("schedulPeriod: 1s\n", "schedulPeriod: unknown key; did you mean 'schedulePeriod'?"),
-        ("metrics: {prot: 1}\n", "metrics.prot: unknown key; did you mean 'port'?"),
+        ("schedulPeriod: 1s\n", 'schedulPeriod: unknown key; did you mean "schedulePeriod"?'),
+        ("metrics: {prot: 1}\n", 'metrics.prot: unknown key; did you mean "port"?'),
         ("metrics: 8080\n", "metrics: must be a mapping (value 8080)"),
-        ("xyz: 1\n", "xyz: unknown key; known are cluster, health, log, manifests, metrics,"),
+        ("xyz: 1\n", "xyz: unknown key; known: cluster, health, log, manifests, metrics,"),
         ("schedulePeriod: 5\n", "schedulePeriod: 5 is no duration (value 5); write numbers with"),
         ("metrics: {port: 70000}\n", "metrics.port: input should be less than or equal to 65535"),
         ("log: {level: loud}\n", "log.level: input should be 'debug', 'info', 'warning' or 'err"),
@@ -106,7 +106,7 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path):
             "1",
             (
                 "KAISCHED_METRIC__PORT: unknown setting in the environment; did you mean"
-                " KAISCHED_METRICS__PORT?"
+                ' "KAISCHED_METRICS__PORT"?'
             ),
         ),
         ("KAISCHED_METRICS__PORT", "x", "KAISCHED_METRICS__PORT: metrics.port: input should be a"),

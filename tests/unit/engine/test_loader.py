@@ -75,7 +75,7 @@ def test_the_shard_says_the_weight():
     [
         (
             {"maxSkw": 2},
-            "maxSkw: no such argument (value 2); did you mean 'maxSkew'?",
+            'maxSkw: no such argument (value 2); did you mean "maxSkew"?',
         ),
         (
             {"damping": "a lot"},
@@ -86,7 +86,7 @@ def test_the_shard_says_the_weight():
         ),
         (
             {"zzz": 2},
-            "zzz: no such argument (value 2); known are maxSkew, damping",
+            "zzz: no such argument (value 2); known: damping, maxSkew",
         ),
     ],
 )
@@ -100,7 +100,7 @@ def test_an_unknown_plugin_names_the_nearest():
     with pytest.raises(ConfigError) as caught:
         catalogue().make("spred", file="s.yaml")
     assert str(caught.value) == (
-        "s.yaml: spec.plugins.spred: no such plugin is installed; did you mean 'spread'?"
+        's.yaml: spec.plugins.spred: no such plugin is installed; did you mean "spread"?'
     )
 
 
@@ -141,7 +141,7 @@ def unmarked(self, session, shape, rows, extra):
     ("methods", "fault"),
     [
         ({"node_score": hookimpl(wrong_parameters)}, "hook node_score: its parameters are (self,"),
-        ({"node_scores": hookimpl(right_parameters)}, "did you mean 'node_score'?"),
+        ({"node_scores": hookimpl(right_parameters)}, 'did you mean "node_score"?'),
         ({"node_score": unmarked}, "hook node_score: it is not marked"),
         ({"node_score": staticmethod(hookimpl(right_parameters))}, "must be a plain method"),
         ({"name": "other"}, "its class is named 'other', its entry point 'faulty'"),
