@@ -1,0 +1,1 @@
+"""The simulator: the daemon's own cycle in virtual time, on traces of real clusters."""

@@ -1,0 +1,207 @@
+"""Reads a trace: a folder with ``jobs.csv.gz`` (or ``jobs.csv``) and ``vcs.csv``.
+
+Jobs have the columns ``submit_s``, ``duration_s``, ``num_gpus`` and ``vc``; virtual clusters, which
+become queues, have ``vc`` and ``published_nodes`` (may be empty). Other columns are not looked at.
+A row that cannot be meant is an error that names file, line, value and what to write instead: no
+row is ever left out or guessed.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+import numpy as np
+
+from kaisched.core.axis import FloatVec, IntVec
+from kaisched.errors import ConfigError
+from kaisched.sim.trace import Trace
+
+BUNDLED: Final = Path(__file__).parent.parent / "data" / "traces"
+"""Traces that come with kaisched, by name."""
+MOST_SECONDS: Final = 1e10
+"""Three hundred years: more is a slip of unit, such as milliseconds."""
+MOST_GPUS: Final = 1_000_000
+JOB_COLUMNS: Final = ("submit_s", "duration_s", "num_gpus", "vc")
+VC_COLUMNS: Final = ("vc", "published_nodes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of a file as text, with the line each value stands on."""
+
+    path: Path
+    name: str
+    values: list[str]
+    lines: list[int]
+
+    def fail(self, row: int, message: str, fix: str) -> ConfigError:
+        """Return the error that names the value of a row and where it stands."""
+        return ConfigError(
+            message,
+            file=f"{self.path}:{self.lines[row]}",
+            path=self.name,
+            value=self.values[row],
+            fix=fix,
+        )
+
+    def numbers(self, least: float, most: float, fix: str) -> FloatVec:
+        """Return the values as numbers; the first that is none, or out of range, is an error."""
+        try:
+            numbers = np.array(self.values, np.float64)
+        except ValueError:
+            row = next(i for i, text in enumerate(self.values) if _is_odd(text))
+            raise self.fail(row, "is not a number", fix) from None
+        wrong = ~((numbers >= least) & (numbers <= most))
+        if wrong.any():
+            raise self.fail(int(wrong.argmax()), "is out of range", fix)
+        return numbers
+
+
+def _is_odd(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
+
+
+def bundled_names() -> list[str]:
+    """Return the names of the traces that come with kaisched."""
+    return sorted(path.parent.name for path in BUNDLED.glob("*/vcs.csv"))
+
+
+def find_trace(name: str) -> Path:
+    """Return the folder of a trace: a path, or the name of a bundled one."""
+    if name in bundled_names():
+        return BUNDLED / name
+    folder = Path(name)
+    if not folder.is_dir():
+        raise ConfigError(
+            "there is no such trace",
+            value=name,
+            fix="give a folder with jobs.csv.gz and vcs.csv, or the name of a bundled trace: "
+            + ", ".join(bundled_names()),
+        )
+    return folder
+
+
+def read_trace(folder: Path) -> Trace:
+    """Read a trace folder, sorted by submission."""
+    names, nodes = _read_vcs(folder / "vcs.csv")
+    jobs = folder / "jobs.csv.gz"
+    columns = _read_columns(jobs if jobs.is_file() else folder / "jobs.csv", JOB_COLUMNS)
+    seconds = f"write seconds as a number from 0 to {MOST_SECONDS:.0f}"
+    submit_s = columns["submit_s"].numbers(0, MOST_SECONDS, seconds)
+    duration_s = columns["duration_s"].numbers(0, MOST_SECONDS, seconds)
+    gpus = _whole(columns["num_gpus"], f"write a whole number of GPUs from 1 to {MOST_GPUS}")
+    queue = _queues(columns["vc"], names, folder / "vcs.csv")
+    order = np.argsort(submit_s, kind="stable")
+    return Trace(
+        name=folder.name,
+        submit_s=submit_s[order],
+        duration_s=duration_s[order],
+        gpus=gpus[order],
+        queue=queue[order],
+        queue_names=names,
+        published_nodes=nodes,
+    )
+
+
+def _whole(column: _Column, fix: str) -> IntVec:
+    numbers = column.numbers(1, MOST_GPUS, fix)
+    broken = numbers != np.floor(numbers)
+    if broken.any():
+        raise column.fail(int(broken.argmax()), "is not whole", fix)
+    return numbers.astype(np.int64)
+
+
+def _queues(column: _Column, names: tuple[str, ...], vcs: Path) -> IntVec:
+    position = {name: i for i, name in enumerate(names)}
+    try:
+        return np.array([position[name] for name in column.values], np.int64)
+    except KeyError:
+        row = next(i for i, name in enumerate(column.values) if name not in position)
+        raise column.fail(
+            row, "is not known", f"name a vc of {vcs}, or add a row for it there"
+        ) from None
+
+
+def _read_vcs(path: Path) -> tuple[tuple[str, ...], tuple[float | None, ...]]:
+    columns = _read_columns(path, VC_COLUMNS)
+    names = columns["vc"]
+    seen: set[str] = set()
+    for row, name in enumerate(names.values):
+        if not name or name in seen:
+            message = "stands here twice" if name else "has no name"
+            raise names.fail(row, message, "give each vc one row and a name")
+        seen.add(name)
+    nodes = columns["published_nodes"]
+    given = [row for row, text in enumerate(nodes.values) if text]
+    filled = _Column(
+        path, nodes.name, [nodes.values[i] for i in given], [nodes.lines[i] for i in given]
+    )
+    fix = f"write a number from 0 to {MOST_GPUS}, or leave it empty"
+    number = dict(zip(given, filled.numbers(0, MOST_GPUS, fix).tolist(), strict=True))
+    return tuple(names.values), tuple(number.get(row) for row in range(len(names.values)))
+
+
+def _read_columns(path: Path, wanted: tuple[str, ...]) -> dict[str, _Column]:
+    """Read the wanted columns of a CSV file as text, each value with its line."""
+    if not path.is_file():
+        raise ConfigError(
+            "does not exist",
+            file=str(path),
+            fix="a trace is a folder with jobs.csv.gz (or jobs.csv) and vcs.csv",
+        )
+    try:
+        with _opened(path) as text:
+            rows = csv.reader(text)
+            header = next(rows, [])
+            at = [_position(path, header, name) for name in wanted]
+            lines: list[int] = []
+            kept: list[list[str]] = []
+            for row in rows:
+                if len(row) == len(header):
+                    lines.append(rows.line_num)
+                    kept.append(row)
+                elif row:
+                    raise _wrong_width(path, rows.line_num, row, len(header))
+    except (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot be read: {error}", file=str(path), fix="write it as CSV in UTF-8"
+        ) from error
+    return {
+        name: _Column(path, name, [row[position] for row in kept], lines)
+        for name, position in zip(wanted, at, strict=True)
+    }
+
+
+def _opened(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def _wrong_width(path: Path, line: int, row: list[str], width: int) -> ConfigError:
+    return ConfigError(
+        f"{len(row)} values where the first line names {width} columns",
+        file=f"{path}:{line}",
+        value=",".join(row),
+        fix="write one value for each column",
+    )
+
+
+def _position(path: Path, header: list[str], name: str) -> int:
+    if name not in header:
+        raise ConfigError(
+            f"no column is called {name}",
+            file=f"{path}:1",
+            value=",".join(header),
+            fix=f"name the columns in the first line: {name} is needed",
+        )
+    return header.index(name)

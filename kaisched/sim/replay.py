@@ -1,0 +1,187 @@
+"""The replay: a workload's jobs come, run and end in virtual time, with a cycle after each change.
+
+At one tick, what ended makes room first; then what was evicted a tick ago is gone and waits again;
+then new jobs come; then one cycle decides, and what it decided is done at that very instant.
+
+An evicted job holds its room until the next tick, as a pod does until it has terminated. It keeps
+what it has computed, as a training job does that writes checkpoints, and its place in the order of
+arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Final
+
+from kaisched.core.axis import RowVec
+from kaisched.core.snapshot import Snapshot
+from kaisched.errors import InvariantBroken, PluginError
+from kaisched.framework.records import CycleResult
+from kaisched.sim.cluster import Cluster
+from kaisched.sim.events import EventHeap
+from kaisched.sim.grid import GRID_S, NEVER, TICKS_PER_HOUR
+from kaisched.sim.tally import Tally
+from kaisched.sim.workload import Workload
+
+SAMPLE_TICKS: Final = TICKS_PER_HOUR
+"""Fair shares are looked at this often."""
+_IDLE: Final = -1
+"""End of a job that does not run."""
+
+Decide = Callable[[Snapshot, float], CycleResult]
+"""The cycle: what to do about a snapshot at an instant in seconds."""
+Tell = Callable[[int], None]
+"""Hears the tick after each cycle."""
+
+
+class Replay:
+    """One run. The state of a job is its end: a tick while it runs, before and after it none."""
+
+    def __init__(self, workload: Workload, cluster: Cluster, decide: Decide, first: int) -> None:
+        """Stand at tick ``first`` with an empty cluster."""
+        self._work = workload
+        self._cluster = cluster
+        self._decide = decide
+        self._events = EventHeap()
+        self._end = [_IDLE] * len(workload)
+        self._left = workload.ticks.copy()
+        self._has_started = [False] * len(workload)
+        self._sample_at = first
+        self.tally = Tally(len(workload.queue_names), first)
+        self.first = first
+        self.last = first
+        self.last_end = first
+        self.cycles = 0
+        self.failures: dict[tuple[str, str, str], int] = {}
+        """How often a plugin failed: (plugin, question, error)."""
+
+    def run(self, until: int, tell: Tell | None = None) -> None:
+        """Go on up to and including a tick; :data:`NEVER` for as long as anything happens."""
+        events = self._events
+        batches = iter(_batches(self._work.arrival))
+        arrival, first, last = next(batches, _NO_MORE)
+        while (tick := min(arrival, events.next_tick)) <= until and tick != NEVER:
+            is_changed = self._settle(events.take(tick), tick)
+            if tick == arrival:
+                self._arrive(first, last)
+                arrival, first, last = next(batches, _NO_MORE)
+                is_changed = True
+            if is_changed:
+                self._cycle(tick)
+                if tell is not None:
+                    tell(tick)
+        self._close(until)
+
+    def waiting(self) -> list[int]:
+        """Return the jobs that came and have not started."""
+        came = sum(self.tally.arrived)
+        return [job for job in range(came) if not self._has_started[job]]
+
+    def _settle(self, due: list[int], tick: int) -> bool:
+        """Take in what is due; return whether anything changed."""
+        work, tally, end = self._work, self.tally, self._end
+        is_changed = False
+        for event in due:
+            if event < 0:
+                self._cluster.renew(~event)
+            elif end[event] == tick:
+                end[event] = _IDLE
+                self._left[event] = 0
+                self._cluster.remove(event)
+                tally.finish(work.queue[event], work.gpus[event], tick)
+                self.last_end = tick
+            else:
+                continue  # it was evicted since and ends later
+            is_changed = True
+        return is_changed
+
+    def _arrive(self, first: int, last: int) -> None:
+        queue = self._work.queue
+        for job in range(first, last):
+            self._cluster.add(job)
+            self.tally.arrive(queue[job])
+
+    def _cycle(self, tick: int) -> None:
+        now_s = float(tick * GRID_S)
+        snapshot = self._cluster.snapshot()
+        result = self._decide(snapshot, now_s)
+        self.cycles += 1
+        self.last = tick
+        if result.stats.abandoned:
+            raise PluginError(f"a cycle was abandoned at {now_s:.0f} s: {result.stats.abandoned}")
+        for failure in result.failures:
+            key = (failure.plugin, failure.question, failure.error)
+            self.failures[key] = self.failures.get(key, 0) + 1
+        if len(result.evict_tasks):
+            self._evict(result.evict_tasks, tick)
+        if len(result.bind_tasks):
+            self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
+        if tick >= self._sample_at:
+            self._sample_at = tick + SAMPLE_TICKS
+            self.tally.sample_fair_share(tick, self._cluster.fair_shares(result))
+
+    def _start(self, tasks: RowVec, nodes: RowVec, tick: int, now_s: float) -> None:
+        work, tally = self._work, self.tally
+        for job in self._whole_jobs(tasks, "bound"):
+            queue = work.queue[job]
+            tally.start(queue, work.gpus[job], tick)
+            if not self._has_started[job]:
+                self._has_started[job] = True
+                tally.waits[queue].append(tick - work.arrival[job])
+            end = tick + self._left[job]
+            self._end[job] = end
+            self._events.add(end, job)
+        self._cluster.place(tasks, nodes, now_s)
+
+    def _evict(self, tasks: RowVec, tick: int) -> None:
+        work = self._work
+        for job in self._whole_jobs(tasks, "evicted"):
+            self._left[job] = self._end[job] - tick
+            self._end[job] = _IDLE
+            self.tally.evict(work.queue[job], work.gpus[job], tick)
+            self._events.add(tick + 1, ~job)
+        self._cluster.release(tasks)
+
+    def _whole_jobs(self, tasks: RowVec, what: str) -> list[int]:
+        """Return the jobs of these tasks, each of which must be complete: they are all gangs."""
+        jobs = self._cluster.jobs_of(tasks)
+        pods = self._work.pods
+        whole: list[int] = []
+        for job, same in groupby(sorted(jobs)):
+            count = sum(1 for _ in same)
+            if count != len(pods[job]):
+                raise InvariantBroken(f"{count} of {len(pods[job])} pods of job {job} were {what}")
+            whole.append(job)
+        return whole
+
+    def _close(self, until: int) -> None:
+        """Bring the sums up to the end, and check that no job and no GPU was lost."""
+        if until != NEVER:
+            self.last = until
+        self.tally.close(self.last)
+        self._cluster.check()
+        running = [0] * len(self._work.queue_names)
+        for job, end in enumerate(self._end):
+            running[self._work.queue[job]] += end != _IDLE
+        tally = self.tally
+        for queue, name in enumerate(self._work.queue_names):
+            known = running[queue] + tally.pending[queue] + tally.finished[queue]
+            if known != tally.arrived[queue]:
+                raise InvariantBroken(
+                    f"queue {name} lost jobs: {tally.arrived[queue]} came, {known} are known"
+                )
+
+
+_NO_MORE: Final = (NEVER, 0, 0)
+
+
+def _batches(arrival: list[int]) -> list[tuple[int, int, int]]:
+    """Return (tick, first job, behind the last job) of the jobs that come together."""
+    batches = []
+    first = 0
+    for tick, same in groupby(arrival):
+        last = first + sum(1 for _ in same)
+        batches.append((tick, first, last))
+        first = last
+    return batches

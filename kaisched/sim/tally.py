@@ -1,0 +1,107 @@
+"""What a replay adds up while it runs, at a cost that grows with what happens and not with time.
+
+Held GPUs are integrated per queue at each change. Fair shares are sampled coarsely and taken to
+hold until the next sample, because dividing at every cycle would cost more than the cycle.
+"""
+
+from __future__ import annotations
+
+from kaisched.sim.grid import GRID_S
+
+
+class Tally:
+    """Running sums per queue. Times are ticks."""
+
+    __slots__ = (
+        "_fair_share",
+        "_fair_share_since",
+        "_held_since",
+        "arrived",
+        "entitled",
+        "evicted",
+        "finished",
+        "held",
+        "pending",
+        "used",
+        "waits",
+    )
+
+    arrived: list[int]
+    """Jobs that came."""
+    pending: list[int]
+    """Jobs that wait now."""
+    finished: list[int]
+    """Jobs that ended."""
+    evicted: list[int]
+    """Times a job was stopped for another."""
+    held: list[int]
+    """GPUs of running jobs now."""
+    used: list[int]
+    """GPU ticks held so far."""
+    entitled: list[int]
+    """Thousandths of GPU ticks of fair share so far."""
+    waits: list[list[int]]
+    """Ticks from arrival to the first start, of each job that started."""
+
+    def __init__(self, queues: int, tick: int) -> None:
+        """Begin at a tick with nothing held."""
+        self.arrived = [0] * queues
+        self.pending = [0] * queues
+        self.finished = [0] * queues
+        self.evicted = [0] * queues
+        self.held = [0] * queues
+        self.used = [0] * queues
+        self.entitled = [0] * queues
+        self.waits = [[] for _ in range(queues)]
+        self._held_since = [tick] * queues
+        self._fair_share = [0] * queues
+        self._fair_share_since = tick
+
+    def arrive(self, queue: int) -> None:
+        """Count a job that comes and waits."""
+        self.arrived[queue] += 1
+        self.pending[queue] += 1
+
+    def start(self, queue: int, gpus: int, tick: int) -> None:
+        """Count a waiting job that starts."""
+        self.pending[queue] -= 1
+        self._hold(queue, gpus, tick)
+
+    def finish(self, queue: int, gpus: int, tick: int) -> None:
+        """Count a running job that ends."""
+        self.finished[queue] += 1
+        self._hold(queue, -gpus, tick)
+
+    def evict(self, queue: int, gpus: int, tick: int) -> None:
+        """Count a running job that is stopped and waits again."""
+        self.evicted[queue] += 1
+        self.pending[queue] += 1
+        self._hold(queue, -gpus, tick)
+
+    def sample_fair_share(self, tick: int, fair_share: list[int]) -> None:
+        """Take these shares, in thousandths of a GPU by queue, to hold from now on."""
+        self._integrate_fair_share(tick)
+        self._fair_share = fair_share
+
+    def close(self, tick: int) -> None:
+        """Bring every integral up to the end."""
+        for queue in range(len(self.held)):
+            self._hold(queue, 0, tick)
+        self._integrate_fair_share(tick)
+
+    def _hold(self, queue: int, change: int, tick: int) -> None:
+        held = self.held[queue]
+        self.used[queue] += held * (tick - self._held_since[queue])
+        self._held_since[queue] = tick
+        self.held[queue] = held + change
+
+    def _integrate_fair_share(self, tick: int) -> None:
+        ticks = tick - self._fair_share_since
+        self._fair_share_since = tick
+        for queue, share in enumerate(self._fair_share):
+            self.entitled[queue] += share * ticks
+
+
+def hours(ticks: float) -> float:
+    """Return ticks as hours."""
+    return ticks * GRID_S / 3600

@@ -1,0 +1,96 @@
+"""What is replayed: jobs as pods on the grid of virtual time, and queues with quotas and weights.
+
+Everything a replay needs of a job is worked out here, before it starts, into plain lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kaisched.sim.grid import run_ticks, ticks_at
+from kaisched.sim.trace import Trace
+
+
+class QuotaMode(StrEnum):
+    """Where the queues' GPU quotas come from."""
+
+    NONE = "none"
+    """No quota: everything is shared by weight."""
+    PUBLISHED = "published"
+    """The trace's published nodes, scaled to the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSize:
+    """How many equal nodes, and GPUs on each."""
+
+    nodes: int
+    gpus_per_node: int
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.nodes * self.gpus_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Jobs ``[J]`` in order of arrival and queues ``[V]``, as plain lists."""
+
+    queue_names: tuple[str, ...]
+    weights: tuple[float, ...]
+    quotas: tuple[int, ...]
+    """Whole GPUs."""
+    arrival: list[int]
+    """Tick."""
+    ticks: list[int]
+    """Run time."""
+    gpus: list[int]
+    queue: list[int]
+    pods: list[tuple[int, ...]]
+    """GPUs of each pod."""
+
+    def __len__(self) -> int:
+        """Return J."""
+        return len(self.arrival)
+
+
+def workload_of(trace: Trace, size: ClusterSize, quota: QuotaMode) -> Workload:
+    """Lay out a trace's jobs and queues for a cluster."""
+    # An empty number, or none at all, means a tiny virtual cluster: it may still have what is left.
+    nodes = [number or 0.0 for number in trace.published_nodes]
+    gpus = trace.gpus.tolist()
+    pods = {number: pods_of(number, size.gpus_per_node) for number in set(gpus)}
+    quotas = scaled(nodes, size.gpus) if quota is QuotaMode.PUBLISHED else [0] * len(nodes)
+    return Workload(
+        queue_names=trace.queue_names,
+        weights=tuple(number or 1.0 for number in nodes),
+        quotas=tuple(quotas),
+        arrival=ticks_at(trace.submit_s).tolist(),
+        ticks=run_ticks(trace.duration_s).tolist(),
+        gpus=gpus,
+        queue=trace.queue.tolist(),
+        pods=[pods[number] for number in gpus],
+    )
+
+
+def pods_of(gpus: int, most: int) -> tuple[int, ...]:
+    """Split a job into as few pods as nodes allow: equal ones, else full ones and a rest."""
+    count = -(-gpus // most)
+    if gpus % count == 0:
+        return (gpus // count,) * count
+    return (most,) * (count - 1) + (gpus - most * (count - 1),)
+
+
+def scaled(parts: list[float], total: int) -> list[int]:
+    """Divide whole pieces in proportion; rests go to the largest fractions, then the first."""
+    whole = sum(parts)
+    if not whole:
+        return [0] * len(parts)
+    exact = [part * total / whole for part in parts]
+    pieces = [int(amount) for amount in exact]
+    by_fraction = sorted(range(len(parts)), key=lambda i: (pieces[i] - exact[i], i))
+    for i in by_fraction[: total - sum(pieces)]:
+        pieces[i] += 1
+    return pieces

@@ -1,0 +1,80 @@
+"""A cycle in plain Python for tests of the simulator alone, and a place to write tiny traces."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kaisched.core.axis import GPU
+
+NONE = np.empty(0, np.int64)
+
+
+class FirstFit:
+    """Oldest job first, each pod on the first node with room; evicts what a test tells it to."""
+
+    def __init__(self):
+        self.evict_at = {}
+        """Seconds to the job names to evict then."""
+        self.calls = 0
+
+    def __call__(self, snapshot, now_s):
+        self.calls += 1
+        tasks, nodes = self.placements(snapshot)
+        evicted = [
+            task
+            for job, name in enumerate(snapshot.jobs.name)
+            if name in self.evict_at.get(now_s, ())
+            for task in snapshot.jobs.tasks[job]
+        ]
+        return SimpleNamespace(
+            bind_tasks=np.array(tasks, np.int64) if tasks else NONE,
+            bind_nodes=np.array(nodes, np.int64) if tasks else NONE,
+            evict_tasks=np.array(evicted, np.int64) if evicted else NONE,
+            nominate_tasks=NONE,
+            shares=[
+                SimpleNamespace(name=name, fair_share={"gpu": 0}) for name in snapshot.queues.name
+            ],
+            failures=(),
+            stats=SimpleNamespace(abandoned=""),
+        )
+
+    def placements(self, snapshot):
+        jobs, shape_of_task = snapshot.jobs, snapshot.tasks.shape_of_task
+        idle = snapshot.nodes.idle[GPU].tolist()
+        request = snapshot.shapes.request[GPU].tolist()
+        least = min(request)
+        tasks, nodes = [], []
+        for job in np.flatnonzero(jobs.pending).tolist():
+            if max(idle) < least:
+                break
+            chosen, before = [], idle.copy()
+            for task in jobs.tasks[job]:
+                ask = request[shape_of_task[task]]
+                node = next((n for n, free in enumerate(idle) if free >= ask), -1)
+                if node < 0:
+                    idle, chosen = before, []
+                    break
+                idle[node] -= ask
+                chosen.append(node)
+            if chosen:
+                tasks += jobs.tasks[job]
+                nodes += chosen
+        return tasks, nodes
+
+
+@pytest.fixture
+def first_fit():
+    return FirstFit()
+
+
+@pytest.fixture
+def write_trace(tmp_path):
+    """Write a trace folder from job rows and queue rows."""
+
+    def write(jobs, vcs="vc,published_nodes\na,3\nb,1\n", header="submit_s,duration_s,num_gpus,vc"):
+        (tmp_path / "jobs.csv").write_text(header + "\n" + jobs, encoding="utf-8")
+        (tmp_path / "vcs.csv").write_text(vcs, encoding="utf-8")
+        return tmp_path
+
+    return write
