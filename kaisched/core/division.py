@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.rounds import NEED, UNIT, WEIGHT, Asked, Rows, WeightFold, contend
+from kaisched.core.rounds import Asked, Contest, WeightFold, contend
 from kaisched.units import UNLIMITED
 
 Int64 = npt.NDArray[np.int64]
@@ -27,12 +27,18 @@ Number = TypeVar("Number", np.int64, np.float64)
 class LevelPlan:
     """The order in which one level is divided; depends on the queues, not on amounts.
 
+    `K` queues in `G` groups; a row is one of `R * K` (resource, queue) pairs, resource by
+    resource.
+
     Attributes:
         queue: `(K,)` queue indices, the groups one after the other, by rank inside.
         group: `(K,)` ascending number of the sibling group, 0 to G - 1.
         start: `(G,)` where each group starts.
-        tiers: per priority rank inside the groups, highest first, the positions `(Kt,)` in
-            `queue`; None stands for all of them.
+        resource_of_row: `(R * K,)`.
+        queue_of_row: `(R * K,)`.
+        contest_of_row: `(R * K,)` ascending number of (resource, group), 0 to R * G - 1.
+        tiers: ascending rows of each priority, counted inside the groups, highest first;
+            None stands for all rows.
         is_all: the level is the whole tree, in the tree's own order.
 
     """
@@ -40,15 +46,20 @@ class LevelPlan:
     queue: Index
     group: Index
     start: Index
+    resource_of_row: Index
+    queue_of_row: Index
+    contest_of_row: Index
     tiers: tuple[Index | None, ...]
-    is_all: bool = False
+    is_all: bool
 
     def pick(self, columns: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Return the level's columns `(R, K)` of `(R, Q)`, in plan order."""
         return columns if self.is_all else columns.take(self.queue, axis=1)
 
 
-def plan_level(queue: Index, group: Index, priority: Int64, rank: Int64, queues: int) -> LevelPlan:
+def plan_level(
+    queue: Index, group: Index, priority: Int64, rank: Int64, *, resources: int, queues: int
+) -> LevelPlan:
     """Put the queues of one level in canonical order.
 
     Args:
@@ -56,18 +67,29 @@ def plan_level(queue: Index, group: Index, priority: Int64, rank: Int64, queues:
         group: `(K,)` sibling group, numbered 0 to G - 1 without gaps.
         priority: `(K,)` higher goes first in the surplus.
         rank: `(K,)` unique inside a group, lower wins ties.
+        resources: R.
         queues: Q, how many queues the tree has.
 
     """
     order = np.lexsort((rank, group))
-    group = group[order]
+    queue, group, priority = queue[order], group[order], priority[order]
     start = np.flatnonzero(np.diff(group, prepend=-1))
-    tier = _tier_of(group, priority[order])
-    count = int(tier.max()) + 1 if len(tier) else 0
-    tiers = (None,) if count == 1 else tuple(np.flatnonzero(tier == t) for t in range(count))
-    queue = queue[order]
-    is_all = bool(np.array_equal(queue, np.arange(queues)))
-    return LevelPlan(queue, group, start, tiers, is_all)
+    resource = np.arange(resources)[:, None]
+    tier = _tier_of(group, priority)
+    count = int(tier.max(initial=-1)) + 1
+    rows = resource * len(queue)
+    return LevelPlan(
+        queue=queue,
+        group=group,
+        start=start,
+        resource_of_row=np.broadcast_to(resource, (resources, len(queue))).ravel(),
+        queue_of_row=np.broadcast_to(queue, (resources, len(queue))).ravel(),
+        contest_of_row=(resource * len(start) + group).ravel(),
+        tiers=tuple((rows + np.flatnonzero(tier == t)).ravel() for t in range(count))
+        if count > 1
+        else (None,) * count,
+        is_all=bool(np.array_equal(queue, np.arange(queues))),
+    )
 
 
 def _tier_of(group: Index, priority: Int64) -> Index:
@@ -147,7 +169,15 @@ def divide_surplus(
     Args as for `divide_level`, with `surplus` `(R, G)` and `share` `(R, K)` what each queue
     has already. Returns the new fair share `(R, K)` and what is left `(R, G)`.
     """
-    plan = plan_level(np.arange(len(group)), group, claims.priority, claims.rank, len(group))
+    queues = len(group)
+    plan = plan_level(
+        np.arange(queues),
+        group,
+        claims.priority,
+        claims.rank,
+        resources=len(unit),
+        queues=queues,
+    )
     order = plan.queue
     need = np.take(np.minimum(claims.request, claims.limit) - share, order, axis=1)
     left = surplus.astype(np.float64)
@@ -191,28 +221,28 @@ def share_surplus(
         `(R, K)` in plan order, what each queue gets; None if nobody gets anything.
 
     """
-    groups = left.shape[1]
     purse = left.reshape(-1)
-    if not purse.any():
+    if not np.count_nonzero(purse):
         return None
-    units = np.repeat(unit.astype(np.float64), groups)
     wants = (need > 0) & (weights > 0)
+    wants &= (left > 0).take(plan.group, axis=1)
     result: Int64 | None = None
     for tier in plan.tiers:
-        some = wants if tier is None else wants[:, tier]
-        resource, column = some.nonzero()
-        if not len(resource):
+        rows = wants.ravel().nonzero()[0] if tier is None else tier[wants.take(tier)]
+        if not len(rows):
             continue
-        if tier is not None:
-            column = tier[column]
-        contest = resource * groups + plan.group.take(column)
-        numbers = np.empty((3, len(contest)))
-        numbers[NEED] = need[resource, column]
-        numbers[WEIGHT] = weights[resource, column]
-        numbers[UNIT] = units.take(contest)
-        asked = None if fold is None else Asked(fold, resource, plan.queue.take(column))
-        got = contend(Rows(np.arange(len(contest)), contest, numbers), purse, asked)
+        resource = plan.resource_of_row.take(rows)
+        need_before = need.take(rows).astype(np.float64)
+        game = Contest(
+            contest=plan.contest_of_row.take(rows),
+            weight=weights.take(rows),
+            unit=unit.take(resource).astype(np.float64),
+            need=need_before.copy(),
+            purse=purse,
+            asked=None if fold is None else Asked(fold, resource, plan.queue_of_row.take(rows)),
+        )
+        contend(game)
         if result is None:
             result = np.zeros(need.shape, dtype=np.int64)
-        result[resource, column] = got
+        result.put(rows, need_before - game.need)
     return result

@@ -41,13 +41,14 @@ class TreePlan:
     parents: tuple[Index, ...]
 
 
-def plan_levels(tree: QueueTree, priority: Int64, rank: Int64) -> TreePlan:
+def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -> TreePlan:
     """Prepare the division of a tree; valid until a queue, priority or rank changes.
 
     Args:
         tree: the shape of the queues.
         priority: `(Q,)` int64.
         rank: `(Q,)` int64, unique among siblings; `np.arange(Q)` means oldest first.
+        resources: R.
 
     """
     levels: list[LevelPlan] = []
@@ -55,7 +56,16 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64) -> TreePlan:
     for queue in tree.levels:
         parent = tree.parent_of_queue[queue].astype(np.intp)
         above, group = np.unique(parent, return_inverse=True)
-        levels.append(plan_level(queue, group, priority[queue], rank[queue], len(tree)))
+        levels.append(
+            plan_level(
+                queue,
+                group,
+                priority[queue],
+                rank[queue],
+                resources=resources,
+                queues=len(tree),
+            )
+        )
         parents.append(above[above != NO_QUEUE])
     return TreePlan(tuple(levels), tuple(parents))
 
@@ -91,29 +101,28 @@ def fair_share(
         ValueError: the fold answered something that is not a finite number.
 
     """
-    plan = plan_levels(tree, claims.priority, claims.rank) if plan is None else plan
+    if plan is None:
+        plan = plan_levels(tree, claims.priority, claims.rank, len(total))
     requestable = np.minimum(claims.request, claims.limit)
     share = np.minimum(claims.deserved, requestable)
-    has_unlimited = bool(claims.deserved.max(initial=0) >= UNLIMITED)
+    has_unlimited = bool(np.count_nonzero(claims.deserved == UNLIMITED))
     for level, parents in zip(plan.levels, plan.parents, strict=True):
         amount = share.take(parents, axis=1) if len(parents) else total[:, None]
         have = level.pick(share)
         if has_unlimited:
-            have = np.minimum(
-                _quota(amount, level, level.pick(claims.deserved)), level.pick(requestable)
-            )
+            quota = _quota(amount, level, level.pick(claims.deserved))
+            have = np.minimum(quota, level.pick(requestable))
         left = np.maximum(amount - np.add.reduceat(have, level.start, axis=1), 0)
-        got = None
-        if left.any():
+        if np.count_nonzero(left):
             weights = level.pick(claims.weights)
             if weight_mode == "quota":
                 weights = _quota_weights(amount, level, level.pick(claims.deserved), weights)
             need = level.pick(requestable) - have
             got = share_surplus(level, left.astype(np.float64), need, weights, unit, fold=fold)
-        if got is not None:
-            have = have + got
-        if got is not None or has_unlimited:
-            share[:, level.queue] = have
+            have = have if got is None else have + got
+        if level.is_all:
+            return have
+        share[:, level.queue] = have
     return share
 
 

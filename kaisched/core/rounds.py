@@ -24,7 +24,9 @@ Bool = npt.NDArray[np.bool_]
 # Fractions of a unit are compared in steps of 2**-20: far finer than any policy, far coarser
 # than float noise, so that equal fractions are a tie, which the older queue wins (R8).
 FRACTION_BITS = 20
+_STEPS = 1 << FRACTION_BITS
 _KEY_BITS = 63
+_NOTHING = np.zeros(0)
 
 
 class WeightFold(Protocol):
@@ -50,84 +52,83 @@ class WeightFold(Protocol):
         ...
 
 
-# Rows of the number block of a contest.
-NEED, WEIGHT, UNIT = 0, 1, 2
+class Contest(NamedTuple):
+    """The rows of all contests, sorted by contest, then rank; `M` rows.
 
+    `purse` and `need` are lowered in place as the rounds go.
+    """
 
-class Rows(NamedTuple):
-    """One row per queue and resource that it wants, sorted by contest, then rank."""
-
-    at: Index  # position among the rows that the contest began with
-    contest: Index
-    numbers: Float64  # (3, M): what the queue may still take, its weight, the unit
-
-    def pick(self, rows: Index) -> Rows:
-        """Return these rows only."""
-        return Rows(self.at.take(rows), self.contest.take(rows), self.numbers.take(rows, axis=1))
+    contest: Index  # (M,) the purse that the row draws from
+    weight: Float64  # (M,) above 0
+    unit: Float64  # (M,) granularity of what is handed out
+    need: Float64  # (M,) what the queue may still take
+    purse: Float64  # one per contest
+    asked: Asked | None
 
 
 class Asked(NamedTuple):
-    """The fold, and what it is told about the rows that the contest began with."""
+    """The fold, and what it is told about each row."""
 
     fold: WeightFold
     resource: Index
     queue: Index
 
 
-def contend(start: Rows, purse: Float64, asked: Asked | None) -> Float64:
-    """Share each contest's purse among its rows until the purse or their need is empty.
-
-    `purse` `(R * G,)` is lowered in place. Returns what each row gets.
-    """
-    got = np.zeros(len(start.at))
-    rows = start
-    while len(rows.at):
-        wanted = _sums(rows.contest, rows.numbers[NEED], len(purse))
+def contend(game: Contest) -> None:
+    """Share each purse among its rows until the purse or their need is empty."""
+    contest, need, purse = game.contest, game.need, game.purse
+    rows = np.arange(len(contest))
+    while len(rows):
+        own, wants = contest.take(rows), need.take(rows)
+        wanted = _sums(own, wants, len(purse))
         enough = wanted <= purse
         # Rounds would come to the same where there is enough for everyone (R9).
-        sated = enough.take(rows.contest)
-        if sated.any():
-            got[rows.at[sated]] += rows.numbers[NEED][sated]
+        sated = enough.take(own)
+        if np.count_nonzero(sated):
             purse -= np.where(enough, wanted, 0.0)
-        rows = rows.pick((~sated & (purse > 0).take(rows.contest)).nonzero()[0])
-        if not len(rows.at):
-            break
-        _rounds(rows, got, purse, asked)
+            need[rows[sated]] = 0.0
+            rows = rows[~sated]
+            if not len(rows):
+                return
+        rows, missed = _rounds(game, rows)
+        if len(rows):
+            _close(game, rows, missed)
         # Something is left only where the winner of the last unit needed less than one (R8).
-        still = start.numbers[NEED] - got
-        rows = start.pick(((still > 0) & (purse > 0).take(start.contest)).nonzero()[0])
-        rows.numbers[NEED] = still.take(rows.at)
-    return got
+        rows = ((need > 0) & (purse > 0).take(contest)).nonzero()[0]
 
 
-def _rounds(rows: Rows, got: Float64, purse: Float64, asked: Asked | None) -> None:
-    """Play rounds, each in every contest that is still open (R6), and close them (R8)."""
-    count = len(purse)
-    closing: list[tuple[Rows, Float64]] = []
-    while True:
-        need, _, unit = rows.numbers
-        share, total = _shares(rows, count, asked)
-        ideal = purse.take(rows.contest) * share / total.take(rows.contest)
+def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
+    """Play rounds, each in every contest that is still open (R6).
+
+    Returns the rows that the floors have left wanting, and the fraction of a unit they missed.
+    """
+    purse, count = game.purse, len(game.purse)
+    closing: list[Index] = []
+    missed: list[Float64] = []
+    while len(rows):
+        contest, need, unit = game.contest.take(rows), game.need.take(rows), game.unit.take(rows)
+        share, total = _shares(game, rows, contest)
+        ideal = purse.take(contest) * share / total.take(contest)
         units = ideal / unit
         whole = np.floor(units)
         is_full = need <= ideal
-        give = np.where(is_full, need, whole * unit)
-        got[rows.at] += give
-        purse -= _sums(rows.contest, give, count)
-        is_open = ~is_full & (purse > 0).take(rows.contest)
+        give = whole * unit
+        np.putmask(give, is_full, need)
+        game.need[rows] = need - give
+        purse -= _sums(contest, give, count)
         # A queue that needed less than its part makes another round worth while.
         again = np.zeros(count, dtype=np.bool_)
-        again[rows.contest[need < ideal]] = True
-        plays = again.take(rows.contest)
-        last = (is_open & ~plays & (share > 0)).nonzero()[0]
+        again[contest[need < ideal]] = True
+        plays = again.take(contest)
+        is_open = (purse > 0).take(contest) > is_full
+        last = ((is_open > plays) & (share > 0)).nonzero()[0]
         if len(last):
-            closing.append((_after(rows, last, give), (units - whole).take(last)))
-        onward = (is_open & plays).nonzero()[0]
-        if not len(onward):
-            break
-        rows = _after(rows, onward, give)
-    if closing:
-        _close(closing, got, purse)
+            closing.append(rows.take(last))
+            missed.append((units - whole).take(last))
+        rows = rows[is_open & plays]
+    if len(closing) == 1:
+        return closing[0], missed[0]
+    return np.concatenate([rows, *closing]), np.concatenate([_NOTHING, *missed])
 
 
 def _sums(contest: Index, values: Float64, count: int) -> Float64:
@@ -135,66 +136,50 @@ def _sums(contest: Index, values: Float64, count: int) -> Float64:
     return np.asarray(np.bincount(contest, values, count), dtype=np.float64)
 
 
-def _after(rows: Rows, keep: Index, give: Float64) -> Rows:
-    kept = rows.pick(keep)
-    kept.numbers[NEED] -= give.take(keep)
-    return kept
-
-
-def _shares(rows: Rows, count: int, asked: Asked | None) -> tuple[Float64, Float64]:
+def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float64]:
     """Return each row's share weight (R5) and their sum per contest, in row order."""
-    weight = rows.numbers[WEIGHT]
-    total = _sums(rows.contest, weight, count)
-    if asked is None:
+    weight, count = game.weight.take(rows), len(game.purse)
+    total = _sums(contest, weight, count)
+    if game.asked is None:
         return weight, total
-    whole = total.take(rows.contest)
+    fold, resource, queue = game.asked
+    whole = total.take(contest)
     normal = weight / whole
-    answer = asked.fold(
-        asked.resource.take(rows.at),
-        asked.queue.take(rows.at),
-        rows.contest,
-        np.ones(len(rows.at), dtype=np.bool_),
-        normal,
-    )
+    wants = game.need.take(rows) > 0
+    answer = fold(resource.take(rows), queue.take(rows), contest, wants, normal)
     # A weight that the fold leaves alone counts exactly as it was written, not normalised and
     # back: without a policy that changes weights the fold makes no difference at all.
-    share = np.where(answer == normal, weight, np.maximum(answer, 0.0) * whole)
-    sums = _sums(rows.contest, share, count)
-    if not np.isfinite(sums).all():
-        raise ValueError("an over-quota weight is not a finite number")
-    flat = (sums == 0) & (total > 0)
-    if flat.any():
+    share = np.maximum(answer, 0.0) * whole
+    np.putmask(share, answer == normal, weight)
+    sums = _sums(contest, share, count)
+    if np.count_nonzero(sums < np.inf) < count:
+        raise ValueError("the fold of over-quota weights answered no finite numbers")
+    if np.count_nonzero(sums) < np.count_nonzero(total):
         # The fold leaves nobody anything: idle resources help no one, plain weights stand (R7).
-        share = np.where(flat.take(rows.contest), weight, share)
-        sums = np.where(flat, total, sums)
+        flat = sums == 0
+        np.putmask(share, flat.take(contest), weight)
+        np.putmask(sums, flat, total)
     return share, sums
 
 
-def _close(closing: list[tuple[Rows, Float64]], got: Float64, purse: Float64) -> None:
+def _close(game: Contest, rows: Index, missed: Float64) -> None:
     """Hand out what the floors left over, one unit each by largest remainder (R8)."""
-    rows, fraction = closing[0]
-    if len(closing) > 1:
-        parts = [rows for rows, _ in closing]
-        rows = Rows(
-            np.concatenate([part.at for part in parts]),
-            np.concatenate([part.contest for part in parts]),
-            np.concatenate([part.numbers for part in parts], axis=1),
-        )
-        fraction = np.concatenate([fraction for _, fraction in closing])
-    order = _largest_first(rows.contest, fraction, len(purse))
-    contest = rows.contest.take(order)
-    numbers = rows.numbers.take(order, axis=1)
-    most = np.minimum(numbers[NEED], numbers[UNIT])
-    total = _sums(contest, most, len(purse))
-    before = np.cumsum(most) - most - (np.cumsum(total) - total).take(contest)
-    give = np.minimum(most, np.maximum(purse.take(contest) - before, 0.0))
-    got[rows.at.take(order)] += give
-    purse -= _sums(contest, give, len(purse))
+    count = len(game.purse)
+    rows = rows.take(_largest_first(game.contest.take(rows), missed, count))
+    contest, need = game.contest.take(rows), game.need.take(rows)
+    most = np.minimum(need, game.unit.take(rows))
+    before = most.cumsum() - most
+    if count > 1:
+        total = _sums(contest, most, count)
+        before -= (total.cumsum() - total).take(contest)
+    give = np.minimum(most, np.maximum(game.purse.take(contest) - before, 0.0))
+    game.need[rows] = need - give
+    np.subtract(game.purse, _sums(contest, give, count), out=game.purse)
 
 
-def _largest_first(contest: Index, fraction: Float64, contests: int) -> Index:
+def _largest_first(contest: Index, missed: Float64, contests: int) -> Index:
     """Order rows by contest, then largest fraction, then as they stand (which is by rank)."""
-    steps = (1 << FRACTION_BITS) - np.rint(fraction * (1 << FRACTION_BITS)).astype(np.int64)
+    steps = _STEPS - np.rint(missed * _STEPS).astype(np.int64)
     row_bits = len(contest).bit_length()
     if contests.bit_length() + FRACTION_BITS + 1 + row_bits > _KEY_BITS:
         return np.lexsort((steps, contest))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+
 from kaisched.units import UNLIMITED
 
 Int64 = npt.NDArray[np.int64]
