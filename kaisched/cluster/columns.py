@@ -33,6 +33,7 @@ class Column:
     """The live buffer, longer than what is in use. Read it freely; write through :meth:`own`,
     or directly into rows that no snapshot has seen."""
     _base: NDArray[Any] | None
+    _is_shared: bool
     _view: NDArray[Any] | None
 
     def __init__(self, dtype: DTypeLike, fill: float) -> None:
@@ -89,6 +90,7 @@ class Block:
 
     data: NDArray[np.int64]
     _base: NDArray[np.int64] | None
+    _is_shared: bool
     _view: NDArray[np.int64] | None
 
     def __init__(self, resources: int, size: int = _FIRST_CAPACITY) -> None:
