@@ -1,0 +1,19 @@
+"""The actions a shard may name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kaisched.actions.allocate import Allocate
+from kaisched.objects import kai_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kaisched.framework.policy import Action
+
+ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {"allocate": Allocate}
+"""By name, how each action of this version is made."""
+
+LATER: Final = frozenset(kai_names.ACTIONS) - frozenset(ACTIONS)
+"""Actions that a shard may name already; they are skipped with a line that says so."""

@@ -1,0 +1,199 @@
+"""Builds a policy from a SchedulingShard: its words over the defaults, KAI's names under ours.
+
+Merging is KAI's: a shard says of a plugin or action what differs (enabled, priority, weight one by
+one; arguments as a whole), a name that is not among the defaults joins with priority 0, and the
+order is priority, highest first, then name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from kaisched.engine.actions import ACTIONS, LATER
+from kaisched.errors import ConfigError, join_path
+from kaisched.framework.loader import installed_plugins
+from kaisched.framework.policy import Policy
+from kaisched.objects import SchedulingShard, kai_names
+from kaisched.objects.faults import did_you_mean
+from kaisched.objects.shard import PluginEntry, ShardSpec
+from kaisched.objects.wire import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kaisched.framework.loader import Catalogue
+    from kaisched.framework.policy import Action, PluginSetting
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is wanted of one plugin, after merging."""
+
+    priority: int
+    is_enabled: bool = True
+    weight: float | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def default_shard(name: str = "default") -> SchedulingShard:
+    """Return the shard that says nothing: every default stands."""
+    return SchedulingShard(metadata=ObjectMeta(name=name), spec=ShardSpec())
+
+
+def default_policy(catalogue: Catalogue | None = None) -> Policy:
+    """Return the policy of a shard that says nothing."""
+    return build_policy(default_shard(), catalogue=catalogue)[0]
+
+
+def build_policy(
+    shard: SchedulingShard,
+    file: str = "",
+    *,
+    catalogue: Catalogue | None = None,
+    actions: Sequence[str] | None = None,
+) -> tuple[Policy, list[str]]:
+    """Build what a shard's cycles run by.
+
+    Args:
+        shard: the shard.
+        file: where it was read, for messages.
+        catalogue: the plugins to choose from; those installed, unless given.
+        actions: run these instead of the shard's, in this order.
+
+    Returns:
+        The policy, and warnings: one line each for what a shard says in vain.
+
+    Raises:
+        ConfigError: a plugin, action or argument that does not exist or does not fit.
+        PluginError: an enabled plugin is broken.
+
+    """
+    catalogue = catalogue or installed_plugins()
+    warnings: list[str] = []
+    spec = shard.spec
+    policy = Policy(
+        plugins=_plugins(spec, file, catalogue, warnings),
+        actions=_actions(spec, file, actions, warnings),
+        queue_depth=_queue_depth(spec, file),
+        over_quota_weights=spec.over_quota_weights or "equal",
+    )
+    return policy, warnings
+
+
+def _plugins(
+    spec: ShardSpec, file: str, catalogue: Catalogue, warnings: list[str]
+) -> tuple[PluginSetting, ...]:
+    wanted = {
+        plugin.name: _Wanted(plugin.priority, weight=plugin.weight)
+        for plugin in kai_names.DEFAULT_PLUGINS
+    }
+    for written, entry in spec.plugins.items():
+        name = _plugin_name(written, file, catalogue, warnings)
+        if name is not None:
+            wanted[name] = _merged(name, wanted.get(name), entry, warnings)
+    _fill(wanted, spec)
+    enabled = {name for name, want in wanted.items() if want.is_enabled}
+    warnings.extend(
+        f"{entry.error}; it is not enabled"
+        for entry in catalogue.broken
+        if entry.name not in enabled
+    )
+    order = sorted(wanted.items(), key=lambda item: (-item[1].priority, item[0]))
+    return tuple(
+        catalogue.make(name, want.arguments, want.weight, file)
+        for name, want in order
+        if want.is_enabled
+    )
+
+
+def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[str]) -> str | None:
+    """Return the plugin a shard means, or None where it is left out with a warning."""
+    if written in catalogue.by_name:
+        return written
+    mapped = kai_names.map_plugin(written)
+    if mapped.warning is not None:
+        warnings.append(mapped.warning)
+    if mapped.name is None:
+        return None
+    if mapped.name in kai_names.OTHER_PRIORITIES and mapped.name not in catalogue.by_name:
+        warnings.append(f'plugin "{written}" is left out: it is not in this version')
+        return None
+    if mapped.name not in catalogue.by_name:
+        raise ConfigError(
+            "no such plugin is installed",
+            file=file,
+            path=join_path("spec", "plugins", written),
+            fix=did_you_mean(written, [*catalogue.by_name, *kai_names.known_plugins()]),
+        )
+    return mapped.name
+
+
+def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: list[str]) -> _Wanted:
+    wanted = default or _Wanted(kai_names.OTHER_PRIORITIES.get(name, 0))
+    arguments = wanted.arguments
+    if entry.arguments is not None:
+        arguments, said = kai_names.map_arguments(name, entry.arguments)
+        warnings.extend(said)
+    return _Wanted(
+        priority=wanted.priority if entry.priority is None else entry.priority,
+        is_enabled=wanted.is_enabled if entry.enabled is None else entry.enabled,
+        weight=wanted.weight if entry.weight is None else float(entry.weight),
+        arguments=arguments,
+    )
+
+
+def _fill(wanted: dict[str, _Wanted], spec: ShardSpec) -> None:
+    """Hand the shard's settings to the plugins that read them, where arguments are silent."""
+    said: dict[str, dict[str, object]] = {
+        "binpack": {"gpu": spec.placement_strategy.gpu, "cpu": spec.placement_strategy.cpu},
+        "proportion": {"kValue": spec.k_value},
+    }
+    for name, values in said.items():
+        given = {key: value for key, value in values.items() if value is not None}
+        if given and name in wanted:
+            arguments = {**given, **wanted[name].arguments}
+            wanted[name] = replace(wanted[name], arguments=arguments)
+
+
+def _actions(
+    spec: ShardSpec, file: str, chosen: Sequence[str] | None, warnings: list[str]
+) -> tuple[Action, ...]:
+    if chosen is not None:
+        names = [_action_name(name, file, "--actions") for name in chosen]
+        named = set(names)
+    else:
+        priority = {action.name: action.priority for action in kai_names.DEFAULT_ACTIONS}
+        named = set()
+        for written, entry in spec.actions.items():
+            name = _action_name(written, file, join_path("spec", "actions", written))
+            if entry.enabled is False:
+                priority.pop(name, None)
+                continue
+            named.add(name)
+            priority[name] = priority.get(name, 0) if entry.priority is None else entry.priority
+        names = sorted(priority, key=lambda name: (-priority[name], name))
+    missing = [name for name in names if name in LATER and name in named]
+    if missing:
+        warnings.append(f"not in this version, so skipped: {', '.join(missing)}")
+    return tuple(ACTIONS[name]() for name in dict.fromkeys(names) if name in ACTIONS)
+
+
+def _action_name(written: str, file: str, path: str) -> str:
+    name = kai_names.map_action(written).name
+    if name is None:
+        raise ConfigError(
+            "there is no such action",
+            file=file,
+            path=path,
+            value=written,
+            fix=did_you_mean(written, kai_names.known_actions()),
+        )
+    return name
+
+
+def _queue_depth(spec: ShardSpec, file: str) -> dict[str, int]:
+    return {
+        _action_name(written, file, join_path("spec", "queueDepthPerAction", written)): depth
+        for written, depth in spec.queue_depth_per_action.items()
+    }

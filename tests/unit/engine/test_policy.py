@@ -1,0 +1,183 @@
+"""A shard's words over the defaults: order, names, arguments, and what is said in vain."""
+
+import msgspec
+import pytest
+
+from kaisched import Arguments, Plugin
+from kaisched.engine.policy import build_policy, default_policy, default_shard
+from kaisched.errors import ConfigError, PluginLoadError
+from kaisched.framework.loader import Catalogue, Installed
+from kaisched.objects import SchedulingShard, kai_names
+
+
+class ProportionArguments(Arguments):
+    k_value: float = 1.0
+    reclaimer_utilization_multiplier: float = 1.0
+
+
+class BinpackArguments(Arguments):
+    gpu: str = "binpack"
+    cpu: str = "binpack"
+
+
+def installed(name, arguments=Arguments):
+    made = type(name, (Plugin,), {"name": name, "Arguments": arguments, "default_weight": 2.0})
+    return Installed(name, "acme", "1.0", plugin=made)
+
+
+def catalogue(*more):
+    special = {"proportion": ProportionArguments, "binpack": BinpackArguments}
+    names = [plugin.name for plugin in kai_names.DEFAULT_PLUGINS]
+    return Catalogue([*(installed(name, special.get(name, Arguments)) for name in names), *more])
+
+
+def built(spec, *more, actions=None):
+    shard = msgspec.convert({"metadata": {"name": "s"}, "spec": spec}, SchedulingShard)
+    return build_policy(shard, "s.yaml", catalogue=catalogue(*more), actions=actions)
+
+
+def names(policy):
+    return [setting.plugin.name for setting in policy.plugins]
+
+
+def setting(policy, name):
+    return next(setting for setting in policy.plugins if setting.plugin.name == name)
+
+
+def test_a_shard_that_says_nothing_is_the_default():
+    policy, warnings = built({})
+    order = sorted(kai_names.DEFAULT_PLUGINS, key=lambda plugin: (-plugin.priority, plugin.name))
+    assert names(policy) == [plugin.name for plugin in order]
+    assert [s.weight for s in policy.plugins] == [plugin.weight for plugin in order]
+    assert [action.name for action in policy.actions] == ["allocate"]
+    assert (dict(policy.queue_depth), policy.over_quota_weights, warnings) == ({}, "equal", [])
+
+
+def test_the_installed_default_policy_is_the_default_shard():
+    policy = default_policy()
+    assert [setting.distribution for setting in policy.plugins] == ["kaisched"] * 10
+    assert names(policy) == names(build_policy(default_shard())[0])
+
+
+def test_priorities_order_and_ties_are_by_name():
+    policy, _ = built(
+        {"plugins": {"taskorder": {"priority": 5000}, "gang": {"priority": 200}, "b": {}, "a": {}}},
+        installed("a"),
+        installed("b"),
+    )
+    assert names(policy)[0] == "taskorder"
+    assert names(policy)[-4:] == ["binpack", "gang", "a", "b"]
+
+
+def test_a_plugin_can_be_left_out_and_weighed():
+    policy, _ = built({"plugins": {"gang": {"enabled": False}, "binpack": {"weight": 4}}})
+    assert "gang" not in names(policy)
+    assert setting(policy, "binpack").weight == 4.0
+
+
+def test_a_plugin_of_a_third_party_has_the_weight_of_its_class():
+    policy, _ = built({"plugins": {"mine": {}}}, installed("mine"))
+    assert setting(policy, "mine").weight == 2.0
+
+
+def test_settings_of_the_shard_reach_the_plugins_that_read_them():
+    policy, _ = built(
+        {
+            "placementStrategy": {"gpu": "spread"},
+            "kValue": 0.5,
+            "plugins": {"nodeplacement": {"arguments": {"cpu": "spread"}}},
+        }
+    )
+    packing = setting(policy, "binpack").plugin.arguments
+    assert (packing.gpu, packing.cpu) == ("spread", "spread")
+    assert setting(policy, "proportion").plugin.arguments.k_value == 0.5
+
+
+def test_arguments_win_over_settings_of_the_shard():
+    policy, _ = built({"kValue": 0.5, "plugins": {"proportion": {"arguments": {"kValue": "0.25"}}}})
+    assert setting(policy, "proportion").plugin.arguments.k_value == 0.25
+
+
+def test_names_of_kai_are_mapped_or_warned_about():
+    policy, warnings = built(
+        {
+            "plugins": {
+                "gpupack": {},
+                "minruntime": {"enabled": True},
+                "proportion": {"arguments": {"relcaimerSaturationMultiplier": "2"}},
+            },
+            "actions": {"stalegangeviction": {"priority": 9}},
+            "queueDepthPerAction": {"consolidation": 3, "allocate": 5},
+        }
+    )
+    assert setting(policy, "proportion").plugin.arguments.reclaimer_utilization_multiplier == 2.0
+    assert dict(policy.queue_depth) == {"consolidate": 3, "allocate": 5}
+    assert [warning.split(":")[0] for warning in warnings] == [
+        'plugin "gpupack" is left out',
+        'plugin "minruntime" is left out',
+        'argument "relcaimerSaturationMultiplier" of plugin "proportion"',
+        "not in this version, so skipped",
+    ]
+
+
+def test_an_installed_plugin_is_taken_under_its_own_name():
+    policy, warnings = built({"plugins": {"ray": {}}}, installed("ray"))
+    assert ("ray" in names(policy), warnings) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (
+            {"plugins": {"gnag": {}}},
+            's.yaml: spec.plugins.gnag: no such plugin is installed; did you mean "gang"?',
+        ),
+        (
+            {"actions": {"alocate": {}}},
+            (
+                "s.yaml: spec.actions.alocate: there is no such action (value 'alocate'); did you"
+                ' mean "allocate"?'
+            ),
+        ),
+        (
+            {"queueDepthPerAction": {"allocat": 1}},
+            (
+                "s.yaml: spec.queueDepthPerAction.allocat: there is no such action (value"
+                " 'allocat'); did you mean \"allocate\"?"
+            ),
+        ),
+        (
+            {"plugins": {"binpack": {"arguments": {"gpus": "spread"}}}},
+            (
+                "s.yaml: spec.plugins.binpack.arguments.gpus: no such argument (value 'spread');"
+                ' did you mean "gpu"?'
+            ),
+        ),
+    ],
+)
+def test_a_wrong_name_is_one_line_with_its_place(spec, line):
+    with pytest.raises(ConfigError) as caught:
+        built(spec)
+    assert str(caught.value) == line
+
+
+def test_a_broken_plugin_stops_only_the_shard_that_enables_it():
+    error = PluginLoadError("no module x", plugin="mine", distribution="acme 1.0")
+    broken = Installed("mine", "acme", "1.0", error=error)
+    _, warnings = built({}, broken)
+    assert warnings == ["plugin mine (from acme 1.0): no module x; it is not enabled"]
+    with pytest.raises(PluginLoadError):
+        built({"plugins": {"mine": {}}}, broken)
+
+
+def test_actions_can_be_chosen_for_one_run():
+    policy, warnings = built({}, actions=["reclaim", "allocate"])
+    assert [action.name for action in policy.actions] == ["allocate"]
+    assert warnings == ["not in this version, so skipped: reclaim"]
+    with pytest.raises(ConfigError, match=r"--actions: there is no such action"):
+        built({}, actions=["alocate"])
+
+
+def test_an_action_can_be_switched_off():
+    policy, _ = built({"actions": {"allocate": {"enabled": False}}})
+    assert policy.actions == ()
