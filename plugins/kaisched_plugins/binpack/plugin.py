@@ -17,13 +17,23 @@ class Binpack(Plugin):
 
     Arguments = BinpackArguments
 
+    def __init__(self, arguments: BinpackArguments) -> None:
+        """Promise rising scores where nothing is spread."""
+        super().__init__(arguments)
+        self.is_score_rising = arguments.gpu == arguments.cpu == "binpack"
+
+    @property
+    def is_score_rising(self) -> bool:
+        """A node that fills is a better node, unless it is to be spread."""
+        return "spread" not in (self.arguments.gpu, self.arguments.cpu)
+
     @hookimpl
     def session_open(self, session: Session) -> object:
         """Keep room for the divisors, which are found when first asked for."""
         return {}
 
     @hookimpl
-    def node_score(
+    def node_score(  # type: ignore[override]
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Answer how little is free (binpack), or how much of the node is free (spread).

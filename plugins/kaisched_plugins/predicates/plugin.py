@@ -1,8 +1,13 @@
 """The conditions that pods and nodes set on each other, amounts aside."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
 
-from kaisched import CodeVec, Plugin, RowVec, Session, hookimpl
+import numpy as np
+
+from kaisched import CodeVec, IntVec, Plugin, RowVec, Session, hookimpl
+from kaisched_plugins.predicates.neighbours import Neighbours
+from kaisched_plugins.predicates.podterms import PodTerms
 from kaisched_plugins.predicates.statics import StaticMasks
 
 _MASKS = "predicates.masks"
@@ -14,10 +19,40 @@ class Predicates(Plugin):
     name = "predicates"
 
     @hookimpl
-    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
+    def session_open(self, session: Session) -> object:
+        """Return what is known of pods' demands on other pods; nothing is counted yet."""
+        return Neighbours(PodTerms.of(session))
+
+    @hookimpl
+    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:  # type: ignore[override]
         """Refuse nodes on which pods of the shape may not run."""
         masks: StaticMasks | None = session.hints.get(_MASKS)
         if masks is None or masks.statics is not session.nodes.statics:
             masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
-        codes = masks.codes(session.shapes.constraints[shape])
+        constraints = session.shapes.constraints[shape]
+        codes = masks.codes(constraints)
+        neighbours: Neighbours = session.state[self.name]
+        if neighbours.terms.holders or constraints.host_ports or constraints.pod_affinity:
+            codes = neighbours.codes(session, shape, codes)
         return None if codes is None else codes.take(rows)
+
+    @hookimpl
+    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:  # type: ignore[override]
+        """Answer one pod a node where its port, or its dislike of its like, allows no second."""
+        neighbours: Neighbours = session.state[self.name]
+        terms = neighbours.terms
+        if not terms.port_shapes and not terms.self_averse:
+            return None
+        room = neighbours.room(session, shape)
+        return None if room is None else room.take(rows)
+
+    @hookimpl
+    def on_moves(
+        self, session: Session, task: RowVec, node: RowVec, sign: int
+    ) -> tuple[RowVec, RowVec] | None:
+        """Name the shapes whose answer rested on where these tasks stand."""
+        neighbours: Neighbours = session.state[self.name]
+        if not neighbours.watched:
+            return None
+        shapes = neighbours.stale(session, task)
+        return (np.array(shapes, np.int64), node) if shapes else None

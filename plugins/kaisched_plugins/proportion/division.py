@@ -28,6 +28,7 @@ class _Division:
     mode: str
     total: bytes
     requested: bytes
+    """Of the leaves: a pod that was waiting and now runs changes nothing."""
     share: Amounts
 
 
@@ -39,7 +40,9 @@ def divided(session: Session) -> Amounts:
     fold = session.fold
     if fold is not None:
         return _divide(session, fold)
-    total, requested = session.snapshot.total.tobytes(), session.requested.tobytes()
+    snapshot = session.snapshot
+    total = snapshot.total.tobytes()
+    requested = (snapshot.allocated + snapshot.pending).tobytes()
     mode = session.policy.over_quota_weights
     known: _Division | None = session.hints.get(_DIVISION)
     if (
@@ -61,7 +64,11 @@ def _divide(session: Session, fold: Fold | None) -> Amounts:
     if known is None or known.queues is not queues:
         # Queues stand in preorder, siblings by age: the row is the rank (rule R11).
         rank = np.arange(len(queues), dtype=np.int64)
-        known = _Plan(queues, rank, fairshare.plan_levels(queues.tree, queues.priority, rank))
+        known = _Plan(
+            queues,
+            rank,
+            fairshare.plan_levels(queues.tree, queues.priority, rank, len(queues.deserved)),
+        )
         session.hints[_PLAN] = known
     claims = Claims(
         deserved=queues.deserved,

@@ -13,9 +13,15 @@ class ResourceType(Plugin):
 
     name = "resourcetype"
     default_weight = 10.0
+    is_score_rising = True  # it does not depend on what is there
+
+    @property
+    def is_score_rising(self) -> bool:
+        """The kind of a node does not change as it fills."""
+        return True
 
     @hookimpl
-    def node_score(
+    def node_score(  # type: ignore[override]
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Answer which nodes offer no GPU, for pods that ask for none."""

@@ -1,0 +1,276 @@
+"""Where other pods stand, and what that allows: pod affinity, anti-affinity and host ports.
+
+Everything is counted from the ledger when asked, over the few tasks that a question is about; which
+tasks those are is found once a cycle. Topology domains are numbered label values of the nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kaisched import (
+    ACTIVE_STATES,
+    HOLDING_STATES,
+    BoolVec,
+    CodeVec,
+    Constraints,
+    IntVec,
+    Refusal,
+    RowVec,
+    Session,
+    TaskState,
+)
+from kaisched_plugins.predicates.podterms import PodTerms
+from kaisched_plugins.predicates.ports import are_in_conflict
+
+_PRESENT = ACTIVE_STATES
+# A port is free when its pod is gone, not before: the kubelet would turn the next pod away.
+_PORT_HELD = HOLDING_STATES | ACTIVE_STATES
+
+
+@dataclass(slots=True, eq=False)
+class Crowd:
+    """The tasks that a question is about, wherever they stand."""
+
+    members: BoolVec
+    """By label set or by shape."""
+    tasks: RowVec
+    is_by_shape: bool
+    states: BoolVec = field(default_factory=lambda: _PRESENT)
+
+    def counts(self, session: Session) -> IntVec:
+        """``(N,)`` how many of them are on each node now."""
+        source = session.ledger if session.has_moved else session.tasks
+        node = source.node_of_task.take(self.tasks)
+        there = self.states.take(source.state.take(self.tasks)) & (node >= 0)
+        return np.bincount(node[there], minlength=len(session.nodes))
+
+    def has(self, session: Session, task: RowVec) -> bool:
+        """Tell whether any of some tasks belongs to it."""
+        tasks = session.tasks
+        column = tasks.shape_of_task if self.is_by_shape else tasks.label_set_of_task
+        return bool(self.members[column.take(task)].any())
+
+
+class Neighbours:
+    """One cycle's answers about other pods."""
+
+    def __init__(self, terms: PodTerms) -> None:
+        """Know no crowd yet."""
+        self.terms = terms
+        self._crowds: dict[tuple[str, object], Crowd] = {}
+        self.watched: dict[int, tuple[Crowd, ...]] = {}
+        """Shapes whose last answer rests on where some tasks stand."""
+        self._labels: dict[int, RowVec] = {}
+
+    def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
+        """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
+        constraints = session.shapes.constraints[shape]
+        refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
+        watched: list[Crowd] = []
+        if constraints.host_ports:
+            self._refuse_ports(session, shape, constraints, refused, watched)
+        self._refuse_anti(session, shape, constraints, refused, watched)
+        if constraints.pod_affinity:
+            self._refuse_affinity(session, shape, constraints, refused, watched)
+        if shape in self.terms.self_averse:
+            self._leave_one_a_domain(session, shape, refused)
+        if watched:
+            self.watched[shape] = tuple(watched)
+        return refused if refused.any() else None
+
+    def stale(self, session: Session, task: RowVec) -> list[int]:
+        """Return the shapes whose codes may differ now that ``task`` moved."""
+        terms = self.terms
+        return [
+            shape
+            for shape, crowds in self.watched.items()
+            # Where a choice among nodes was made for them, any move may change the choice.
+            if shape in terms.self_averse
+            or shape in terms.self_seeking
+            or any(crowd.has(session, task) for crowd in crowds)
+        ]
+
+    def room(self, session: Session, shape: int) -> IntVec | None:
+        """``(N,)`` how many more pods of the shape may come, or None for no bound."""
+        constraints = session.shapes.constraints[shape]
+        room: IntVec | None = None
+        if constraints.host_ports:
+            taken = self._port_crowd(session, shape, constraints).counts(session) > 0
+            room = (~taken).astype(np.int64)
+        for key in self.terms.self_averse.get(shape, ()):
+            column, _ = session.nodes.statics.label_column(key)
+            one = np.where(column >= 0, 1, _MANY)
+            room = one if room is None else np.minimum(room, one)
+        return room
+
+    # -- the rules ---------------------------------------------------------------------------
+
+    def _refuse_ports(
+        self,
+        session: Session,
+        shape: int,
+        constraints: Constraints,
+        refused: CodeVec,
+        watched: list[Crowd],
+    ) -> None:
+        crowd = self._port_crowd(session, shape, constraints)
+        watched.append(crowd)
+        _refuse(refused, crowd.counts(session) > 0, Refusal.HOST_PORT)
+
+    def _refuse_anti(
+        self,
+        session: Session,
+        shape: int,
+        constraints: Constraints,
+        refused: CodeVec,
+        watched: list[Crowd],
+    ) -> None:
+        """Both directions: pods that these keep away from, and pods that keep away from these."""
+        terms = self.terms
+        pairs = [
+            (term.topology_key, self._crowd(session, "labels", term, terms.matches(session, term)))
+            for term in constraints.pod_anti_affinity
+        ]
+        labels = self._labels_of(session, shape, constraints) if terms.holders else None
+        for term, shapes in terms.holders.items():
+            if labels is not None and terms.matches(session, term)[labels].any():
+                holders = np.zeros(len(session.shapes.constraints) + 1, np.bool_)
+                holders[shapes] = True
+                pairs.append((term.topology_key, self._crowd(session, "shapes", term, holders)))
+        for key, crowd in pairs:
+            watched.append(crowd)
+            if crowd.tasks.size:
+                column, domains = _domain_counts(session, key, crowd.counts(session))
+                _refuse(refused, (column >= 0) & (domains[column] > 0), Refusal.POD_ANTI_AFFINITY)
+
+    def _refuse_affinity(
+        self,
+        session: Session,
+        shape: int,
+        constraints: Constraints,
+        refused: CodeVec,
+        watched: list[Crowd],
+    ) -> None:
+        wanted = constraints.pod_affinity
+        crowd = self._crowd(session, "all", wanted, self.terms.matches_all(session, wanted))
+        watched.append(crowd)
+        counts = crowd.counts(session)
+        met = np.ones(len(refused), np.bool_)
+        labelled = np.ones(len(refused), np.bool_)
+        exists = False
+        for key in dict.fromkeys(term.topology_key for term in wanted):
+            column, domains = _domain_counts(session, key, counts)
+            labelled &= column >= 0
+            met &= domains[column] > 0
+            exists = exists or bool(domains[:-1].any())
+        met &= labelled
+        if not exists and shape in self.terms.self_seeking:
+            met = labelled
+        _refuse(refused, ~met, Refusal.POD_AFFINITY)
+        if not exists and shape in self.terms.self_seeking:
+            self._leave_one_domain(session, shape, refused)
+
+    # -- choices made here, because a batch is placed on one answer ------------------------------
+
+    def _leave_one_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
+        """Leave the first pods of a self-seeking group one domain, where most of them fit.
+
+        A batch is placed on one answer, and all of it must end up in the same domain.
+        """
+        keys = dict.fromkeys(
+            term.topology_key for term in session.shapes.constraints[shape].pod_affinity
+        )
+        columns = [session.nodes.statics.label_column(key)[0] for key in keys]
+        open_rows = np.flatnonzero(refused == 0)
+        if not open_rows.size:
+            return
+        stacked = np.stack([column[open_rows] for column in columns])
+        _, domain = np.unique(stacked, axis=1, return_inverse=True)
+        domain = domain.reshape(-1)
+        for with_releasing in (False, True):
+            fits = _pods_that_fit(session, shape, open_rows, with_releasing=with_releasing)
+            total = np.bincount(domain, weights=fits)
+            if total.any():
+                break
+        else:
+            return
+        refused[open_rows[domain != int(total.argmax())]] = int(Refusal.POD_AFFINITY)
+
+    def _leave_one_a_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
+        """Leave a self-averse group one node a domain: the first with room, now or later."""
+        for key in self.terms.self_averse[shape]:
+            column, values = session.nodes.statics.label_column(key)
+            open_rows = np.flatnonzero((refused == 0) & (column >= 0))
+            domain = column[open_rows]
+            if open_rows.size <= 1 or len(values) == len(column):
+                continue  # every node is a domain of its own: node_room says the rest
+            now = _pods_that_fit(session, shape, open_rows, with_releasing=False) > 0
+            later = _pods_that_fit(session, shape, open_rows, with_releasing=True) > 0
+            order = np.lexsort((open_rows, ~later, ~now, domain))
+            ranked = domain[order]
+            is_first = np.ones(len(order), np.bool_)
+            is_first[1:] = ranked[1:] != ranked[:-1]
+            refused[open_rows[order[~is_first]]] = int(Refusal.POD_ANTI_AFFINITY)
+
+    # -- crowds ------------------------------------------------------------------------------
+
+    def _crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
+        crowd = self._crowds.get((kind, key))
+        if crowd is None:
+            is_by_shape = kind in ("shapes", "ports")
+            tasks = session.tasks
+            column = tasks.shape_of_task if is_by_shape else tasks.label_set_of_task
+            rows = np.flatnonzero(members[column] & (tasks.state != int(TaskState.GONE)))
+            states = _PORT_HELD if kind == "ports" else _PRESENT
+            crowd = self._crowds[kind, key] = Crowd(members, rows, is_by_shape, states)
+        return crowd
+
+    def _port_crowd(self, session: Session, shape: int, constraints: Constraints) -> Crowd:
+        crowd = self._crowds.get(("ports", shape))
+        if crowd is not None:
+            return crowd
+        every = session.shapes.constraints
+        members = np.zeros(len(every) + 1, np.bool_)
+        for other in self.terms.port_shapes:
+            members[other] = are_in_conflict(constraints.host_ports, every[other].host_ports)
+        return self._crowd(session, "ports", shape, members)
+
+    def _labels_of(self, session: Session, shape: int, constraints: Constraints) -> RowVec:
+        """Label sets of a shape's pods: one where it has pod terms, else those of its tasks."""
+        if constraints.label_set >= 0:
+            return np.array([constraints.label_set])
+        labels = self._labels.get(shape)
+        if labels is None:
+            tasks = session.tasks
+            own = (tasks.shape_of_task == shape) & (tasks.state != int(TaskState.GONE))
+            labels = self._labels[shape] = np.unique(tasks.label_set_of_task[own])
+        return labels
+
+
+_MANY = 1 << 40
+
+
+def _refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
+    refused[where & (refused == 0)] = int(refusal)
+
+
+def _domain_counts(session: Session, key: str, counts: IntVec) -> tuple[RowVec, IntVec]:
+    """Return (domain of each node, -1 for none; count by domain, the last cell for none)."""
+    column, values = session.nodes.statics.label_column(key)
+    domains = np.bincount(column + 1, weights=counts, minlength=len(values) + 1)
+    return column, np.roll(domains, -1).astype(np.int64)
+
+
+def _pods_that_fit(session: Session, shape: int, rows: RowVec, *, with_releasing: bool) -> IntVec:
+    """``(K,)`` pods of a shape that the amounts on some nodes allow."""
+    source = session.ledger if session.has_moved else session.nodes
+    request = session.shapes.request[:, shape]
+    asked = np.flatnonzero(request)
+    free = source.idle[np.ix_(asked, rows)]
+    if with_releasing:
+        free = free + source.releasing[np.ix_(asked, rows)]
+    pods: IntVec = np.maximum((free // request[asked, None]).min(axis=0, initial=_MANY), 0)
+    return pods
