@@ -22,11 +22,6 @@ class Binpack(Plugin):
         super().__init__(arguments)
         self.is_score_rising = arguments.gpu == arguments.cpu == "binpack"
 
-    @property
-    def is_score_rising(self) -> bool:
-        """A node that fills is a better node, unless it is to be spread."""
-        return "spread" not in (self.arguments.gpu, self.arguments.cpu)
-
     @hookimpl
     def session_open(self, session: Session) -> object:
         """Keep room for the divisors, which are found when first asked for."""

@@ -14,11 +14,6 @@ class NodeAvailability(Plugin):
     default_weight = 1000.0
     is_score_rising = True  # as long as the pods fit, it stays 1
 
-    @property
-    def is_score_rising(self) -> bool:
-        """Pods that fit idle room score 1, however many they are."""
-        return True
-
     @hookimpl
     def node_score(  # type: ignore[override]
         self, session: Session, shape: int, rows: RowVec, extra: IntVec

@@ -15,11 +15,6 @@ class ResourceType(Plugin):
     default_weight = 10.0
     is_score_rising = True  # it does not depend on what is there
 
-    @property
-    def is_score_rising(self) -> bool:
-        """The kind of a node does not change as it fills."""
-        return True
-
     @hookimpl
     def node_score(  # type: ignore[override]
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
