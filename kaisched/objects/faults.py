@@ -10,6 +10,9 @@ from kaisched.errors import ABSENT, ObjectError, join_path
 from kaisched.units import UnitError, parse_duration
 
 INT32_MAX: Final = (1 << 31) - 1
+_MAX_WORD: Final = 80
+_MAX_KNOWN: Final = 500
+_MAX_SHOWN: Final = 20
 
 Path = tuple[str | int, ...]
 
@@ -51,7 +54,10 @@ def nearest(word: str, known: Iterator[str] | list[str] | tuple[str, ...]) -> st
     Spelling, case, hyphens and underscores may differ: ``over_quota_wieght`` is overQuotaWeight.
     """
     plain = {_plain(name): name for name in known}
-    found = get_close_matches(_plain(word[:80]), plain, n=1, cutoff=0.7)
+    wanted = _plain(word[:_MAX_WORD])
+    if wanted in plain or len(plain) > _MAX_KNOWN:  # comparing with thousands takes too long
+        return plain.get(wanted, "")
+    found = get_close_matches(wanted, plain, n=1, cutoff=0.7)
     return plain[found[0]] if found else ""
 
 
@@ -62,7 +68,10 @@ def _plain(word: str) -> str:
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
     """Return a fix that names the nearest known word, or else all of them."""
     near = nearest(word, known)
-    return f'did you mean "{near}"?' if near else f"known: {', '.join(sorted(known))}"
+    if near:
+        return f'did you mean "{near}"?'
+    more = ", ..." if len(known) > _MAX_SHOWN else ""
+    return f"known: {', '.join(sorted(known)[:_MAX_SHOWN])}{more}" if known else ""
 
 
 def duration_faults(

@@ -1,0 +1,76 @@
+"""Which kinds of objects are read, by API version and kind, and what becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kaisched.objects.faults import Fault, did_you_mean, nearest
+from kaisched.objects.group_faults import pod_group_faults
+from kaisched.objects.node import Node
+from kaisched.objects.owners import Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.quotas import queue_faults
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.shard_faults import shard_faults
+from kaisched.objects.topology import Topology
+from kaisched.objects.topology_faults import topology_faults
+from kaisched.objects.wire import KubernetesObject
+
+KINDS: Final[tuple[type[KubernetesObject], ...]] = (
+    Queue,
+    PodGroup,
+    SchedulingShard,
+    Topology,
+    Node,
+    Pod,
+    PriorityClass,
+    Job,
+    ReplicaSet,
+    Deployment,
+    StatefulSet,
+)
+_BY_KIND: Final = {type_.KIND: type_ for type_ in KINDS}
+_OWN_GROUPS: Final = ("scheduling.run.ai", "kai.scheduler")
+_NOT_OURS: Final = ("BindRequest", "Config")  # KAI's, of no use here
+_FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] = {
+    Queue: queue_faults,
+    PodGroup: pod_group_faults,
+    SchedulingShard: shard_faults,
+    Topology: topology_faults,
+}
+
+
+def faults_of(obj: KubernetesObject) -> Iterator[Fault]:
+    """Yield what is wrong with an object by itself, warnings included."""
+    check = _FAULTS.get(type(obj))
+    return check(obj) if check is not None else iter(())
+
+
+def type_of(api_version: str, kind: str) -> type[KubernetesObject] | Fault | None:
+    """Return the struct of a kind, None for a kind that is none of our business, or a fault."""
+    type_ = _BY_KIND.get(kind)
+    if type_ is not None and api_version == type_.API_VERSION:
+        return type_
+    group = _group(api_version)
+    if type_ is not None and _group(type_.API_VERSION) == group:
+        return Fault(
+            ("apiVersion",),
+            f"this version of {kind} is not read",
+            api_version,
+            f'write "{type_.API_VERSION}"',
+        )
+    mine = [it.KIND for it in KINDS if _group(it.API_VERSION) == group]
+    if group in _OWN_GROUPS and kind not in _NOT_OURS:
+        elsewhere = f'its apiVersion is "{type_.API_VERSION}"' if type_ is not None else ""
+        return Fault(("kind",), "no such kind", kind, elsewhere or did_you_mean(kind, mine))
+    near = nearest(kind, mine)
+    if near and near.lower() in (kind.lower(), kind.lower().removesuffix("s")):
+        return Fault(("kind",), "no such kind", kind, f'did you mean "{near}"?')
+    return None
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

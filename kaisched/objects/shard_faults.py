@@ -1,0 +1,195 @@
+"""What can be wrong with a SchedulingShard by itself.
+
+Which plugins exist and what their arguments are is for the plugin loader to say.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kaisched.objects.faults import (
+    INT32_MAX,
+    Fault,
+    Path,
+    did_you_mean,
+    duration_faults,
+    unit_faults,
+)
+from kaisched.objects.kai_names import known_actions, map_action, map_plugin
+from kaisched.objects.labels import time_of
+from kaisched.objects.shard import SchedulingShard, SearchBudgets, ShardSpec, UsageConfig
+from kaisched.units import UnitError, parse_duration
+
+MAX_K: Final = 1e6
+USAGE_STORES: Final = ("prometheus", "sqlite", "memory")
+_GENERATORS: Final = ("NodeLocalGreedy", "MultiNodeGang")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
+_NO_EFFECT: Final = "has no effect here"
+
+
+def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
+    """Yield what is wrong with a shard; warnings for what is accepted but without effect."""
+    spec = shard.spec
+    if not _LABEL_VALUE.fullmatch(spec.partition_label_value):
+        yield Fault(
+            ("spec", "partitionLabelValue"),
+            "no label value",
+            spec.partition_label_value,
+            "write at most 63 letters, digits, hyphens, dots and underscores",
+        )
+    yield from _k_faults(spec.k_value)
+    yield from _gpu_faults(spec.gpu_resources)
+    yield from _plugin_faults(spec)
+    yield from _action_faults(spec)
+    yield from duration_faults(
+        {
+            ("spec", "minRuntime", "preemptMinRuntime"): spec.min_runtime.preempt_min_runtime,
+            ("spec", "minRuntime", "reclaimMinRuntime"): spec.min_runtime.reclaim_min_runtime,
+        }
+    )
+    if spec.usage_db_config is not None:
+        yield from _usage_faults(spec.usage_db_config)
+    if spec.scenario_search_budgets is not None:
+        yield from _budget_faults(spec.scenario_search_budgets)
+    if spec.args:
+        fix = "set the daemon's own settings instead"
+        yield Fault(("spec", "args"), _NO_EFFECT, fix=fix, is_warning=True)
+    if spec.go_mem_limit_ratio is not None:
+        yield Fault(("spec", "goMemLimitRatio"), _NO_EFFECT, fix="drop it", is_warning=True)
+
+
+def _k_faults(k: float | None) -> Iterator[Fault]:
+    path: Path = ("spec", "kValue")
+    if k is not None and not (math.isfinite(k) and 0 <= k <= MAX_K):
+        yield Fault(path, "out of range", k, "write a number from 0 (no correction) to 1e6")
+
+
+def _gpu_faults(names: list[str]) -> Iterator[Fault]:
+    path: Path = ("spec", "gpuResources")
+    if not names:
+        yield Fault(path, "empty", fix='leave it out, or list names such as "nvidia.com/gpu"')
+    for at, name in enumerate(names):
+        if not _RESOURCE_NAME.fullmatch(name):
+            fix = 'write a name such as "nvidia.com/gpu"'
+            yield Fault((*path, at), "no extended resource name", name, fix)
+        elif name in names[:at]:
+            yield Fault((*path, at), "given twice", name, "keep one of the two")
+
+
+def _plugin_faults(spec: ShardSpec) -> Iterator[Fault]:
+    for name, entry in spec.plugins.items():
+        path: Path = ("spec", "plugins", name)
+        if entry.weight is not None and not (math.isfinite(entry.weight) and entry.weight >= 0):
+            fix = "write a number of at least 0"
+            yield Fault((*path, "weight"), "no weight", entry.weight, fix)
+        yield from _priority_faults((*path, "priority"), entry.priority)
+        ours = map_plugin(name).name
+        if ours is not None and ours != name and ours in spec.plugins:
+            fix = "keep one of the two"
+            yield Fault(path, f'given beside "{ours}", which is the same plugin', fix=fix)
+
+
+def _action_faults(spec: ShardSpec) -> Iterator[Fault]:
+    for name, entry in spec.actions.items():
+        path: Path = ("spec", "actions", name)
+        yield from _action_name_faults(path, name, spec.actions)
+        yield from _priority_faults((*path, "priority"), entry.priority)
+    for name, depth in spec.queue_depth_per_action.items():
+        path = ("spec", "queueDepthPerAction", name)
+        yield from _action_name_faults(path, name, spec.queue_depth_per_action)
+        if not 1 <= depth <= INT32_MAX:
+            fix = "write at least 1, or leave it out for no bound"
+            yield Fault(path, "out of range", depth, fix)
+
+
+def _action_name_faults(path: Path, name: str, beside: Mapping[str, Any]) -> Iterator[Fault]:
+    ours = map_action(name).name
+    if ours is None:
+        yield Fault(path, "no such action", fix=did_you_mean(name, known_actions()))
+    elif ours != name and ours in beside:
+        fix = "keep one of the two"
+        yield Fault(path, f'given beside "{ours}", which is the same action', fix=fix)
+
+
+def _priority_faults(path: Path, priority: int | None) -> Iterator[Fault]:
+    if priority is not None and abs(priority) > INT32_MAX:
+        yield Fault(path, "out of range", priority, "write at most 2^31 - 1")
+
+
+def _usage_faults(usage: UsageConfig) -> Iterator[Fault]:
+    path: Path = ("spec", "usageDBConfig")
+    if usage.client_type and usage.client_type not in USAGE_STORES:
+        fix = did_you_mean(usage.client_type, USAGE_STORES)
+        yield Fault((*path, "clientType"), "no such usage store", usage.client_type, fix)
+    if usage.connection_string and usage.connection_string_env_var:
+        fix = "keep one of the two"
+        yield Fault((*path, "connectionStringEnvVar"), "given beside connectionString", fix=fix)
+    params, path = usage.usage_params, (*path, "usageParams")
+    durations: dict[str, str | int | None] = {
+        "halfLifePeriod": params.half_life_period,
+        "windowSize": params.window_size,
+        "fetchInterval": params.fetch_interval,
+        "stalenessPeriod": params.staleness_period,
+        "waitTimeout": params.wait_timeout,
+    }
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, least in (("halfLifePeriod", 0.0), ("windowSize", 1.0), ("fetchInterval", 1.0)):
+        seconds = _seconds(durations[name])
+        # A half-life of 0 is off; between that and a second is a slip of the pen.
+        if seconds is not None and seconds < 1 and (least or seconds):
+            yield Fault(
+                (*path, name), "shorter than a second", durations[name], 'write "1s" or more'
+            )
+    fetch = _seconds(params.fetch_interval) or 60.0
+    stale = _seconds(params.staleness_period)
+    if stale is not None and stale < fetch:
+        fix = "write at least the fetchInterval"
+        yield Fault(
+            (*path, "stalenessPeriod"), "shorter than fetchInterval", params.staleness_period, fix
+        )
+    if params.window_type == "tumbling" and params.tumbling_window_start_time is None:
+        fix = 'add it, such as "2026-07-01T00:00:00Z"'
+        yield Fault((*path, "tumblingWindowStartTime"), "missing", fix=fix)
+    if params.tumbling_window_start_time is not None:
+        start = params.tumbling_window_start_time
+        yield from unit_faults(
+            (*path, "tumblingWindowStartTime"), start, lambda it: time_of(str(it))
+        )
+    if params.window_type == "cron" and not params.cron_string:
+        yield Fault((*path, "cronString"), "missing", fix='add it, such as "0 0 * * 1"')
+
+
+def _seconds(text: str | int | None) -> float | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except UnitError:
+        return None
+
+
+def _budget_faults(budgets: SearchBudgets) -> Iterator[Fault]:
+    path: Path = ("spec", "scenarioSearchBudgets")
+    longest, shortest = budgets.max_job_search_duration, budgets.min_job_search_duration
+    durations: dict[Path, str | int | None] = {
+        (*path, "maxJobSearchDuration"): longest,
+        (*path, "minJobSearchDuration"): shortest,
+    }
+    for action, text in (budgets.max_action_search_duration or {}).items():
+        durations[*path, "maxActionSearchDuration", action] = text
+        yield from _action_name_faults((*path, "maxActionSearchDuration", action), action, {})
+    for generator, text in (budgets.max_generator_search_duration or {}).items():
+        durations[*path, "maxGeneratorSearchDuration", generator] = text
+        if generator not in _GENERATORS:
+            fix = did_you_mean(generator, _GENERATORS)
+            where = (*path, "maxGeneratorSearchDuration", generator)
+            yield Fault(where, "no such generator", fix=fix)
+    yield from duration_faults(durations)
+    least, most = _seconds(shortest), _seconds(longest)
+    if least and most and least >= most:
+        fix = "write less than maxJobSearchDuration"
+        yield Fault((*path, "minJobSearchDuration"), "not below the maximum", shortest, fix)
+    fix = "drop it: searches here are bounded in steps, not in seconds"
+    yield Fault(path, _NO_EFFECT, fix=fix, is_warning=True)

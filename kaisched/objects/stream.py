@@ -1,0 +1,102 @@
+"""What an API server sends: lists and watch events. One bad object never spoils the rest."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from kaisched.errors import ObjectError
+from kaisched.objects.decode import decode_json
+from kaisched.objects.wire import KubernetesObject
+
+_T = TypeVar("_T", bound=KubernetesObject)
+
+
+class ListAnswer(NamedTuple, Generic[_T]):
+    """A page of a list."""
+
+    objects: list[_T]
+    problems: list[ObjectError]
+    resource_version: str
+    next_page: str
+    """The ``continue`` token; empty on the last page."""
+
+
+class WatchEvent(NamedTuple, Generic[_T]):
+    """One line of a watch.
+
+    ``type`` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR; ``object`` is None for the last two.
+    """
+
+    type: str
+    object: _T | None
+    resource_version: str
+    status: dict[str, Any]
+    """The answer of an ERROR, with ``code`` and ``reason``; otherwise empty."""
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _RawList(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class _RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _RawMeta(msgspec.Struct):
+    metadata: _ListMeta
+
+
+_LISTS = msgspec.json.Decoder(_RawList)
+_EVENTS = msgspec.json.Decoder(_RawEvent)
+_METAS = msgspec.json.Decoder(_RawMeta)
+
+
+def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
+    """Return the objects of a list answer, and an error for each that is wrong.
+
+    Raises:
+        ObjectError: the answer as a whole is no list.
+
+    """
+    try:
+        answer = _LISTS.decode(data)
+    except msgspec.DecodeError as error:
+        raise ObjectError(f"no list: {error}", kind=type_.KIND) from None
+    objects: list[_T] = []
+    problems: list[ObjectError] = []
+    for raw in answer.items or ():
+        try:
+            objects.append(decode_json(raw, type_))
+        except ObjectError as error:
+            problems.append(error)
+    meta = answer.metadata
+    return ListAnswer(objects, problems, meta.resource_version, meta.continue_)
+
+
+def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
+    """Return one watch event.
+
+    Raises:
+        ObjectError: the line or the object in it is wrong.
+
+    """
+    try:
+        event = _EVENTS.decode(line)
+        if event.type == "ERROR":
+            return WatchEvent("ERROR", None, "", dict(msgspec.json.decode(event.object)))
+        if event.type == "BOOKMARK":
+            version = _METAS.decode(event.object).metadata.resource_version
+            return WatchEvent("BOOKMARK", None, version, {})
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        raise ObjectError(f"no watch event: {error}", kind=type_.KIND) from None
+    obj = decode_json(event.object, type_)
+    return WatchEvent(event.type, obj, obj.metadata.resource_version, {})
