@@ -1,0 +1,200 @@
+"""A case's cluster as rows of a state store."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import GPU_UNIT
+from kaisched.core.constraints import Constraints, PodTerm, Requirement
+from kaisched.core.states import TaskState
+from kaisched.testing.rows import Group, Job, Task, add_job
+from tests.conformance.outcome import NotBuiltError
+
+NOW_S = 1_000_000.0
+NODE_LABEL = "kai.scheduler/type"
+UNBOUNDED_PODS = 1 << 20
+STATES = {state.name.title(): state for state in TaskState} | {
+    "Succeeded": TaskState.GONE,
+    "Failed": TaskState.GONE,
+    "Deleted": TaskState.GONE,
+    "Unknown": TaskState.GONE,
+    "StuckInReleasing": TaskState.RELEASING,
+}
+STARTED = ("Allocated", "Binding", "Bound", "Running")
+
+
+@dataclass
+class TaskCopy:
+    """What changes of a task from session to session."""
+
+    state: str
+    node: str | None
+
+
+def copies(cluster: Mapping[str, Any]) -> dict[str, TaskCopy]:
+    """Return the mutable part of all tasks by id."""
+    return {
+        task["id"]: TaskCopy(task["state"], task["node"])
+        for job in cluster["jobs"]
+        for task in job["tasks"]
+    }
+
+
+class Builder:
+    """Makes stores of one case."""
+
+    def __init__(self, case: Mapping[str, Any]) -> None:
+        """Check that the case needs nothing we lack, and choose the unit of memory."""
+        self._cluster = case["cluster"]
+        self._checks_nodes = any(p["name"] == "predicates" for p in case["config"]["plugins"])
+        for feature in missing_features(self._cluster):
+            raise NotBuiltError(feature)
+        self._unit = math.gcd(1_000_000, *self._memory())
+        """Bytes that one base unit of memory stands for: exact for every amount of the case."""
+
+    def _memory(self) -> Iterable[int]:
+        for node in self._cluster["nodes"]:
+            yield node["memory_bytes"]
+        for job in self._cluster["jobs"]:
+            for task in job["tasks"]:
+                yield task["request"]["memory_bytes"]
+
+    def store(self, tasks: Mapping[str, TaskCopy]) -> RowStore:
+        """Build the cluster with its tasks as they are now."""
+        store = RowStore()
+        for queue in self._cluster["queues"]:
+            store.put_queue(self._queue(queue))
+        for node in self._cluster["nodes"]:
+            store.put_node(self._node(node))
+        for job in self._cluster["jobs"]:
+            add_job(store, self._job(store, job, tasks), job["namespace"] or "default")
+        return store
+
+    def _node(self, node: Mapping[str, Any]) -> NodeRow:
+        return NodeRow(
+            node["name"],
+            {
+                "cpu": node["cpu_millis"],
+                "memory": node["memory_bytes"] // self._unit,
+                "gpu": int(node["allocatable_gpus"] * GPU_UNIT),
+                "pods": node["max_pods"] if self._checks_nodes else UNBOUNDED_PODS,
+            },
+            labels={**node["labels"], NODE_LABEL: node["name"]},
+        )
+
+    def _queue(self, queue: Mapping[str, Any]) -> QueueRow:
+        scales = {"gpu": ("gpu", GPU_UNIT), "cpu": ("cpu_millis", 1)}
+        scales["memory"] = ("memory_mb", 1_000_000 / self._unit)
+
+        def bounds(field: str) -> dict[str, int]:
+            return {
+                ours: math.floor(queue[theirs][field] * scale)
+                for ours, (theirs, scale) in scales.items()
+                if queue[theirs][field] != -1
+            }
+
+        return QueueRow(
+            queue["name"],
+            queue["parent"] or "",
+            created_s=NOW_S + queue["created_offset_s"],
+            priority=queue["priority"],
+            quota=bounds("quota"),
+            limit=bounds("limit"),
+            weight={
+                ours: max(0.0, float(queue[theirs]["over_quota_weight"]))
+                for ours, (theirs, _) in scales.items()
+            },
+        )
+
+    def _job(self, store: RowStore, job: Mapping[str, Any], tasks: Mapping[str, TaskCopy]) -> Job:
+        started = any(tasks[task["id"]].state in STARTED for task in job["tasks"])
+        start = job["last_start_offset_s"]
+        start = -60.0 if start is None and started else start
+        return Job(
+            job["name"],
+            job["queue"],
+            [self._task(store, job, task, tasks[task["id"]]) for task in job["tasks"]],
+            priority=job["priority"],
+            is_preemptible=job["preemptible"],
+            created_s=NOW_S + job["created_offset_s"],
+            started_s=math.nan if start is None else NOW_S + start,
+            root=_root(job["root"]),
+        )
+
+    def _task(
+        self, store: RowStore, job: Mapping[str, Any], task: Mapping[str, Any], copy: TaskCopy
+    ) -> Task:
+        request = task["request"]
+        amounts = {
+            "cpu": request["cpu_millis"],
+            "memory": request["memory_bytes"] // self._unit,
+            "gpu": int(request["gpus"] * GPU_UNIT),
+        }
+        state = TaskState.PENDING if copy.state == "Pipelined" else STATES[copy.state]
+        return Task(
+            task["id"],
+            {name: amount for name, amount in amounts.items() if amount},
+            _constraints(store, task, job["namespace"] or "default"),
+            podset=task["pod_set"],
+            state=state,
+            node=copy.node or "",
+            order_priority=task["order_priority"],
+            labels=task["labels"],
+        )
+
+
+def _root(group: Mapping[str, Any]) -> Group:
+    leaves = [Group(leaf["name"], leaf["min_available"]) for leaf in group["pod_sets"]]
+    inner = [_root(child) for child in group["groups"]]
+    if len(leaves) == 1 and not inner:
+        return leaves[0]
+    return Group(group["name"], group.get("min_sub_group"), tuple(inner + leaves))
+
+
+def _constraints(store: RowStore, task: Mapping[str, Any], namespace: str) -> Constraints:
+    names = tuple(task["node_affinity_any_of"] or ())
+    near, far = (_terms(task[kind], namespace) for kind in ("pod_affinity", "pod_anti_affinity"))
+    labels = task["labels"] or {}
+    return Constraints(
+        node_terms=(((Requirement(NODE_LABEL, "In", names),), ()),) if names else None,
+        pod_affinity=near,
+        pod_anti_affinity=far,
+        label_set=store.labels.intern(namespace, labels) if near or far else -1,
+    )
+
+
+def _terms(term: Mapping[str, Any] | None, namespace: str) -> tuple[PodTerm, ...]:
+    if not term:
+        return ()
+    selector = tuple(
+        Requirement(key, "In", (value,)) for key, value in sorted(term["match_labels"].items())
+    )
+    return (PodTerm(term["topology_key"], (namespace,), False, selector),)
+
+
+def missing_features(cluster: Mapping[str, Any]) -> list[str]:
+    """Return the features a cluster needs that are not built, by looking at what it has."""
+    found = []
+    for node in cluster["nodes"]:
+        found += ["MIG"] * bool(node["mig_strategy"] or node["mig_instances"])
+        found += ["DRA"] * bool(node["dra_gpus"])
+    for job in cluster["jobs"]:
+        found += ["topology"] * _has_topology(job["root"])
+        for task in job["tasks"]:
+            request = task["request"]
+            found += ["MIG"] * bool(request["mig"] or task["legacy_mig"])
+            found += ["DRA"] * bool(task["resource_claims"] or task["resource_claim_templates"])
+            found += ["GPU fractions"] * bool(request["gpu_fraction"])
+            found += ["GPU memory requests"] * bool(request["gpu_memory_mib"])
+    return sorted(set(found))
+
+
+def _has_topology(group: Mapping[str, Any]) -> bool:
+    below = [*group["pod_sets"], *group["groups"]]
+    return bool(group.get("topology")) or any(
+        _has_topology(each) if "pod_sets" in each else bool(each.get("topology")) for each in below
+    )

@@ -1,0 +1,29 @@
+"""Unit cases: one function or rule on its own, asked through the project's public names."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.kinds import gates, orders, sessions, sharing
+
+Judge = Callable[[dict[str, Any]], str]
+"""Takes an entry with ``input`` and ``expected``; returns "" or what differs."""
+
+JUDGES: dict[str, Judge] = {
+    "fair_share": sharing.fair_share,
+    "hierarchy_fair_share": sharing.hierarchy_fair_share,
+    "queues_by_priority": sharing.queues_by_priority,
+    "requestable_share": sharing.requestable_share,
+    "dominant_share": sharing.dominant_share,
+    "over_limit": gates.over_limit,
+    "non_preemptible_over_quota": gates.non_preemptible_over_quota,
+    "results_over_limit": gates.results_over_limit,
+    "results_non_preemptible_over_quota": gates.results_non_preemptible_over_quota,
+    "job_over_capacity": gates.job_over_capacity,
+    "non_preemptible_job_over_quota": gates.non_preemptible_job_over_quota,
+    "task_on_node_over_capacity": gates.task_on_node_over_capacity,
+    "queue_order": orders.queue_order,
+    "job_order": orders.job_order,
+    "node_resources_for_division": sessions.node_resources_for_division,
+    "pre_predicate": sessions.pre_predicate,
+    "plugin_arguments": sessions.plugin_arguments,
+}

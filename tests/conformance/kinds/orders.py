@@ -1,0 +1,92 @@
+"""Unit cases of order: queues through the plugins' keys, jobs through the walk of the actions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kaisched.actions.candidates import gather, pending_jobs
+from kaisched.actions.walk import QueueWalk
+from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import GPU_UNIT
+from tests.conformance.amounts import ROWS, Scale
+from tests.conformance.asking import queue_row, session_of, store_of
+from tests.conformance.kinds.gates import job_of
+from tests.conformance.outcome import NotBuiltError
+
+SIDES = ("left", "right")
+
+
+def queue_order(case: dict[str, Any]) -> str:
+    """Tell which of two queues goes first, given what each holds and would start next."""
+    asked = case["input"]
+    scale = Scale.of(asked)
+    queues = [asked[side] for side in SIDES]
+    jobs = [
+        job_of(scale, asked[f"{side}_job"], name=side, queue=asked[side]["id"]) for side in SIDES
+    ]
+    shares = scale.shares(queues, "fair_share")
+    store = store_of(
+        [queue_row(scale, queue) for queue in queues],
+        [job for job in jobs if job.tasks],
+        scale.column(asked["total"], round_up=False),
+    )
+    session = session_of(store, {q["id"]: shares[:, at] for at, q in enumerate(queues)})
+    rows = [session.queues.row_of_name[queue["id"]] for queue in queues]
+    ask = np.zeros((len(session.axis), len(SIDES)), np.int64)
+    candidates = gather(session, "allocate", pending_jobs(session))
+    for at, job in enumerate(candidates.job.tolist()):
+        ask[:, SIDES.index(session.jobs.name[job].partition("/")[2])] = candidates.ask[:, at]
+    held = scale.shares(queues, "allocated")
+    keys = session.ask.queue_order(session, np.array(rows, np.int64), held, ask)
+    # The last rule of all: queues stand oldest first.
+    left, right = zip(*(column.tolist() for column in keys), rows, strict=False) if keys else rows
+    got = "left" if left < right else "right"
+    return "" if got == case["expected"]["first"] else f"expected {case['expected']}, got {got}"
+
+
+def job_order(case: dict[str, Any]) -> str:
+    """Return the order in which jobs come out when none is placed."""
+    asked = case["input"]
+    if asked["options"]["victims"]:
+        raise NotBuiltError("order of victims")
+    scale = Scale.of(asked)
+    jobs = (asked.get("initial_jobs") or []) + (asked.get("pushed_jobs") or [])
+    names = {(job.get("key") or job["name"]): job["name"] for job in jobs}
+    made = [job_of(scale, job, name=job.get("key") or job["name"]) for job in jobs]
+    session = session_of(store_of([_queue(queue) for queue in asked["queues"]], made))
+    candidates = gather(session, "allocate", pending_jobs(session))
+    walk = QueueWalk(session, "allocate", candidates)
+    order = []
+    # To push a popped job back unplaced is to look at it and leave it there, so that
+    # `requeue_first_popped` changes nothing.
+    while (item := walk.peek()) is not None:
+        key = session.jobs.name[int(candidates.job[item.at])].partition("/")[2]
+        order.append(names[key])
+        walk.refused(item)
+    expected = case["expected"]
+    if expected["order"] is not None and order != expected["order"]:
+        return f"expected {expected['order']}, got {order}"
+    if len(order) != expected["count"]:
+        return f"expected {expected['count']} jobs, got {order}"
+    return ""
+
+
+def _queue(queue: Mapping[str, Any]) -> QueueRow:
+    units = {"gpu": GPU_UNIT, "cpu": 1, "memory": 1}
+    theirs = dict(zip(units, ("gpu", "cpu_millis", "memory_bytes"), strict=True))
+
+    def bounds(field: str) -> dict[str, int]:
+        amounts = {ours: queue["quota"][name][field] for ours, name in theirs.items()}
+        return {ours: int(amounts[ours] * units[ours]) for ours in amounts if amounts[ours] != -1}
+
+    assert set(theirs.values()) == set(ROWS)
+    return QueueRow(
+        queue["id"],
+        queue["parent"] or "",
+        created_s=float(queue["created_order"] or 0),
+        priority=queue["priority"],
+        quota=bounds("quota"),
+        limit=bounds("limit"),
+        weight={ours: float(queue["quota"][n]["over_quota_weight"]) for ours, n in theirs.items()},
+    )

@@ -1,0 +1,89 @@
+"""Unit cases about what enters a session: nodes, pods refused at once, plugin arguments."""
+
+from typing import Any
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import FIXED
+from kaisched.core.states import HOLDING_STATES
+from kaisched.errors import ConfigError
+from kaisched.framework.loader import installed_plugins
+from kaisched.objects import Pod, kai_names
+from kaisched.objects.pod import PodResourceClaim, PodSpec
+from kaisched.objects.requests import unsupported
+from kaisched.objects.wire import ObjectMeta
+from kaisched.testing.rows import Task, add_foreign
+from tests.conformance.amounts import ROWS, Scale
+from tests.conformance.cluster import STATES
+from tests.conformance.kinds.gates import request_of
+from tests.conformance.outcome import NotBuiltError
+
+GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
+RESERVATION = "kai-resource-reservation"
+NODE = "node"
+
+
+def node_resources_for_division(case: dict[str, Any]) -> str:
+    """Return what a node adds to the total: its own less what other schedulers' pods hold there."""
+    asked = case["input"]
+    if (
+        asked["restrict_nodes"]
+        and asked["allocatable"]["gpu"]
+        and GPU_WORKER not in asked["labels"]
+    ):
+        raise NotBuiltError("restricted node scheduling")
+    scale = Scale.of(asked)
+    store = RowStore()
+    room = scale.column(asked["allocatable"], round_up=False)
+    amounts = {name: int(room[row]) for row, name in enumerate(FIXED)}
+    store.put_node(NodeRow(NODE, {**amounts, "pods": 1 << 20}, labels=asked["labels"]))
+    for pod in asked["pods"]:
+        state = STATES[pod["status"]]
+        if pod["scheduler"] != asked["own_scheduler"] and HOLDING_STATES[state]:
+            if pod["labels"].get("app") == RESERVATION:
+                raise NotBuiltError("GPU fractions (reservation pods)")
+            add_foreign(store, Task(pod["id"], request_of(scale, pod), state=state, node=NODE))
+    total = store.snapshot().total
+    for name, row in ROWS.items():
+        got = scale.number(name, int(total[row]))
+        if got != case["expected"][name]:
+            return f"{name}: expected {case['expected'][name]}, got {got}"
+    return ""
+
+
+def pre_predicate(case: dict[str, Any]) -> str:
+    """Tell whether each pending pod is refused before any node is looked at."""
+    asked = case["input"]
+    tasks = [
+        task
+        for job in asked["cluster"]["jobs"]
+        for task in job["tasks"]
+        if task["state"] == "Pending"
+    ]
+    refused = []
+    for task in tasks:
+        claims = [*task["resource_claims"], *task["resource_claim_templates"]]
+        if claims and asked["feature_enabled"]:
+            raise NotBuiltError("DRA")
+        spec = PodSpec(resource_claims=[PodResourceClaim(name=name) for name in claims])
+        refused.append(unsupported(Pod(metadata=ObjectMeta(name=task["id"]), spec=spec)))
+    got = any(refused)
+    want = case["expected"]["rejected"]
+    return "" if got == want else f"expected rejected {want}, got {got} ({refused})"
+
+
+def plugin_arguments(case: dict[str, Any]) -> str:
+    """Make the plugin with the arguments stated; what is stated of its parts is upstream's own."""
+    given: dict[str, Any] = {}
+    multiplier = 1.0
+    for stated in case["expected"]:
+        if stated["of"].endswith("Arguments"):
+            given, _ = kai_names.map_arguments("proportion", stated["value"][0])
+        elif stated["of"].endswith("Multiplier"):
+            multiplier = stated["value"][0]
+    try:
+        plugin = installed_plugins().make("proportion", given).plugin
+    except ConfigError as error:
+        return f"refused: {error}"
+    got = plugin.arguments.reclaimer_utilization_multiplier
+    return "" if got == multiplier else f"multiplier: expected {multiplier}, got {got}"

@@ -1,0 +1,141 @@
+"""Scheduling cases: the cluster through the real cycle, once or in rounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import GPU, GPU_UNIT
+from kaisched.core.states import TaskState
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
+from kaisched.framework.records import CycleResult
+from tests.conformance import policy as policies
+from tests.conformance.cluster import NOW_S, Builder, TaskCopy, copies
+from tests.conformance.comparing import differences
+
+
+@dataclass
+class Ended:
+    """A session as its actions left it."""
+
+    tasks: dict[str, TaskCopy]
+    last_start_s: dict[str, float]
+    """By job name, NaN where nothing ever ran."""
+    explained: set[str]
+    """Jobs with a decision record."""
+    idle_gpus: dict[str, float]
+    releasing_gpus: dict[str, float]
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def judge(case: dict[str, Any]) -> str:
+    """Run a scheduling case; return "" or what differs."""
+    builder = Builder(case)
+    policy = policies.build(case["config"]["plugins"], case["actions"])
+    tasks = copies(case["cluster"])
+    fails = case["config"]["bind_always_fails"]
+    if case["mode"] == "single":
+        ended = _session(builder, policy, tasks, binds_fail=fails)
+        return differences(case, ended)
+    return _rounds(case, builder, policy, tasks)
+
+
+def _rounds(
+    case: dict[str, Any], builder: Builder, policy: Policy, tasks: dict[str, TaskCopy]
+) -> str:
+    stays = {
+        task["id"]
+        for job in case["cluster"]["jobs"]
+        if job["deleted_in_test"]
+        for task in job["tasks"]
+    }
+    for _ in range(case["rounds"]["until_match"]):
+        ended = _session(builder, policy, tasks)
+        if told := differences(case, ended, limits_only=True):
+            return told
+        tasks = _written_back(ended.tasks, stays)
+    if told := differences(case, _untouched(builder, policy, tasks)):
+        return told
+    for _ in range(case["rounds"]["after_match"]):
+        ended = _session(builder, policy, tasks)
+        if told := differences(case, ended):
+            return f"not settled: {told}"
+        tasks = _written_back(ended.tasks, stays)
+    return ""
+
+
+def _untouched(builder: Builder, policy: Policy, tasks: dict[str, TaskCopy]) -> Ended:
+    """Return a fresh session in which no action has run."""
+    return _session(builder, Policy(policy.plugins, ()), tasks)
+
+
+def _written_back(tasks: Mapping[str, TaskCopy], stays: set[str]) -> dict[str, TaskCopy]:
+    after = {}
+    for name, task in tasks.items():
+        if task.state == "Pipelined" or (task.state == "Releasing" and name not in stays):
+            after[name] = TaskCopy("Pending", None)
+        else:
+            after[name] = TaskCopy("Running" if task.state == "Binding" else task.state, task.node)
+    return after
+
+
+def _session(
+    builder: Builder, policy: Policy, tasks: dict[str, TaskCopy], *, binds_fail: bool = False
+) -> Ended:
+    store = builder.store(tasks)
+    snapshot = store.snapshot()
+    result, _ = run_cycle(snapshot, None, policy, NOW_S, Memory())
+    if result.failures or result.stats.abandoned:
+        raise RuntimeError(f"cycle failed: {result.failures} {result.stats.abandoned}")
+    if not binds_fail:
+        _apply(store, result)
+    after = {name: TaskCopy(task.state, task.node) for name, task in tasks.items()}
+    for row, node in zip(result.bind_tasks.tolist(), result.bind_nodes.tolist(), strict=True):
+        if not binds_fail:
+            after[_id(snapshot.tasks.name[row])] = TaskCopy("Binding", snapshot.nodes.name[node])
+    for row in result.evict_tasks.tolist():
+        after[_id(snapshot.tasks.name[row])].state = "Releasing"
+    promised = np.zeros(len(snapshot.nodes.name))
+    for row, node in zip(
+        result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True
+    ):
+        after[_id(snapshot.tasks.name[row])] = TaskCopy("Pipelined", snapshot.nodes.name[node])
+        promised[node] += snapshot.shapes.request[GPU, snapshot.tasks.shape_of_task[row]]
+    return _ended(store, result, after, promised)
+
+
+def _apply(store: RowStore, result: CycleResult) -> None:
+    """Let the store hear of what was decided, as a sink would tell it."""
+    store.place(result.bind_tasks, result.bind_nodes, TaskState.BINDING, at_s=NOW_S)
+    for row in result.evict_tasks.tolist():
+        store.set_state(row, TaskState.RELEASING)
+
+
+def _ended(
+    store: RowStore, result: CycleResult, after: dict[str, TaskCopy], promised: np.ndarray
+) -> Ended:
+    snapshot = store.snapshot()
+    names = snapshot.nodes.name
+    idle = snapshot.nodes.idle[GPU] / GPU_UNIT
+    releasing = (snapshot.nodes.releasing[GPU] - promised) / GPU_UNIT
+    return Ended(
+        after,
+        {_id(name): snapshot.jobs.last_start_s[row] for row, name in enumerate(snapshot.jobs.name)},
+        {_id(record.pod_group) for record in result.records},
+        dict(zip(names, idle.tolist(), strict=True)),
+        dict(zip(names, releasing.tolist(), strict=True)),
+        {
+            "max_binds": len(result.bind_tasks),
+            "max_evictions": len(result.evict_tasks),
+            "max_pipelined": len(result.nominate_tasks),
+        },
+    )
+
+
+def _id(name: str) -> str:
+    """Return the case's name of a job or task."""
+    return name.partition("/")[2]
