@@ -19,11 +19,5 @@ class NodeAvailability(Plugin):
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Answer whether one more pod fits idle with ``extra`` of its shape already there."""
-        request = session.shapes.request[:, shape]
-        idle = session.ledger.idle if session.has_moved else session.nodes.idle
-        count = extra + 1
-        fits: np.ndarray | None = None
-        for resource in request.nonzero()[0].tolist():
-            enough = idle[resource].take(rows) >= count * request[resource]
-            fits = enough if fits is None else fits & enough
-        return None if fits is None else fits.astype(np.float64)
+        fits: FloatVec = (session.room(shape)[rows] > extra).astype(np.float64)
+        return fits
