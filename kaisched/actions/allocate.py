@@ -25,6 +25,7 @@ from kaisched.actions.candidates import (
 from kaisched.actions.placing import place_mixed, place_waiting
 from kaisched.actions.walk import Item, QueueWalk
 from kaisched.core.refusals import Refusal
+from kaisched.core.states import TaskState
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 _LONGEST_RUN: Final = 512
+_PENDING = int(TaskState.PENDING)
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 
 
@@ -105,11 +107,19 @@ class _Allocation:
         self._go_on(run[-1])
 
     def _tasks(self, run: list[Item]) -> RowVec:
-        candidates = self._candidates
-        batches = []
-        for item in run:
-            job, size = int(candidates.job[item.at]), int(candidates.size[item.at])
-            batches.append(pending_tasks(self._session, job)[:size])
+        """Return the task rows of a run's batches, job after job."""
+        session, candidates = self._session, self._candidates
+        at = [item.at for item in run]
+        jobs, sizes = candidates.job[at], candidates.size[at]
+        first = session.jobs.first_task[jobs]
+        ledger = session.ledger
+        alone = (ledger.job_pending[jobs] == 1) & (ledger.job_active[jobs] == 0)
+        if (alone & (ledger.state[first] == _PENDING)).all():
+            return first  # jobs of one pod, by far the most frequent
+        batches = [
+            pending_tasks(session, job)[:size]
+            for job, size in zip(jobs.tolist(), sizes.tolist(), strict=True)
+        ]
         return np.concatenate(batches)
 
     def _take_mixed(self, item: Item) -> None:

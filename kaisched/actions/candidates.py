@@ -125,7 +125,8 @@ def _note(session: Session, job: RowVec, codes: CodeVec | None) -> RowVec:
         return job
     refused = codes != 0
     session.outcome.refusal[job[refused]] = codes[refused]
-    return job[~refused]
+    left: RowVec = job[~refused]
+    return left
 
 
 def drop_roomless(session: Session, candidates: Candidates) -> Candidates:

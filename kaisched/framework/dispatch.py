@@ -84,6 +84,8 @@ class Questions:
         self._rooms = self._answers["node_room"]
         self._scores = self._answers["node_score"]
         self._moves = self._answers["on_moves"]
+        # Room for the rounding of a few sums of products.
+        self._highest = sum(answer.weight for answer in self._scores) * (1 + 1e-12)
         self._gates = self._answers["queue_gate"]
         self.has_moves = bool(self._moves)
         self.has_rooms = bool(self._rooms)
@@ -347,8 +349,25 @@ class Questions:
             if not _fits(score, rows.shape, "f"):
                 answer.fail(session, _wrong(score, rows.shape, "f"))
                 continue
-            # One comparison that also catches NaN, which compares false with everything.
-            if rows.size and not (score.min() >= 0.0 and score.max() <= 1.0):
+            total += score * answer.weight
+        # One look at the sum; NaN compares false with everything. Only if it is odd, one by one.
+        if rows.size and not (total.min() >= 0.0 and total.max() <= self._highest):
+            return self._careful_score(session, shape, rows, extra)
+        return total
+
+    def _careful_score(
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+    ) -> npt.NDArray[np.float64]:
+        """Sum only the scores inside [0, 1] and name the plugins of the others."""
+        total = np.zeros(len(rows))
+        for answer in self._scores:
+            try:
+                score = answer.call(session=session, shape=shape, rows=rows, extra=extra)
+            except Exception:  # noqa: BLE001, S112 - noted by the caller already
+                continue
+            if score is None or not _fits(score, rows.shape, "f"):
+                continue
+            if not (score.min() >= 0.0 and score.max() <= 1.0):
                 answer.fail(session, "answered scores outside [0, 1]")
                 continue
             total += score * answer.weight

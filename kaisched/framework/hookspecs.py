@@ -88,10 +88,13 @@ class Plugin:
     """The name in shard files and of the entry point."""
     default_weight: ClassVar[float] = 1.0
     """Factor of its node scores unless the shard says otherwise."""
+
     is_score_rising: bool = False
-    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit, so that identical
-    pods may fill one node before the next without being scored again (binpacking does, spreading does
-    not). Checked by the conformance kit."""
+    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit.
+
+    Identical pods may then fill one node before the next without being scored again: binpacking
+    promises it, spreading cannot. Checked by the conformance kit.
+    """
 
     Arguments: ClassVar[type[_Arguments]] = _Arguments
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
 
+_FEW = 16
+"""Up to so many rows a loop of scalars beats the arrays (measured: 0.2 us a row against 4 us a call)."""
 _RELEASING = int(TaskState.RELEASING)
 _PENDING = int(TaskState.PENDING)
 _PIPELINED = int(TaskState.PIPELINED)
@@ -118,23 +120,39 @@ class Ledger:
 
     def _shift(self, tasks: RowVec, nodes: RowVec, request: Amounts, sign: int) -> None:
         rows, per_node = _counts(nodes)
-        self.idle[:, rows] -= request[:, None] * (per_node * sign)
-        self.touched.extend(rows.tolist())
-        jobs, per_job = _counts(self.job_of_task[tasks])
-        self.job_active[jobs] += per_job * sign
-        self.job_pending[jobs] -= per_job * sign
+        self.touched.extend(rows)
+        if len(rows) <= _FEW:
+            for node, number in zip(rows, per_node, strict=True):
+                self.idle[:, node] -= request * (number * sign)
+        else:
+            self.idle[:, rows] -= request[:, None] * (np.array(per_node) * sign)
         podsets, per_podset = _counts(self._podset_of_task[tasks])
-        self.podset_active[podsets] += per_podset * sign
-        self.podset_pending[podsets] -= per_podset * sign
-        queues = self._queue_of_job[jobs]
-        for job, queue, number in zip(
-            jobs.tolist(), queues.tolist(), per_job.tolist(), strict=True
+        _add(self.podset_active, podsets, per_podset, sign)
+        _add(self.podset_pending, podsets, per_podset, -sign)
+        jobs, per_job = _counts(self.job_of_task[tasks])
+        _add(self.job_active, jobs, per_job, sign)
+        _add(self.job_pending, jobs, per_job, -sign)
+        self._hold(jobs, per_job, request * sign)
+
+    def _hold(self, jobs: list[int], per_job: list[int], request: Amounts) -> None:
+        """Add pods of one shape to their queues and all queues above."""
+        held: dict[int, int] = {}
+        strict: dict[int, int] = {}
+        for queue, may_go, number in zip(
+            self._queue_of_job[jobs].tolist(),
+            self._is_preemptible[jobs].tolist(),
+            per_job,
+            strict=True,
         ):
-            path = self._tree.path(queue)
-            amount = (request * (number * sign))[:, None]
-            self.held[:, path] += amount
-            if not self._is_preemptible[job]:
-                self.held_non_preemptible[:, path] += amount
+            held[queue] = held.get(queue, 0) + number
+            if not may_go:
+                strict[queue] = strict.get(queue, 0) + number
+        for queue, number in held.items():
+            for row in self._tree.path(queue).tolist():
+                self.held[:, row] += request * number
+        for queue, number in strict.items():
+            for row in self._tree.path(queue).tolist():
+                self.held_non_preemptible[:, row] += request * number
 
     def _take_from_node(self, node: int, state: int, request: Amounts, sign: int) -> None:
         if _HOLDS[state]:
@@ -165,12 +183,20 @@ class Ledger:
                 self.held_non_preemptible[:, path] += (request * held)[:, None]
 
 
-def _counts(rows: RowVec) -> tuple[RowVec, IntVec]:
-    """Return the distinct rows, sorted, and how often each occurs."""
-    if rows.size == 1:
-        return rows, np.ones(1, np.int64)
-    distinct, counts = np.unique(rows, return_counts=True)
-    return distinct, counts.astype(np.int64, copy=False)
+def _counts(rows: RowVec) -> tuple[list[int], list[int]]:
+    """Return the distinct rows, in order of appearance, and how often each occurs."""
+    counts: dict[int, int] = {}
+    for row in rows.tolist():
+        counts[row] = counts.get(row, 0) + 1
+    return list(counts), list(counts.values())
+
+
+def _add(column: IntVec, rows: list[int], numbers: list[int], sign: int) -> None:
+    if len(rows) <= _FEW:
+        for row, number in zip(rows, numbers, strict=True):
+            column[row] += number * sign
+    else:
+        column[rows] += np.array(numbers) * sign
 
 
 def rolled_up(snapshot: Snapshot, leaf_amounts: Amounts) -> Amounts:

@@ -27,12 +27,11 @@ _LEVEL_CELLS = 400_000
 class ShapePlan:
     """What is known this cycle of one shape."""
 
-    __slots__ = ("cap", "codes", "masked", "score", "seen", "shape", "slot")
+    __slots__ = ("cap", "codes", "masked", "score", "seen", "shape")
 
-    def __init__(self, shape: int, slot: int) -> None:
+    def __init__(self, shape: int) -> None:
         """Know nothing yet."""
         self.shape = shape
-        self.slot = slot
         self.codes: CodeVec | None = None
         """``(N,)`` filter codes; None when every node is allowed."""
         self.cap: IntVec | None = None
@@ -74,17 +73,21 @@ class Placement:
                 ],
                 np.int64,
             )
-        self._catch_up(shapes)
-        slots = self._rooms.slot_of_shape
-        total: IntVec = self._rooms.total[[slots[shape] for shape in shapes]]
+        slots = [self._slot(shape) for shape in shapes]  # first: it may make the table larger
+        total: IntVec = self._rooms.total[slots]
         return total
+
+    def amounts_room(self, shape: int) -> IntVec:
+        """``(N,)`` pods of the shape that the idle amounts allow now, whatever plugins say."""
+        slot = self._slot(shape)
+        room: IntVec = self._rooms.room[slot]
+        return room
 
     def plan(self, shape: int) -> ShapePlan:
         """Return the shape's plan, with its filter asked."""
         plan = self._plans.get(shape)
         if plan is None:
-            self._catch_up([shape])
-            plan = ShapePlan(shape, self._rooms.slot_of_shape[shape])
+            plan = ShapePlan(shape)
             codes = self._ask.node_filter(self._session, shape, self._rows)
             if codes is not None and codes.any():
                 plan.codes = codes
@@ -95,8 +98,7 @@ class Placement:
 
     def room(self, plan: ShapePlan) -> IntVec:
         """``(N,)`` pods of the shape that fit on each node now, everything considered."""
-        self._catch_up([plan.shape])
-        room = self._rooms.room[plan.slot]
+        room = self.amounts_room(plan.shape)
         if plan.cap is not None:
             self._refresh_cap(plan)
             room = np.minimum(room, plan.cap)
@@ -105,8 +107,8 @@ class Placement:
     def total_room(self, plan: ShapePlan) -> int:
         """Pods of the shape that fit now on all nodes together."""
         if plan.codes is None and plan.cap is None:
-            self._catch_up([plan.shape])
-            return int(self._rooms.total[plan.slot])
+            slot = self._slot(plan.shape)
+            return int(self._rooms.total[slot])
         return int(self.room(plan).sum())
 
     def future(self, plan: ShapePlan) -> IntVec:
@@ -163,12 +165,17 @@ class Placement:
 
     # -- upkeep ------------------------------------------------------------------------------------
 
-    def _catch_up(self, shapes: list[int]) -> None:
-        session = self._session
+    def _slot(self, shape: int) -> int:
+        """Return the shape's slot in the room table, with every move taken in."""
+        session, rooms = self._session, self._rooms
         ledger = session.ledger if session.has_moved else None
-        if ledger is not None:
-            self._rooms.catch_up(ledger)
-        self._rooms.add(shapes, session.snapshot, ledger)
+        slot = rooms.slot_of_shape.get(shape)
+        if slot is None:
+            rooms.add([shape], session.snapshot, ledger)
+            slot = rooms.slot_of_shape[shape]
+        elif ledger is not None:
+            rooms.catch_up(slot, ledger)
+        return slot
 
     def _refresh_cap(self, plan: ShapePlan) -> None:
         session = self._session

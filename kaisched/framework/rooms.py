@@ -36,7 +36,9 @@ class Rooms:
         self._divisor: Amounts = np.ones((self._resources, 0), np.int64)
         self._bonus: Amounts = np.zeros((self._resources, 0), np.int64)
         self._version: IntVec = np.full(count, _UNKNOWN, np.int64)
-        self._seen = 0
+        self._seen: list[int] = []
+        """Per slot, how much of the ledger's touched rows it has taken in."""
+        self._touched: list[int] = []
 
     def serves(self, snapshot: Snapshot) -> bool:
         """Tell whether this table speaks of the same nodes and shape numbers."""
@@ -47,23 +49,30 @@ class Rooms:
         )
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Take in what changed since the last cycle."""
+        """Take in what changed since the last cycle, tentative moves of that cycle included."""
         nodes = snapshot.nodes
-        self._seen = 0
+        if self._touched:
+            self._version[self._touched] = _UNKNOWN
+            self._touched = []
+            self._seen = [0] * len(self._seen)
         changed = np.flatnonzero(self._version != nodes.version)
-        self._version = nodes.version.copy()
         if changed.size:
+            self._version = nodes.version.copy()
             self._refresh(changed, _usable(nodes.idle, nodes.releasing, changed))
 
-    def catch_up(self, ledger: Ledger) -> None:
-        """Take in the moves made since the last look."""
-        touched = ledger.touched
-        if len(touched) == self._seen:
+    def catch_up(self, slot: int, ledger: Ledger) -> None:
+        """Take in, for one shape, the moves made since its last look."""
+        touched = self._touched = ledger.touched
+        seen = self._seen[slot]
+        if len(touched) == seen:
             return
-        rows = np.array(sorted(set(touched[self._seen :])), np.int64)
-        self._seen = len(touched)
-        self._version[rows] = _UNKNOWN
-        self._refresh(rows, _usable(ledger.idle, ledger.releasing, rows))
+        self._seen[slot] = len(touched)
+        rows = np.array(sorted(set(touched[seen:])), np.int64)
+        free = _usable(ledger.idle, ledger.releasing, rows)
+        room = self.room[slot]
+        fresh = _room(free, self._divisor[:, slot], self._bonus[:, slot])
+        self.total[slot] += fresh.sum() - room[rows].sum()
+        room[rows] = fresh
 
     def add(self, shapes: list[int], snapshot: Snapshot, ledger: Ledger | None) -> None:
         """Take up shapes not asked about before."""
@@ -85,6 +94,7 @@ class Rooms:
         added = np.stack([_room(free, divisor[:, i], bonus[:, i]) for i in range(len(new))])
         self.room = np.concatenate((self.room, added))
         self.total = np.concatenate((self.total, added.sum(axis=1)))
+        self._seen.extend([0 if ledger is None else len(ledger.touched)] * len(new))
 
     def _refresh(self, rows: RowVec, free: Amounts) -> None:
         if not self.slot_of_shape:

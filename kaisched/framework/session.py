@@ -120,6 +120,10 @@ class Session:
         """True once the ledger exists, so that something may differ from the snapshot."""
         return "ledger" in self.__dict__
 
+    def room(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that the idle amounts of each node allow now."""
+        return self.placement.amounts_room(shape)
+
     def pending_of(self, job: RowVec) -> IntVec:
         """``(K,)`` pending tasks of jobs, as of now."""
         return self.ledger.job_pending[job] if self.has_moved else self.jobs.pending[job]
