@@ -14,7 +14,6 @@ from kaisched.core.axis import FloatVec, IntVec
 
 GRID_S: Final = 60
 """Seconds of one tick."""
-TICKS_PER_HOUR: Final = 3600 // GRID_S
 NEVER: Final = 1 << 62
 """A tick that does not come."""
 

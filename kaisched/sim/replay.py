@@ -20,11 +20,11 @@ from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.records import CycleResult
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.events import EventHeap
-from kaisched.sim.grid import GRID_S, NEVER, TICKS_PER_HOUR
+from kaisched.sim.grid import GRID_S, NEVER
 from kaisched.sim.tally import Tally
 from kaisched.sim.workload import Workload
 
-SAMPLE_TICKS: Final = TICKS_PER_HOUR
+SAMPLE_TICKS: Final = 15
 """Fair shares are looked at this often."""
 _IDLE: Final = -1
 """End of a job that does not run."""

@@ -6,8 +6,6 @@ hold until the next sample, because dividing at every cycle would cost more than
 
 from __future__ import annotations
 
-from kaisched.sim.grid import GRID_S
-
 
 class Tally:
     """Running sums per queue. Times are ticks."""
@@ -100,8 +98,3 @@ class Tally:
         self._fair_share_since = tick
         for queue, share in enumerate(self._fair_share):
             self.entitled[queue] += share * ticks
-
-
-def hours(ticks: float) -> float:
-    """Return ticks as hours."""
-    return ticks * GRID_S / 3600

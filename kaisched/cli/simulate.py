@@ -1,0 +1,123 @@
+"""``kaisched simulate``: a stretch of a trace through the daemon's own cycle, in virtual time."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from kaisched.engine.policy import build_policy, default_shard
+from kaisched.errors import ConfigError
+from kaisched.framework.policy import Policy
+from kaisched.objects import SchedulingShard
+from kaisched.objects.load import load_manifests
+from kaisched.sim.bar import Bar
+from kaisched.sim.reading import find_trace, read_trace
+from kaisched.sim.simulation import PolicyCycle, Stretch, simulate
+from kaisched.sim.table import json_of, table_of
+from kaisched.sim.workload import ClusterSize, QuotaMode
+from kaisched.units import UnitError, parse_duration
+
+_DAY_S = 86_400
+
+
+def command(
+    *,
+    trace: Annotated[
+        str, typer.Option(help="Folder with jobs.csv.gz and vcs.csv, or a bundled trace.")
+    ] = "philly-2017",
+    nodes: Annotated[int, typer.Option(min=1, max=50_000, help="Nodes of the cluster.")] = 64,
+    gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs of each.")] = 8,
+    from_: Annotated[
+        str, typer.Option("--from", help="Begin here in the trace, such as 28d or 2419200.")
+    ] = "0s",
+    until: Annotated[
+        str | None, typer.Option(help="Stop here; at the last submission unless given.")
+    ] = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Then go on until every job has ended.")
+    ] = False,
+    quota: Annotated[
+        QuotaMode, typer.Option(help="GPU quotas: none, or the published nodes to scale.")
+    ] = QuotaMode.NONE,
+    shard: Annotated[
+        Path | None, typer.Option(help="SchedulingShard to run by; the default one unless given.")
+    ] = None,
+    output: Annotated[
+        Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
+    ] = "table",
+    progress: Annotated[
+        bool | None,
+        typer.Option(
+            "--progress/--no-progress",
+            help="Show a progress bar; by itself on a terminal after a second.",
+        ),
+    ] = None,
+) -> None:
+    """Run a trace in virtual time under a policy, and report what each queue got.
+
+    The cluster is empty at --from: jobs submitted before it are not simulated. The same arguments
+    print the same bytes; how long it took stands on stderr.
+    """
+    policy = policy_of(shard)
+    whole = read_trace(find_trace(trace))
+    stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
+    begin_s, end_s = stretch.bounds(whole)
+    began = time.perf_counter()
+    with Bar("simulating", begin_s, end_s, is_wanted=progress) as bar:
+        report = simulate(
+            whole,
+            stretch,
+            ClusterSize(nodes, gpus_per_node),
+            PolicyCycle(policy),
+            quota=quota,
+            progress=bar.tell,
+        )
+    took_s = time.perf_counter() - began
+    print(json_of(report) if output == "json" else table_of(report))  # noqa: T201
+    print(timing_line(report.until_s - report.from_s, took_s, report.cycles), file=sys.stderr)  # noqa: T201
+
+
+def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
+    """Return how long it took: for stderr, because it differs from run to run."""
+    took_s = max(took_s, 1e-6)
+    days = simulated_s / _DAY_S
+    return (
+        f"took {took_s:.2f} s: {days / took_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
+    )
+
+
+def policy_of(shard: Path | None) -> Policy:
+    """Build the policy of a shard file, the default one without a file; warn on stderr."""
+    if shard is None:
+        return build_policy(default_shard())[0]
+    loaded = load_manifests(shard)
+    for problem in loaded.problems:
+        raise problem
+    shards = loaded.of(SchedulingShard)
+    if len(shards) != 1:
+        raise ConfigError(
+            f"{len(shards)} SchedulingShards where one is needed",
+            file=str(shard),
+            fix="give a file with one object of kind SchedulingShard",
+        )
+    policy, warnings = build_policy(shards[0], str(shard))
+    for warning in (*map(str, loaded.warnings), *warnings):
+        print(f"kaisched: warning: {warning}", file=sys.stderr)  # noqa: T201
+    return policy
+
+
+def _until(text: str | None) -> float | None:
+    return None if text is None else _instant("--until", text)
+
+
+def _instant(option: str, text: str) -> float:
+    """Read a duration, or plain seconds as they stand in a trace."""
+    try:
+        return parse_duration(f"{text}s" if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else text)
+    except UnitError as error:
+        raise ConfigError(str(error), path=option, fix=error.fix) from error

@@ -1,0 +1,172 @@
+"""What a simulation found: per queue and in all, ready to print or to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kaisched.sim.grid import GRID_S
+from kaisched.sim.replay import Replay
+from kaisched.sim.workload import ClusterSize, QuotaMode, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What was simulated."""
+
+    trace: str
+    size: ClusterSize
+    quota: QuotaMode
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds from arrival to first start, over all jobs; those still waiting, so far."""
+
+    mean_s: float
+    p50_s: float
+    p95_s: float
+    longest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """One queue."""
+
+    name: str
+    weight: float
+    quota_gpus: int
+    jobs: int
+    finished: int
+    running: int
+    pending: int
+    evictions: int
+    gpu_hours: float
+    entitled_gpu_hours: float
+    """Its fair share over time: what its demand, weight and quota entitled it to."""
+    got: float | None
+    """GPU-hours by entitled GPU-hours; None where nothing was asked for."""
+    wait: Waits | None
+    """None where no job came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A plugin that failed, how and how often."""
+
+    plugin: str
+    question: str
+    error: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole."""
+
+    trace: str
+    nodes: int
+    gpus: int
+    quota: str
+    from_s: float
+    until_s: float
+    jobs: int
+    finished: int
+    running: int
+    pending: int
+    evictions: int
+    cycles: int
+    gpu_hours: float
+    utilisation: float
+    """GPU-hours by all that the cluster had."""
+    makespan_s: float | None
+    """From the beginning to the last end; None unless every job has ended."""
+    queues: tuple[QueueReport, ...]
+    failures: tuple[Failure, ...]
+
+
+def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
+    """Sum a finished replay up."""
+    tally = replay.tally
+    queues = _queues(replay, workload)
+    ticks = replay.last - replay.first
+    came, finished, pending = sum(tally.arrived), sum(tally.finished), sum(tally.pending)
+    used = sum(tally.used)
+    return Report(
+        trace=setting.trace,
+        nodes=setting.size.nodes,
+        gpus=setting.size.gpus,
+        quota=setting.quota.value,
+        from_s=_seconds(replay.first),
+        until_s=_seconds(replay.last),
+        jobs=came,
+        finished=finished,
+        running=came - finished - pending,
+        pending=pending,
+        evictions=sum(tally.evicted),
+        cycles=replay.cycles,
+        gpu_hours=_hours(used),
+        utilisation=used / (ticks * setting.size.gpus) if ticks else 0.0,
+        makespan_s=_seconds(replay.last_end - replay.first) if came == finished else None,
+        queues=queues,
+        failures=tuple(
+            Failure(*failure, times) for failure, times in sorted(replay.failures.items())
+        ),
+    )
+
+
+def _queues(replay: Replay, workload: Workload) -> tuple[QueueReport, ...]:
+    tally = replay.tally
+    waits = [waits.copy() for waits in tally.waits]
+    for job in replay.waiting():
+        waits[workload.queue[job]].append(replay.last - workload.arrival[job])
+    rows = []
+    for queue, name in enumerate(workload.queue_names):
+        used, entitled = tally.used[queue], tally.entitled[queue] / 1000
+        came, finished, pending = (
+            tally.arrived[queue],
+            tally.finished[queue],
+            tally.pending[queue],
+        )
+        rows.append(
+            QueueReport(
+                name=name,
+                weight=workload.weights[queue],
+                quota_gpus=workload.quotas[queue],
+                jobs=came,
+                finished=finished,
+                running=came - finished - pending,
+                pending=pending,
+                evictions=tally.evicted[queue],
+                gpu_hours=_hours(used),
+                entitled_gpu_hours=_hours(entitled),
+                got=used / entitled if entitled else None,
+                wait=_waits(waits[queue]),
+            )
+        )
+    return tuple(rows)
+
+
+def _waits(ticks: list[int]) -> Waits | None:
+    if not ticks:
+        return None
+    ticks = sorted(ticks)
+    return Waits(
+        mean_s=_seconds(sum(ticks)) / len(ticks),
+        p50_s=_seconds(nearest_rank(ticks, 50)),
+        p95_s=_seconds(nearest_rank(ticks, 95)),
+        longest_s=_seconds(ticks[-1]),
+    )
+
+
+def nearest_rank(ordered: Sequence[int], percent: int) -> int:
+    """Return the least value that ``percent`` of the values do not exceed: one that occurred."""
+    return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)]
+
+
+def _seconds(ticks: int) -> float:
+    return float(ticks * GRID_S)
+
+
+def _hours(ticks: float) -> float:
+    return ticks * GRID_S / 3600

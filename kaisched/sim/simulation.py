@@ -1,0 +1,84 @@
+"""A whole simulation: a stretch of a trace on a cluster of some size, under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kaisched.core.snapshot import Snapshot
+from kaisched.errors import ConfigError
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
+from kaisched.framework.records import CycleResult
+from kaisched.sim.cluster import Cluster
+from kaisched.sim.grid import GRID_S, NEVER, tick_at
+from kaisched.sim.replay import Decide, Replay
+from kaisched.sim.report import Report, Setting, report_of
+from kaisched.sim.trace import Trace
+from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
+
+Progress = Callable[[float], None]
+"""Hears the time in seconds after each cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Jobs submitted from ``from_s`` on and before ``until_s``, where the clock stops too.
+
+    Without ``until_s`` the stretch ends with the last submission. With ``is_drained`` the clock
+    goes on after it until nothing happens any more.
+    """
+
+    from_s: float = 0.0
+    until_s: float | None = None
+    is_drained: bool = False
+
+    def bounds(self, trace: Trace) -> tuple[float, float]:
+        """Return where it begins and ends in a trace, in seconds."""
+        until_s = self.until_s
+        if until_s is None:
+            last_s = float(trace.submit_s[-1]) if len(trace) else 0.0
+            until_s = max(last_s, self.from_s) + GRID_S
+        if until_s <= self.from_s:
+            raise ConfigError(
+                "the stretch ends before it begins",
+                path="--until",
+                value=until_s,
+                fix=f"end after {self.from_s:.0f} s, where it begins",
+            )
+        return self.from_s, until_s
+
+
+class PolicyCycle:
+    """The daemon's own cycle under one policy, with its memory from cycle to cycle."""
+
+    def __init__(self, policy: Policy) -> None:
+        """Remember nothing yet."""
+        self._policy = policy
+        self._memory = Memory()
+
+    def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
+        """Decide on a snapshot."""
+        result, self._memory = run_cycle(snapshot, None, self._policy, now_s, self._memory)
+        return result
+
+
+def simulate(
+    trace: Trace,
+    stretch: Stretch,
+    size: ClusterSize,
+    decide: Decide,
+    *,
+    quota: QuotaMode = QuotaMode.NONE,
+    progress: Progress | None = None,
+) -> Report:
+    """Replay a stretch of a trace and report on it."""
+    from_s, until_s = stretch.bounds(trace)
+    part = trace.part(from_s, until_s)
+    workload = workload_of(part, size, quota)
+    replay = Replay(workload, Cluster(workload, size), decide, tick_at(from_s))
+    last = NEVER if stretch.is_drained else tick_at(until_s)
+    tell = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
+    replay.run(last, tell)
+    return report_of(replay, workload, Setting(trace.name, size, quota))
