@@ -8,6 +8,7 @@ KAI-Scheduler on purpose; tests/oracles holds the same rules as a plain loop, bi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +21,12 @@ from kaisched.units import UNLIMITED
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
+
+# Amounts and their sums are exact in float64 up to here, with room to multiply by a weight.
+MOST = 1 << 50
+# Contests do not touch each other, so a large level is shared in pieces that fit the cache.
+BLOCK_ROWS = 1 << 14
+
 Number = TypeVar("Number", np.int64, np.float64)
 
 
@@ -229,20 +236,34 @@ def share_surplus(
     result: Int64 | None = None
     for tier in plan.tiers:
         rows = wants.ravel().nonzero()[0] if tier is None else tier[wants.take(tier)]
-        if not len(rows):
-            continue
-        resource = plan.resource_of_row.take(rows)
-        need_before = need.take(rows).astype(np.float64)
-        game = Contest(
-            contest=plan.contest_of_row.take(rows),
-            weight=weights.take(rows),
-            unit=unit.take(resource).astype(np.float64),
-            need=need_before.copy(),
-            purse=purse,
-            asked=None if fold is None else Asked(fold, resource, plan.queue_of_row.take(rows)),
-        )
-        contend(game)
-        if result is None:
-            result = np.zeros(need.shape, dtype=np.int64)
-        result.put(rows, need_before - game.need)
+        contest = plan.contest_of_row.take(rows)
+        for block in _blocks(contest):
+            if result is None:
+                result = np.zeros(need.shape, dtype=np.int64)
+            here = rows[block]
+            resource = plan.resource_of_row.take(here)
+            asked = None if fold is None else Asked(fold, resource, plan.queue_of_row.take(here))
+            wanted = np.minimum(need.take(here), MOST).astype(np.float64)
+            first, last = contest[block][0], contest[block][-1]
+            game = Contest(
+                contest=contest[block] - first,
+                weight=weights.take(here),
+                unit=unit.take(resource).astype(np.float64),
+                need=wanted.copy(),
+                purse=purse[first : last + 1],
+                asked=asked,
+            )
+            contend(game)
+            result.put(here, wanted - game.need)
     return result
+
+
+def _blocks(contest: Index) -> Iterator[slice]:
+    """Cut rows, sorted by contest, between contests into pieces that fit the cache."""
+    start = 0
+    while start < len(contest):
+        end = start + BLOCK_ROWS
+        if end < len(contest):
+            end = int(contest.searchsorted(contest[end - 1], "right"))
+        yield slice(start, end)
+        start = end

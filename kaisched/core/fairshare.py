@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.division import Claims, LevelPlan, plan_level, share_surplus
+from kaisched.core.division import MOST, Claims, LevelPlan, plan_level, share_surplus
 from kaisched.core.rounds import WeightFold
 from kaisched.core.tree import NO_QUEUE, QueueTree
 from kaisched.units import UNLIMITED
@@ -118,7 +118,8 @@ def fair_share(
             if weight_mode == "quota":
                 weights = _quota_weights(amount, level, level.pick(claims.deserved), weights)
             need = level.pick(requestable) - have
-            got = share_surplus(level, left.astype(np.float64), need, weights, unit, fold=fold)
+            purse = np.minimum(left, MOST).astype(np.float64)
+            got = share_surplus(level, purse, need, weights, unit, fold=fold)
             have = have if got is None else have + got
         if level.is_all:
             return have
