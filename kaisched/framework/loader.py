@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import pluggy
 from pydantic import BaseModel, ValidationError
@@ -339,4 +339,6 @@ def _arguments(model: type[Arguments]) -> Iterable[ArgumentDescription]:
 def _type_name(annotation: Any) -> str:
     if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
         return annotation.__name__
+    if get_origin(annotation) is Literal:
+        return " or ".join(map(str, get_args(annotation)))
     return str(annotation).replace("typing.", "")

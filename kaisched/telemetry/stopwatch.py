@@ -15,7 +15,7 @@ class Stopwatch:
     """Adds up seconds and calls by (plugin, question); satisfies ``framework.probe.Probe``."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
-        """Keep the clock: any function that never runs backwards."""
+        """Keep the clock: any function that returns seconds."""
         self._now_s = now_s
         self.seconds: dict[tuple[str, str], float] = {}
         self.calls: dict[tuple[str, str], int] = {}
@@ -30,7 +30,9 @@ class Stopwatch:
             try:
                 return function(*args, **kwargs)
             finally:
-                self.seconds[key] = self.seconds.get(key, 0.0) + self._now_s() - start_s
+                # A clock of the machine may be set back; a counter may not.
+                took_s = max(self._now_s() - start_s, 0.0)
+                self.seconds[key] = self.seconds.get(key, 0.0) + took_s
                 self.calls[key] = self.calls.get(key, 0) + 1
 
         return cast("_F", timed)

@@ -1,0 +1,160 @@
+"""Puts the commands together and turns every error into one line and an exit code.
+
+Only the module of the command that is asked for is imported; for the others, as in ``--help``, a
+name and a sentence are enough. That is what keeps the help under 0.3 s.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+import typer
+
+from kaisched.errors import ConfigError, KaischedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OK: Final = 0
+PROBLEMS: Final = 1
+USAGE: Final = 2
+INTERNAL: Final = 70
+INTERRUPTED: Final = 130
+
+_HELP: Final = (
+    "A fair Kubernetes scheduler for shared GPU clusters.\n\n"
+    "Works without any cluster: `kaisched demo` shows it at work, `kaisched plan -f FILE` tries"
+    " your own manifests.\n\n"
+    "Exit codes: 0 done; 1 done, but some objects had problems; 2 wrong usage, setting or file;"
+    " 3 a plugin cannot be used; 4 the cluster failed; 5 the usage store failed; 70 a bug."
+)
+
+
+class Entry(NamedTuple):
+    """A command that is not imported yet."""
+
+    module: str
+    help: str
+
+
+COMMANDS: Final = {
+    "demo": Entry("kaisched.cli.demo", "Show fair share at work on a cluster in memory."),
+    "plan": Entry(
+        "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
+    ),
+    "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
+    "run": Entry("kaisched.cli.run", "Run the scheduler."),
+    "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
+    "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),
+    "version": Entry("kaisched.cli.version", "Print the version."),
+}
+
+
+def build_app(wanted: str | None) -> typer.Typer:
+    """Return the application, with the real command only where it is ``wanted``; None for all."""
+    app = typer.Typer(
+        name="kaisched",
+        help=_HELP,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, entry in COMMANDS.items():
+        if wanted is None or wanted == name:
+            _add_real(app, name, entry)
+        else:
+            app.command(name, help=entry.help)(_stand_in)
+    return app
+
+
+def _root(
+    debug: bool = typer.Option(
+        False, "--debug", help="Show tracebacks; may stand anywhere on the line."
+    ),
+) -> None:
+    pass
+
+
+def _stand_in() -> None:
+    """Stand for a command whose module is not imported."""
+
+
+def _add_real(app: typer.Typer, name: str, entry: Entry) -> None:
+    if find_spec(entry.module) is None:
+        app.command(name, help=entry.help)(_missing(name))
+        return
+    command: Any = import_module(entry.module).command
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, help=entry.help)
+    else:
+        app.command(name, help=entry.help)(command)
+
+
+def _missing(name: str) -> Callable[[], None]:
+    def missing() -> None:
+        raise ConfigError(f"kaisched {name} is not part of this installation")
+
+    return missing
+
+
+def _wanted(arguments: Sequence[str]) -> str | None:
+    """Return the command a line asks for, ``-`` for none, or None where all are needed."""
+    if any(name.startswith("_KAISCHED_COMPLETE") for name in os.environ):
+        return None
+    return next((word for word in arguments if not word.startswith("-")), "-")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command line and exit with its code."""
+    line = list(sys.argv[1:] if arguments is None else arguments)
+    stop = line.index("--") if "--" in line else len(line)
+    is_debugging = "--debug" in line[:stop]
+    line = [word for at, word in enumerate(line) if word != "--debug" or at > stop]
+    code = run_line(line, is_debugging=is_debugging)
+    sys.exit(code)
+
+
+def run_line(line: Sequence[str], *, is_debugging: bool = False) -> int:
+    """Run one command line and return its exit code; errors are one line unless debugging."""
+    line = list(line) or ["--help"]
+    try:
+        code = build_app(_wanted(line))(args=line, prog_name="kaisched", standalone_mode=False)
+    except SystemExit as finished:  # rich leaves so when its reader has gone
+        code = finished.code
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # A reader such as head has seen enough; nothing may be written any more, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = OK
+    except Exception as error:
+        if is_debugging:
+            raise
+        code = _say(*_told(error, line))
+    return code if isinstance(code, int) else OK
+
+
+def _told(error: Exception, line: Sequence[str]) -> tuple[str, int]:
+    """Return the one line of an error and its exit code."""
+    if isinstance(error, KaischedError):
+        return str(error), error.exit_code
+    # What the parser of the line raises; its class has another home in each version of typer.
+    if hasattr(error, "format_message"):
+        message = error.format_message().rstrip(".")
+        return f"{message}; see kaisched {_topic(line)}--help", USAGE
+    return f"this is a bug: {type(error).__name__}: {error}; --debug shows where", INTERNAL
+
+
+def _topic(line: Sequence[str]) -> str:
+    wanted = _wanted(line)
+    return f"{wanted} " if wanted in COMMANDS else ""
+
+
+def _say(text: str, code: int) -> int:
+    print(f"kaisched: {text}", file=sys.stderr)  # noqa: T201
+    return code
