@@ -1,0 +1,275 @@
+"""Worked numbers of the division, published tables, and where we differ from KAI-Scheduler."""
+
+import numpy as np
+import pytest
+
+from kaisched.core import rounds
+from kaisched.core.division import Claims, divide_level, divide_surplus
+from kaisched.units import UNLIMITED
+
+GPU = 1000
+
+
+def claims(deserved, weight, request, limit=None, priority=None) -> Claims:
+    """Columns from GPUs; older queues stand first."""
+    count = len(request)
+
+    def gpus(values):
+        return np.array([[v if v == UNLIMITED else round(v * GPU) for v in values]])
+
+    return Claims(
+        gpus(deserved),
+        gpus([UNLIMITED] * count if limit is None else limit),
+        gpus(request),
+        np.array([weight], dtype=np.float64),
+        np.array([0] * count if priority is None else priority),
+        np.arange(count),
+    )
+
+
+def divide(total, *args, fold=None, **kwargs) -> list[float]:
+    return divide_and_left(total, claims(*args, **kwargs), fold)[0]
+
+
+def divide_and_left(total, columns, fold=None):
+    share, left = divide_level(
+        np.array([[round(total * GPU)]]),
+        np.zeros(len(columns.rank), dtype=np.intp),
+        columns,
+        np.array([GPU]),
+        fold,
+    )
+    return [amount / GPU for amount in share[0].tolist()], left[0, 0] / GPU
+
+
+def history(usage, k):
+    used = np.array(usage)
+    return lambda _r, q, _g, _a, w: np.maximum(0.0, w + k * (w - used[q]))
+
+
+INF = UNLIMITED
+
+
+@pytest.mark.parametrize(
+    ("total", "columns", "shares", "left"),
+    [
+        (1, claims([3], [0], [2]), [2], 0),
+        (7, claims([3], [0], [5]), [3], 4),
+        (15, claims([2, 2], [2, 2], [6, 6]), [6, 6], 3),
+        (12, claims([2, 2], [2, 2], [6, 6]), [6, 6], 0),
+        (8, claims([2, 2], [1, 3], [6, 6]), [3, 5], 0),
+        (12, claims([2, 2], [2, 2], [6, 6], limit=[5, INF]), [5, 6], 1),
+        (11, claims([2, 2], [1, 4], [10, 10]), [3, 8], 0),
+        (11, claims([2, 2], [2, 2], [6, 6]), [6, 5], 0),
+        (6, claims([2, 2], [100, 1], [6, 6], priority=[1, 2]), [2, 4], 0),
+        (4, claims([2, 2], [1, 1], [6, 6], priority=[1, 2]), [2, 2], 0),
+        (5, claims([2, 2, 1], [2, 2, 2], [5, 5, 0], priority=[2, 2, 1]), [3, 2, 0], 0),
+        (1000, claims([250, 150], [1, 2], [5000, 5000]), [450, 550], 0),
+        (1000, claims([250, 150], [1, 2], [5000, 5000], limit=[INF, 400]), [600, 400], 0),
+        (9999, claims([1000] * 3, [1] * 3, [10000] * 3), [3333] * 3, 0),
+        (9999, claims([0] * 3, [6, 2, 1], [10000] * 3), [6666, 2222, 1111], 0),
+        (
+            45,
+            claims([12, 7, 2], [12, 7, 2], [32.55, 9.5, 1.65], limit=[INF, INF, 2]),
+            [32.55, 9.5, 1.65],
+            1.3,
+        ),
+    ],
+)
+def test_published_table_of_kai(total, columns, shares, left):
+    assert divide_and_left(total, columns) == (shares, left)
+
+
+def test_published_runai_over_quota_priority_low_1_high_3():
+    assert divide(104, [3, 1], [1, 3], [200, 200]) == [28, 76]
+
+
+def test_published_kai_simulator_70_and_30():
+    assert divide(100, [10, 10], [3, 1], [100, 100]) == [70, 30]
+
+
+def test_published_kep_1714_story_3():
+    assert divide(150, [0, 0, 0], [1, 1, 3], [150] * 3) == [30, 30, 90]
+
+
+def test_worked_number_a_tie_of_fractions_goes_to_the_older():
+    assert divide(10, [2, 2], [1, 3], [10, 10]) == [4, 6]
+
+
+def test_worked_number_b_second_round():
+    assert divide(9, [0] * 3, [1] * 3, [1, 9, 9]) == [1, 4, 4]
+
+
+def test_worked_number_c_deserved_is_never_scaled_down():
+    assert divide_and_left(8, claims([6, 6], [1, 1], [8, 8])) == ([6, 6], 0)
+
+
+def test_worked_number_d_priority_then_a_fraction():
+    assert divide(10, [0, 0], [1, 1], [7.5, 10], priority=[200, 100]) == [7.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("usage", "shares"),
+    [([0.6, 0.2], [3, 7]), ([1.0, 0.0], [0, 10]), ([1.0, 1.0], [5, 5])],
+    ids=["E", "F", "G: plain weights when history leaves nobody anything"],
+)
+def test_worked_numbers_e_to_g_history(usage, shares):
+    assert divide(10, [0, 0], [1, 1], [10, 10], fold=history(usage, 1.0)) == shares
+
+
+def test_worked_number_h_nobody_gets_more_than_requested():
+    """KAI gives 2.0 and 1.0: the rounding unit is not capped by the request."""
+    assert divide(3, [0, 0], [1, 1], [1.6, 1.6]) == [1.6, 1.4]
+
+
+def test_worked_number_i_the_rounding_stays_inside_the_priority():
+    """KAI gives 2, 2, 1: the last unit leaks to the lower priority."""
+    assert divide(5, [0] * 3, [1] * 3, [5] * 3, priority=[200, 200, 100]) == [3, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("k", "usage", "shares"),
+    [
+        (0, [1, 0], [8, 8]),
+        (0.5, [1, 0], [4, 12]),
+        (0.5, [0.75, 0.25], [6, 10]),
+        (1, [1, 0], [0, 16]),
+        (1, [0.75, 0.25], [4, 12]),
+        (1, [0.96875, 0.03125], [1, 15]),
+        (1, [0.97, 0.03], [0, 16]),
+        (2, [0.75, 0.25], [0, 16]),
+    ],
+)
+def test_derived_two_equal_queues_with_history(k, usage, shares):
+    assert divide(16, [0, 0], [1, 1], [99, 99], fold=history(usage, k)) == shares
+
+
+def test_derived_history_with_and_without_quota():
+    fold = history([0.6, 0.2], 1.0)
+    assert divide(100, [0, 0], [1, 1], [200, 200], fold=fold) == [33, 67]
+    assert divide(100, [10, 10], [3, 1], [200, 200], fold=fold) == [70, 30]
+
+
+@pytest.mark.parametrize(("k", "third"), [(0, 5), (0.5, 8), (1, 11), (1.16, 12), (2, 16)])
+def test_derived_burst_of_a_third_queue(k, third):
+    # All three fractions are equal at k = 0 and at k = 1 (ideal 2.67, 10.67, 2.67), so age decides
+    # who gets the one or two spare GPUs. The derived 5 and 11 hold for the second oldest.
+    shares = divide(16, [0] * 3, [1] * 3, [99, 16, 99], fold=history([0.5, 0, 0.5], k))
+    assert shares[1] == third
+
+
+def test_derived_burst_at_k_1_for_the_youngest_of_a_tie():
+    fold = history([0.5, 0.5, 0], 1)
+    assert divide(16, [0] * 3, [1] * 3, [99, 99, 16], fold=fold) == [3, 3, 10]
+
+
+def test_derived_three_queues_that_each_need_everything():
+    assert divide(16, [0] * 3, [1] * 3, [16] * 3, fold=history([1, 0, 0], 10)) == [0, 8, 8]
+
+
+def test_derived_end_to_end_weights_of_kai():
+    # Share weights 0.9899 and 0.0101 for k = 100.
+    fold = history([1, 0], 100)
+    assert divide(10_000, [0, 0], [10_000, 1], [20_000, 20_000], fold=fold) == [9899, 101]
+
+
+def test_unlimited_quota_is_the_whole_amount():
+    assert divide(10, [UNLIMITED, 2], [0, 0], [99, 99]) == [10, 2]
+
+
+def test_without_weights_no_surplus_is_shared_and_lower_priorities_may_have_it():
+    assert divide_and_left(10, claims([0, 0], [0, 0], [9, 9])) == ([0, 0], 10)
+    assert divide(10, [0, 0], [0, 1], [9, 9], priority=[2, 1]) == [0, 9]
+
+
+def test_negative_weights_count_as_none():
+    assert divide(10, [0, 0], [-1, 1], [9, 9]) == [0, 9]
+
+
+def test_surplus_on_top_of_a_given_share():
+    share, left = divide_surplus(
+        np.array([[500]]),
+        np.zeros(1, dtype=np.intp),
+        np.array([[3 * GPU]]),
+        claims([3], [1], [5]),
+        np.array([GPU]),
+    )
+    assert (share.tolist(), left.tolist()) == ([[3500]], [[0]])
+
+
+def test_groups_and_resources_do_not_touch_each_other():
+    group = np.array([1, 0, 1, 0])
+    columns = np.zeros((2, 4), dtype=np.int64)
+    share, left = divide_level(
+        np.array([[10, 20], [7, 0]]),
+        group,
+        Claims(
+            columns,
+            columns + UNLIMITED,
+            columns + 100,
+            np.ones((2, 4)),
+            np.zeros(4, dtype=np.int64),
+            np.arange(4),
+        ),
+        np.array([1, 1]),
+    )
+    assert share.tolist() == [[10, 5, 10, 5], [0, 4, 0, 3]]
+    assert not left.any()
+
+
+def test_requests_beyond_what_floats_hold():
+    assert divide(10, [0, 0], [1, 1], [(1 << 52), (1 << 52)]) == [5, 5]
+
+
+@pytest.mark.parametrize("answer", [np.nan, np.inf])
+def test_a_fold_that_answers_no_number_is_an_error(answer):
+    with pytest.raises(ValueError, match="no finite numbers"):
+        divide(10, [0, 0], [1, 1], [9, 9], fold=lambda *a: a[-1] * answer)
+
+
+def test_negative_answers_of_a_fold_count_as_nothing():
+    assert divide(10, [0, 0], [1, 1], [20, 20], fold=lambda *_: np.array([-5.0, 1.0])[-2:]) == [
+        0,
+        10,
+    ]
+
+
+def test_the_fold_is_asked_each_round_about_those_who_still_want():
+    asked = []
+
+    def fold(resource, queue, group, active, weights):
+        asked.append((resource.tolist(), queue.tolist(), active.tolist(), weights.tolist()))
+        return weights
+
+    divide(9, [0] * 3, [1, 1, 2], [1, 9, 9], fold=fold)
+    assert asked == [
+        ([0, 0, 0], [0, 1, 2], [True] * 3, [0.25, 0.25, 0.5]),
+        ([0, 0], [1, 2], [True] * 2, [1 / 3, 2 / 3]),
+    ]
+
+
+def test_cutting_a_level_into_pieces_changes_nothing(monkeypatch):
+    rng = np.random.default_rng(3)
+    group = np.sort(rng.integers(0, 40, 300))
+    group = np.unique(group, return_inverse=True)[1]
+    shape = (3, 300)
+    columns = Claims(
+        rng.integers(0, 5, shape) * GPU,
+        np.full(shape, UNLIMITED),
+        rng.integers(0, 50, shape) * GPU,
+        rng.random(shape),
+        rng.integers(0, 3, 300),
+        rng.permutation(300),
+    )
+    amount = rng.integers(0, 100, (3, int(group.max()) + 1)) * GPU
+    unit = np.array([1, 1, GPU])
+    whole = divide_level(amount, group, columns, unit)[0].tolist()
+    monkeypatch.setattr("kaisched.core.division.BLOCK_ROWS", 7)
+    assert divide_level(amount, group, columns, unit)[0].tolist() == whole
+
+
+def test_too_many_rows_for_one_key_are_ordered_all_the_same(monkeypatch):
+    args = (np.array([0, 0, 1, 1, 1]), np.array([0.2, 0.5, 0.1, 0.7, 0.7]), 2)
+    expected = rounds._largest_first(*args).tolist()
+    monkeypatch.setattr(rounds, "_KEY_BITS", 8)
+    assert rounds._largest_first(*args).tolist() == expected == [1, 0, 3, 4, 2]
