@@ -15,9 +15,7 @@ class NodeAvailability(Plugin):
     is_score_rising = True  # as long as the pods fit, it stays 1
 
     @hookimpl
-    def node_score(  # type: ignore[override]
-        self, session: Session, shape: int, rows: RowVec, extra: IntVec
-    ) -> FloatVec | None:
+    def node_score(self, session: Session, shape: int, rows: RowVec, extra: IntVec) -> FloatVec:
         """Answer whether one more pod fits idle with ``extra`` of its shape already there."""
         fits: FloatVec = (session.room(shape)[rows] > extra).astype(np.float64)
         return fits
