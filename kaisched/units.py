@@ -216,7 +216,9 @@ def parse_duration(text: object, *, allow_negative: bool = False) -> float:
     if text in ("0", 0) and not isinstance(text, bool):
         return 0.0
     if not isinstance(text, str):
-        raise UnitError(f"{_shown(text)} is no duration", _DURATION_FIX)
+        is_number = isinstance(text, int | float) and not isinstance(text, bool)
+        fix = f'write "{_shown(text)}s" for seconds' if is_number else _DURATION_FIX
+        raise UnitError(f"{_shown(text)} has no unit" if is_number else "no duration", fix)
     if len(text) > 2 * _MAX_CHARS:
         raise UnitError(f"{_shown(text)} is longer than {2 * _MAX_CHARS} characters", _DURATION_FIX)
     is_negative = text.startswith("-")

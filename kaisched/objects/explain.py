@@ -121,7 +121,7 @@ def _fix(value: object, words: list[str]) -> str:
     if words == ["true or false"]:
         return "write true or false, without quotes"
     if words == ["a map"]:
-        return "write key: value lines below it" if not isinstance(value, list) else "drop the dash"
+        return 'write "key: value" lines, without dashes'
     if words == ["a list"]:
         return "write one entry a line, each after a dash"
     return f"write {' or '.join(words)}"

@@ -11,6 +11,7 @@ from kaisched.units import UnitError, parse_duration
 
 INT32_MAX: Final = (1 << 31) - 1
 _MAX_WORD: Final = 80
+_MAX_NAME: Final = 253  # Kubernetes' own bound
 _MAX_KNOWN: Final = 500
 _MAX_SHOWN: Final = 20
 
@@ -43,8 +44,8 @@ def to_error(fault: Fault, source: Source, kind: str = "", name: str = "") -> Ob
         value=fault.value,
         fix=fault.fix,
         document=source.document,
-        kind=kind,
-        name=name,
+        kind=kind[:_MAX_WORD],
+        name=name[:_MAX_NAME],
     )
 
 

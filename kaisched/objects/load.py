@@ -29,6 +29,7 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 _SEPARATOR: Final = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _NO_CONTENT: Final = (b"#", b"%", b"...")
 _MAX_LISTS: Final = 4
+_EXAMPLE: Final = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
 _BOM: Final = b"\xef\xbb\xbf"
 
 _T = TypeVar("_T", bound=KubernetesObject)
@@ -185,8 +186,12 @@ def _take(raw: Any, source: Source, at: tuple[str | int, ...], loaded: Loaded) -
     name = name_in(raw)
     for key, word in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(word, str) or not word:
+            fault = Fault((*at, key), "missing", fix=f"add {key}")
+            if word is not None:
+                fault = Fault(
+                    (*at, key), f"no {key}", word, f"write a text, such as {_EXAMPLE[key]}"
+                )
             shown = kind if isinstance(kind, str) else ""
-            fault = Fault((*at, key), "missing" if word is None else "no text", fix=f"add {key}")
             loaded.problems.append(to_error(fault, source, shown, name))
             return
     kind, api_version = str(kind), str(api_version)
@@ -198,7 +203,7 @@ def _take(raw: Any, source: Source, at: tuple[str | int, ...], loaded: Loaded) -
         fault = type_._replace(path=(*at, *type_.path))
         loaded.problems.append(to_error(fault, source, kind, name))
     elif type_ is None:
-        loaded.skipped.append(f"{kind} {name}".strip())
+        loaded.skipped.append(f"{kind[:80]} {name}".strip())
     else:
         _take_object(raw, type_, source, at, loaded)
 
@@ -231,7 +236,7 @@ def _take_object(
         return
     first = loaded.sources.get((type_.KIND, obj.key))
     if first is not None:
-        where = f"first in {first.file or 'document'} {first.document}"
+        where = f"first in {first.file} document {first.document}".replace("  ", " ")
         fault = Fault((*at, "metadata", "name"), f"given twice, {where}", obj.key, "drop one")
         loaded.problems.append(to_error(fault, source, type_.KIND, obj.name))
         return

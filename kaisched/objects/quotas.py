@@ -112,7 +112,9 @@ def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
         wrong = _amount_fault(name, amount)
         if wrong:
             are_good = False
-            yield Fault((*path, field), wrong, amount, f"write -1 for unlimited, or {unit}")
+            yield Fault(
+                (*path, field), wrong, amount, f"write -1 for unlimited, or a number of {unit}"
+            )
     if are_good and _base_units(name, resource.limit) < _base_units(name, resource.quota):
         quota = "unlimited" if resource.quota == -1 else resource.quota
         yield Fault(

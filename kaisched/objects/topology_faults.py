@@ -31,5 +31,5 @@ def topology_faults(topology: Topology) -> Iterator[Fault]:
             yield Fault((*path, at, "nodeLabel"), "a host holds no other level", _HOSTNAME, fix)
         if level.alias and (level.alias in aliases or level.alias in labels):
             fix = "give each level an alias of its own, which is no node label here"
-            yield Fault((*path, at, "alias"), "given twice", level.alias, fix)
+            yield Fault((*path, at, "alias"), "already names a level", level.alias, fix)
         aliases.add(level.alias)

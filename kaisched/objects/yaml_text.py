@@ -19,6 +19,7 @@ MAX_DEPTH: Final = 64
 MAX_ALIASED: Final = 100_000
 """Most values that all aliases of a document may stand for together."""
 
+_MAX_PATH: Final = 12  # steps of a path that are shown
 _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the C parser
 _CORE: Final = "tag:yaml.org,2002:"
 _TAGS: Final = ("str", "int", "float", "bool", "null", "map", "seq")
@@ -155,7 +156,8 @@ class _Reader:
         """Add to a fault how far reading got."""
         for frame in self.frames:
             at = len(frame.value) if isinstance(frame.value, list) else frame.key
-            fault.path += (at,) if at is not None else ()
+            if at is not None and len(fault.path) < _MAX_PATH:
+                fault.path += (at,)
         fault.partial = self.frames[0].value if self.frames else self.root
         return fault
 

@@ -41,7 +41,8 @@ def test_none_is_a_value_and_nothing_is_none():
 
 
 @pytest.mark.parametrize(
-    "value", ["x\ny", "\ud800", "y" * 10**6, 10**6000, ["z"] * 10**5, {"a": {"b": {"c": 1}}}],
+    "value",
+    ["x\ny", "\ud800", "y" * 10**6, 10**6000, ["z"] * 10**5, {"a": {"b": {"c": 1}}}],
     ids=lambda value: type(value).__name__,
 )
 def test_any_value_is_shown_in_one_short_printable_line(value):

@@ -100,7 +100,9 @@ def test_requests_round_up_and_capacities_down(read, text, up, down):
     assert read(text, False) == down
 
 
-@pytest.mark.parametrize("text", ["1e2000000", "1e400", "9" * 40, "1e22", 10**5000, 1e300], ids=shape)
+@pytest.mark.parametrize(
+    "text", ["1e2000000", "1e400", "9" * 40, "1e22", 10**5000, 1e300], ids=shape
+)
 def test_what_is_huge_saturates_and_costs_nothing(text):
     start = time.perf_counter()
     assert count(text) == milli_cpu(text) == MAX_AMOUNT
@@ -116,7 +118,23 @@ def test_what_is_tiny_still_rounds_up_to_something():
 
 @pytest.mark.parametrize(
     "text",
-    ["nan", "NaN", "inf", "Infinity", "1_000", " 1", "1 ", "1\n", "١", "½", "1K", "1ki", "-1", "", "."]
+    [
+        "nan",
+        "NaN",
+        "inf",
+        "Infinity",
+        "1_000",
+        " 1",
+        "1 ",
+        "1\n",
+        "١",
+        "½",
+        "1K",
+        "1ki",
+        "-1",
+        "",
+        ".",
+    ]
     + ["1e", "e3", "Ki", "1e3Ki", "0x10", "1,5", "--1", "9" * 41, True, False, None, [], -1, -0.5]
     + [math.nan, math.inf, "-1e9", "1e+", "1mm", "\ud800", -(10**5000)],
     ids=shape,
@@ -248,7 +266,9 @@ def test_a_duration_that_is_no_number_is_not_shown(seconds):
         format_duration(seconds)
 
 
-@pytest.mark.parametrize("text", ["1" * 10**6, "1h" * 10**6, "." * 10**6, "1e" + "9" * 10**6], ids=shape)
+@pytest.mark.parametrize(
+    "text", ["1" * 10**6, "1h" * 10**6, "." * 10**6, "1e" + "9" * 10**6], ids=shape
+)
 def test_long_texts_are_refused_at_once(text):
     start = time.perf_counter()
     for read in (parse_quantity, parse_duration):
