@@ -90,7 +90,7 @@ def fair_share(
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
         fold: asked for the weights of each round (R5); None leaves them.
         weight_mode: "equal" takes the queues' over-quota weights; "quota" makes the weights
-            follow the quotas (R11).
+            follow the quotas (R12).
         plan: of this tree, priority and rank; made when absent.
 
     Returns:
@@ -133,7 +133,7 @@ def _quota(amount: Int64, level: LevelPlan, deserved: Int64) -> Int64:
 
 
 def _quota_weights(amount: Int64, level: LevelPlan, deserved: Int64, weights: Float64) -> Float64:
-    """Let weights follow quotas; where a group has no quota at all, they stand (R11)."""
+    """Let weights follow quotas; where a group has no quota at all, they stand (R12)."""
     quota = _quota(amount, level, deserved).astype(np.float64)
     has_quota = np.add.reduceat(quota, level.start, axis=1) > 0
     return np.where(has_quota.take(level.group, axis=1), quota, weights)

@@ -120,7 +120,7 @@ def expected(case: Case) -> np.ndarray:
         usage = case.usage[r].tolist()
         for parent, members in children.items():
 
-            def loop_fold(_resource, normal, members=members, usage=usage):
+            def loop_fold(normal, members=members, usage=usage):
                 return {i: w + K * (w - usage[members[i]]) for i, w in normal.items()}
 
             rows = [
@@ -135,7 +135,7 @@ def expected(case: Case) -> np.ndarray:
                 for q in members
             ]
             amount = int(case.total[r] if parent < 0 else share[r, parent])
-            share[r, members] = division_loop.divide(amount, rows, int(UNIT[r]), loop_fold, r).share
+            share[r, members] = division_loop.divide(amount, rows, int(UNIT[r]), loop_fold).share
     return share
 
 

@@ -110,7 +110,7 @@ def levels(draw, groups: int = 3, max_queues: int = 9, deserved=bounds, weight=w
 def loop_fold(level: Level, members: list[int]):
     if level.k is None:
         return None
-    return lambda _resource, normal: {
+    return lambda normal: {
         i: max(0.0, w + level.k * (w - level.usage[members[i]])) for i, w in normal.items()
     }
 
@@ -296,8 +296,8 @@ def test_a_tree_of_any_depth_agrees_with_the_plain_loop(drawn, k):
     share = fair_share(tree, total, claims, unit, None if k is None else fold)
     for r in range(len(total)):
 
-        def one(resource, normal):
-            return {q: max(0.0, w + k * (w - usage[resource, q])) for q, w in normal.items()}
+        def one(normal, r=r):
+            return {q: max(0.0, w + k * (w - usage[r, q])) for q, w in normal.items()}
 
         rows = [
             division_loop.Claim(
@@ -316,6 +316,5 @@ def test_a_tree_of_any_depth_agrees_with_the_plain_loop(drawn, k):
             rows,
             int(unit[r]),
             None if k is None else one,
-            r,
         )
         assert share[r].tolist() == expected

@@ -11,7 +11,7 @@ from math import floor, isfinite
 UNLIMITED = 1 << 62
 
 # Normalised weights of the queues still in the round -> the weights that count, by queue.
-LoopFold = Callable[[int, dict[int, float]], dict[int, float]]
+LoopFold = Callable[[dict[int, float]], dict[int, float]]
 
 
 @dataclass
@@ -37,13 +37,12 @@ def divide(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
-    resource: int = 0,
 ) -> Result:
     """Divide one resource among the queues of one sibling group (R1 to R9)."""
     share = [
         min(amount if c.deserved == UNLIMITED else c.deserved, c.request, c.limit) for c in claims
     ]
-    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, fold, resource)
+    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, fold)
 
 
 def divide_surplus(
@@ -52,7 +51,6 @@ def divide_surplus(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
-    resource: int = 0,
 ) -> Result:
     """Divide the surplus on top of what the queues have (R4 to R9)."""
     result = Result(list(share), surplus)
@@ -64,12 +62,11 @@ def divide_surplus(
             claims,
             unit,
             fold,
-            resource,
         )
     return result
 
 
-def _share_among(queues, result, claims, unit, fold, resource) -> None:
+def _share_among(queues, result, claims, unit, fold) -> None:
     def need(i: int) -> int:
         return min(claims[i].request, claims[i].limit) - result.share[i]
 
@@ -79,7 +76,7 @@ def _share_among(queues, result, claims, unit, fold, resource) -> None:
 
     active = [i for i in queues if need(i) > 0 and claims[i].weight > 0]
     while result.left > 0 and active:
-        weight = share_weights(active, claims, fold, resource)
+        weight = share_weights(active, claims, fold)
         total = 0.0
         for i in active:
             total += weight[i]
@@ -97,14 +94,14 @@ def _share_among(queues, result, claims, unit, fold, resource) -> None:
                 if weight[i] > 0:
                     fraction[i] = units - floor(units)
         if not is_worth_another_round or result.left == 0:
-            # max() and sorted() keep the first of equals, and `fraction` is in rank order.
+            # sorted() keeps equals as they stand, and `fraction` is in rank order.
             for i in sorted(fraction, key=lambda i: -round(fraction[i] * 2**20)):
                 hand(i, min(unit, need(i), result.left))
         active = [i for i in active if need(i) > 0]
 
 
 def share_weights(
-    active: Sequence[int], claims: Sequence[Claim], fold: LoopFold | None, resource: int
+    active: Sequence[int], claims: Sequence[Claim], fold: LoopFold | None
 ) -> dict[int, float]:
     """The weights that count in this round (R5, R7)."""
     plain = {i: claims[i].weight for i in active}
@@ -114,7 +111,7 @@ def share_weights(
     for i in active:
         total += plain[i]
     normal = {i: plain[i] / total for i in active}
-    answer = fold(resource, normal)
+    answer = fold(normal)
     counts = {
         i: plain[i] if answer[i] == normal[i] else max(answer[i], 0.0) * total for i in active
     }
@@ -128,7 +125,6 @@ def divide_tree(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
-    resource: int = 0,
 ) -> list[int]:
     """Divide one resource down a tree (R10); parents come before children, -1 for a root."""
     share = [0] * len(parents)
@@ -137,8 +133,8 @@ def divide_tree(
         if not group:
             continue
 
-        def group_fold(resource: int, normal: dict[int, float], group=group) -> dict[int, float]:
-            answer = fold(resource, {group[i]: w for i, w in normal.items()})
+        def group_fold(normal: dict[int, float], group=group) -> dict[int, float]:
+            answer = fold({group[i]: w for i, w in normal.items()})
             return {i: answer[group[i]] for i in normal}
 
         divided = divide(
@@ -146,7 +142,6 @@ def divide_tree(
             [claims[q] for q in group],
             unit,
             group_fold if fold else None,
-            resource,
         )
         for q, amount in zip(group, divided.share, strict=True):
             share[q] = amount
