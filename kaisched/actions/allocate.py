@@ -159,12 +159,11 @@ class _Allocation:
             (candidates.shape[waiting] == shape) & (candidates.size[waiting] >= size)
         ]
         if hopeless.size:
-            note_no_room(self._session, candidates.job[hopeless], candidates.size[hopeless])
+            note_no_room(self._session, candidates.job[hopeless])
             self._walk.drop(set(hopeless.tolist()))
 
     def _refuse(self, item: Item) -> None:
-        at = np.array([item.at])
-        note_no_room(self._session, self._candidates.job[at], self._candidates.size[at])
+        note_no_room(self._session, self._candidates.job[[item.at]])
         self._walk.refused(item)
 
     def _keep(self, item: Item, is_waiting: bool) -> None:  # noqa: FBT001

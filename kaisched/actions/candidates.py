@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 _NO_ROOM = int(Refusal.NO_ROOM)
-_GANG_NO_ROOM = int(Refusal.GANG_NO_ROOM)
 
 
 @dataclass(slots=True)
@@ -68,6 +67,8 @@ def gather(session: Session, action: str, job: RowVec) -> Candidates:
     """Ask the gates, size the batches; refusals are noted in the session's outcome."""
     if job.size:
         job = _note(session, job, session.ask.job_gate(session, action, job))
+    if session.policy.queue_depth.get(action) is None:
+        job = _drop_shut_out(session, job)
     shape, size, batches = measure(session, job)
     some = size > 0
     if not some.all():
@@ -80,6 +81,22 @@ def gather(session: Session, action: str, job: RowVec) -> Candidates:
         _ask(session, job, shape, size, batches),
         batches,
     )
+
+
+def _drop_shut_out(session: Session, job: RowVec) -> RowVec:
+    """Refuse jobs whose pods fit nowhere at all: in a full cluster, nearly all of them."""
+    shape = session.jobs.shape_of_job[job]
+    uniform = shape >= 0
+    if not uniform.all():
+        shape = np.where(uniform, shape, shape.max(initial=0))
+    if not job.size or shape[0] < 0:
+        return job
+    fits = (session.placement.upper_bound(shape) > 0) | ~uniform
+    if fits.all():
+        return job
+    note_no_room(session, job[~fits])
+    left: RowVec = job[fits]
+    return left
 
 
 def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, RowVec]]:
@@ -112,7 +129,7 @@ def _ask(
     session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: dict[int, RowVec]
 ) -> Amounts:
     request = session.shapes.request
-    ask = request[:, shape] * size
+    ask = request.take(shape, axis=1) * size
     for at in np.flatnonzero(shape < 0).tolist():
         tasks = batches[int(job[at])]
         ask[:, at] = request[:, session.tasks.shape_of_task[tasks]].sum(axis=1)
@@ -138,31 +155,31 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     if not len(candidates):
         return candidates
     simple = candidates.shape >= 0
-    bound = np.full(len(candidates), np.iinfo(np.int64).max)
-    if simple.any():
-        shapes = candidates.shape[simple]
-        distinct, which = np.unique(shapes, return_inverse=True)
-        bound[simple] = session.placement.upper_bound(distinct.tolist())[which]
-    for at in np.flatnonzero(~simple).tolist():
-        tasks = candidates.batches[int(candidates.job[at])]
-        if not _could_fit(session, session.tasks.shape_of_task[tasks]):
-            bound[at] = -1
+    if simple.all():
+        bound = session.placement.upper_bound(candidates.shape)
+    else:
+        bound = np.full(len(candidates), np.iinfo(np.int64).max)
+        if simple.any():
+            bound[simple] = session.placement.upper_bound(candidates.shape[simple])
+        for at in np.flatnonzero(~simple).tolist():
+            tasks = candidates.batches[int(candidates.job[at])]
+            if not _could_fit(session, session.tasks.shape_of_task[tasks]):
+                bound[at] = -1
     enough = candidates.size <= bound
     if enough.all():
         return candidates
-    out = candidates.keep(~enough)
-    note_no_room(session, out.job, out.size)
+    note_no_room(session, candidates.job[~enough])
     return candidates.keep(enough)
 
 
 def _could_fit(session: Session, shapes: RowVec) -> bool:
     distinct, counts = np.unique(shapes, return_counts=True)
-    return bool((session.placement.upper_bound(distinct.tolist()) >= counts).all())
+    return bool((session.placement.upper_bound(distinct) >= counts).all())
 
 
-def note_no_room(session: Session, job: RowVec, size: IntVec) -> None:
-    """Note that jobs found no room, whole gangs apart from single pods."""
-    session.outcome.refusal[job] = np.where(size > 1, _GANG_NO_ROOM, _NO_ROOM)
+def note_no_room(session: Session, job: RowVec) -> None:
+    """Note that jobs found no room; a record tells gangs from single pods."""
+    session.outcome.refusal[job] = _NO_ROOM
 
 
 def measure_again(session: Session, candidates: Candidates, job: int) -> tuple[int, Amounts]:
@@ -186,10 +203,9 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
     depth = session.queues.tree.path_of_leaf.shape[1]
     for level in range(depth):
         queue = session.queues.tree.path_of_leaf[candidates.queue, level]
-        here = queue >= 0
-        if not here.any():
+        rows = np.flatnonzero(queue >= 0)
+        if not rows.size:
             break
-        rows = np.flatnonzero(here)
         queue = queue[rows].astype(np.int64)
         codes = session.ask.queue_gate(
             session,

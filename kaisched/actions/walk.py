@@ -172,8 +172,20 @@ class QueueWalk:
                 self._leaf_of_at[at] = above
         self._inner = [node for node in nodes.values() if node.children or node is self._root]
         self._leaves = leaves
-        if len(leaves) > 1:
+        if len(self.candidates) == 1:
+            self._foresee_the_only_one()
+        elif len(leaves) > 1:
             self._predict(leaves)  # every leaf's first block in one question
+
+    def _foresee_the_only_one(self) -> None:
+        """Predict a lone candidate without a question: the gates were asked just now."""
+        node: _Queue | None = self._leaves[0]
+        self._leaves[0].next_job = 1
+        while node is not None:
+            node.items.append(Item(0, 0))
+            node.keys.append(())
+            node.pulled = 1
+            node = node.parent
 
     # -- prediction ---------------------------------------------------------------------------------------
 

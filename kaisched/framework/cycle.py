@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kaisched.framework.probe import Probe
 
 _NONE = np.empty(0, np.int64)
+_NO_PAIRS = np.empty((0, 2), np.int64)
 
 
 def run_cycle(
@@ -60,7 +61,9 @@ def run_cycle(
 def _result(session: Session, abandoned: str) -> CycleResult:
     outcome = session.outcome
     tasks, nodes = outcome.binds()
-    promised = np.array(outcome.nominations, np.int64).reshape(-1, 2)
+    promised = _NO_PAIRS
+    if outcome.nominations:
+        promised = np.array(outcome.nominations, np.int64)
     evicted = outcome.evictions
     return CycleResult(
         binds=Binds(session, tasks, nodes),

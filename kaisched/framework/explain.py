@@ -104,6 +104,8 @@ def _room_record(session: Session, job: int, queue: str, code: Refusal) -> Decis
         message = "a pod asks for more than any node has"
     if code is Refusal.NO_NODE_ALLOWED:
         message = f"0/{nodes} nodes may take its pods"
+    if code is Refusal.NO_ROOM and size > 1:
+        code = Refusal.GANG_NO_ROOM
     numbers = {"pods": size, "fit": fits, "nodes": nodes}
     text = f"{message}: {counted}" if counted else message
     return _record(session, job, queue, code, text, numbers, misses)

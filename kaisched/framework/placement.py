@@ -62,18 +62,19 @@ class Placement:
 
     # -- room ----------------------------------------------------------------------------------
 
-    def upper_bound(self, shapes: list[int]) -> IntVec:
-        """``(len(shapes),)`` pods the amounts alone allow, what is being released included."""
+    def upper_bound(self, shapes: RowVec) -> IntVec:
+        """``(K,)`` pods of each shape the amounts alone allow, what is being released included."""
+        session = self._session
         if self.has_releasing:
-            session = self._session
-            return np.array(
-                [
-                    future_room(session.ledger, session.shapes.request[:, shape], None, None).sum()
-                    for shape in shapes
-                ],
-                np.int64,
-            )
-        slots = [self._slot(shape) for shape in shapes]  # first: it may make the table larger
+            distinct, which = np.unique(shapes, return_inverse=True)
+            request = session.shapes.request
+            future = [
+                future_room(session.ledger, request[:, shape], None, None).sum()
+                for shape in distinct.tolist()
+            ]
+            return np.array(future, np.int64)[which]
+        ledger = session.ledger if session.has_moved else None
+        slots = self._rooms.slots(shapes, session.snapshot, ledger)
         total: IntVec = self._rooms.total[slots]
         return total
 

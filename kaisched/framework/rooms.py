@@ -30,6 +30,8 @@ class Rooms:
         self._resources = len(snapshot.axis)
         count = len(snapshot.nodes)
         self.slot_of_shape: dict[int, int] = {}
+        self._slots: IntVec = np.zeros(0, np.int64)
+        """The same as a column, for many shapes at once."""
         self.room: IntVec = np.zeros((0, count), np.int64)
         self.total: IntVec = np.zeros(0, np.int64)
         """``(S',)`` pods that fit over all nodes."""
@@ -74,14 +76,27 @@ class Rooms:
         self.total[slot] += fresh.sum() - room[rows].sum()
         room[rows] = fresh
 
+    def slots(self, shapes: RowVec, snapshot: Snapshot, ledger: Ledger | None) -> RowVec:
+        """``(K,)`` slots of shapes, those not asked about before taken up."""
+        self._reach(snapshot.shapes.request.shape[1])
+        slots = self._slots[shapes]
+        if slots.size and slots.min() < 0:
+            self.add(np.unique(shapes[slots < 0]).tolist(), snapshot, ledger)
+            slots = self._slots[shapes]
+        if ledger is not None:
+            for slot in np.unique(slots).tolist():
+                self.catch_up(slot, ledger)
+        return slots
+
     def add(self, shapes: list[int], snapshot: Snapshot, ledger: Ledger | None) -> None:
         """Take up shapes not asked about before."""
         new = [shape for shape in shapes if shape not in self.slot_of_shape]
         if not new:
             return
         first = len(self.slot_of_shape)
+        self._reach(max(new) + 1)
         for offset, shape in enumerate(new):
-            self.slot_of_shape[shape] = first + offset
+            self.slot_of_shape[shape] = self._slots[shape] = first + offset
         request = snapshot.shapes.request[:, new]
         divisor = np.maximum(request, 1)
         bonus = np.where(request > 0, 0, HUGE)
@@ -95,6 +110,13 @@ class Rooms:
         self.room = np.concatenate((self.room, added))
         self.total = np.concatenate((self.total, added.sum(axis=1)))
         self._seen.extend([0 if ledger is None else len(ledger.touched)] * len(new))
+
+    def _reach(self, count: int) -> None:
+        """Make the column of slots long enough for ``count`` shapes."""
+        missing = count - len(self._slots)
+        if missing > 0:
+            more = np.full(missing, _UNKNOWN, np.int64)
+            self._slots = np.concatenate((self._slots, more))
 
     def _refresh(self, rows: RowVec, free: Amounts) -> None:
         if not self.slot_of_shape:
