@@ -76,8 +76,12 @@ class Cluster:
         self.add(job)
 
     def place(self, tasks: RowVec, nodes: RowVec, at_s: float) -> None:
-        """Let pods run on nodes."""
+        """Let pods run on nodes, none of which may then hold more than it has."""
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
+        idle = self._store.nodes.idle.data
+        if idle.min(initial=0) < 0:
+            node = int(idle.min(axis=0).argmin())
+            raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
 
     def release(self, tasks: RowVec) -> None:
         """Begin to stop pods: they still hold their room."""
@@ -90,17 +94,11 @@ class Cluster:
         return [self._job_of_row[row] for row in rows]
 
     def snapshot(self) -> Snapshot:
-        """Freeze the present state, and check that no node holds more than it has."""
+        """Freeze the present state."""
         snapshot = self._store.snapshot()
         if self._compactions != self._store.compactions:
             self._renumber()
-        if snapshot.nodes.idle.min(initial=0) < 0:
-            raise InvariantBroken(f"a node is over capacity: {snapshot.nodes.idle.min(axis=0)}")
         return snapshot
-
-    def check(self) -> None:
-        """Check the nodes once more, after the last cycle."""
-        self.snapshot()
 
     def fair_shares(self, result: CycleResult) -> list[int]:
         """Return the fair share of each queue of the workload in thousandths of a GPU."""

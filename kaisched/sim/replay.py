@@ -160,7 +160,6 @@ class Replay:
         if until != NEVER:
             self.last = until
         self.tally.close(self.last)
-        self._cluster.check()
         running = [0] * len(self._work.queue_names)
         for job, end in enumerate(self._end):
             running[self._work.queue[job]] += end != _IDLE

@@ -45,7 +45,8 @@ class FirstFit:
         request = snapshot.shapes.request[GPU].tolist()
         least = min(request)
         tasks, nodes = [], []
-        for job in np.flatnonzero(jobs.pending).tolist():
+        pending = np.flatnonzero(jobs.pending).tolist()
+        for job in sorted(pending, key=lambda job: (jobs.created_s[job], jobs.name[job])):
             if max(idle) < least:
                 break
             chosen, before = [], idle.copy()
