@@ -1,0 +1,291 @@
+"""A cluster in a few lines, and one cycle on it: for tests of plugins and policies.
+
+::
+
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=4)
+        .queue("a", deserved=2)
+        .job("train", queue="a", tasks=2, gpu=1)
+        .run(plugins=[MyPlugin], shard={"plugins": {"my-plugin": {"arguments": {"factor": 2}}}})
+    )
+    assert ran.placed == {"train-0": "n0", "train-1": "n0"}
+
+Amounts are as people think of them: GPUs, cores, GiB. Queues and jobs are listed oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import GPU_UNIT
+from kaisched.core.constraints import Constraints, Requirement, Taint
+from kaisched.core.snapshot import Snapshot
+from kaisched.core.states import TaskState
+from kaisched.engine.policy import build_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.loader import Catalogue, Installed, installed_plugins
+from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
+from kaisched.framework.records import CycleResult
+from kaisched.objects import SchedulingShard
+from kaisched.objects.decode import decode_object
+from kaisched.testing.rows import Group, Job, Task, add_job
+
+NOW_S: Final = 1_000_000.0
+HOSTNAME: Final = "kubernetes.io/hostname"
+NON_PREEMPTIBLE_FROM: Final = 100
+_CORE: Final = 1000
+_GIB: Final = 1024
+
+Amounts = Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a cycle."""
+
+    snapshot: Snapshot
+    result: CycleResult
+    memory: Memory
+
+    @property
+    def placed(self) -> dict[str, str]:
+        """Pod to node, of those bound in this cycle."""
+        return {_short(bind.pod): bind.node for bind in self.result.binds}
+
+    @property
+    def promised(self) -> dict[str, str]:
+        """Pod to node, of those that wait for room being released."""
+        return {_short(move.pod): move.node for move in self.result.nominations}
+
+    @property
+    def evicted(self) -> dict[str, str]:
+        """Pod to node, of those evicted."""
+        return {_short(move.pod): move.node for move in self.result.evictions}
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Job to the reason why it is pending."""
+        return {_short(record.pod_group): record.reason for record in self.result.records}
+
+
+def _short(name: str) -> str:
+    return name.partition("/")[2]
+
+
+class ClusterBuilder:
+    """Collects nodes, queues and jobs; each method returns the builder."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._nodes: list[NodeRow] = []
+        self._queues: list[QueueRow] = []
+        self._jobs: list[Job] = []
+
+    def node(
+        self,
+        name: str,
+        *,
+        gpu: int = 0,
+        cpu: int = 1000,
+        memory: int = 4000,
+        pods: int = 110,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Taint] = (),
+        is_unschedulable: bool = False,
+    ) -> ClusterBuilder:
+        """Add a node with ``gpu`` GPUs, ``cpu`` cores and ``memory`` GiB."""
+        amounts = {
+            "gpu": gpu * GPU_UNIT,
+            "cpu": cpu * _CORE,
+            "memory": memory * _GIB,
+            "pods": pods,
+        }
+        all_labels = {HOSTNAME: name, **(labels or {})}
+        row = NodeRow(name, amounts, all_labels, tuple(taints), is_unschedulable=is_unschedulable)
+        self._nodes.append(row)
+        return self
+
+    def queue(
+        self,
+        name: str,
+        *,
+        parent: str = "",
+        deserved: float | Amounts | None = 0,
+        limit: float | Amounts | None = None,
+        weight: float | Mapping[str, float] = 1,
+        priority: int = 100,
+    ) -> ClusterBuilder:
+        """Add a queue. A number counts GPUs; a mapping may also name cpu (cores) and memory (GiB).
+
+        None, or a resource that is not named, is unlimited.
+        """
+        row = QueueRow(
+            name,
+            parent,
+            created_s=float(len(self._queues)),
+            priority=priority,
+            quota=_bounds(deserved),
+            limit=_bounds(limit),
+            weight=dict(weight) if isinstance(weight, Mapping) else {"gpu": float(weight)},
+        )
+        self._queues.append(row)
+        return self
+
+    def job(
+        self,
+        name: str,
+        *,
+        queue: str,
+        tasks: int = 1,
+        gpu: int = 1,
+        cpu: int = 1,
+        memory: int = 1,
+        min_tasks: int | None = None,
+        priority: int = 50,
+        is_preemptible: bool | None = None,
+        on: Sequence[str] = (),
+        running: Mapping[str, int] | None = None,
+        binding: Mapping[str, int] | None = None,
+        leaving: Mapping[str, int] | None = None,
+        promised: Mapping[str, int] | None = None,
+        labels: Mapping[str, str] | None = None,
+        constraints: Constraints | None = None,
+        groups: Group | None = None,
+        podsets: Sequence[str] = (),
+    ) -> ClusterBuilder:
+        """Add a job of equal pods, named ``<name>-0`` and so on.
+
+        ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are each pod's. ``min_tasks`` pods, all unless
+        given, start together or not at all; ``groups`` is a tree of pod sets instead, ``podsets``
+        the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints`` say more.
+        The last four map nodes to numbers of pods that run, are being bound, are being deleted
+        there, or are pending and were promised room there; the other pods are pending.
+        """
+        places = _places(running, binding, leaving, promised)
+        if len(places) > tasks:
+            raise ValueError(f"job {name} has {tasks} tasks, but {len(places)} have a place")
+        places += [(TaskState.PENDING, "")] * (tasks - len(places))
+        request = {"gpu": gpu * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
+        pod = Task("", request, constraints or _only(on), labels=labels or {})
+        made = [
+            replace(
+                pod,
+                name=f"{name}-{number}",
+                podset=podsets[number] if podsets else "default",
+                state=state,
+                node=node,
+                nominated=node if state == TaskState.PENDING else "",
+            )
+            for number, (state, node) in enumerate(places)
+        ]
+        is_low = priority < NON_PREEMPTIBLE_FROM
+        job = Job(
+            name,
+            queue,
+            made,
+            priority=priority,
+            is_preemptible=is_low if is_preemptible is None else is_preemptible,
+            created_s=float(len(self._jobs)),
+            started_s=0.0,
+            root=groups or Group("default", tasks if min_tasks is None else min_tasks),
+        )
+        self._jobs.append(job)
+        return self
+
+    def store(self) -> RowStore:
+        """Return a new state store that holds the cluster."""
+        store = RowStore()
+        for queue in self._queues:
+            store.put_queue(queue)
+        for node in self._nodes:
+            store.put_node(node)
+        for job in self._jobs:
+            add_job(store, job)
+        return store
+
+    def run(
+        self,
+        *actions: str,
+        shard: SchedulingShard | Mapping[str, Any] | None = None,
+        plugins: Sequence[type[Plugin]] = (),
+        memory: Memory | None = None,
+    ) -> Ran:
+        """Run one cycle.
+
+        Args:
+            actions: in this order; the shard's unless given.
+            shard: a SchedulingShard or its ``spec`` as a file would hold it; defaults unless given.
+            plugins: classes to add to the installed plugins and to enable, installed or not.
+            memory: of the cycle before.
+
+        """
+        snapshot = self.store().snapshot()
+        policy = policy_of(shard, plugins, actions)
+        result, after = run_cycle(snapshot, None, policy, NOW_S, memory or Memory())
+        if result.failures or result.stats.abandoned:
+            raise AssertionError(f"the cycle failed: {result.failures} {result.stats.abandoned}")
+        return Ran(snapshot, result, after)
+
+
+def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, str]]:
+    """Return one (state, node) a pod, in the order of the states below."""
+    states = (TaskState.RUNNING, TaskState.BINDING, TaskState.RELEASING, TaskState.PENDING)
+    return [
+        (state, node)
+        for state, nodes in zip(states, nodes_by_state, strict=True)
+        for node, count in (nodes or {}).items()
+        for _ in range(count)
+    ]
+
+
+def _only(nodes: Sequence[str]) -> Constraints:
+    if not nodes:
+        return Constraints()
+    return Constraints(node_terms=(((Requirement(HOSTNAME, "In", tuple(nodes)),), ()),))
+
+
+def policy_of(
+    shard: SchedulingShard | Mapping[str, Any] | None = None,
+    plugins: Sequence[type[Plugin]] = (),
+    actions: Sequence[str] = (),
+) -> Policy:
+    """Return a policy with plugins that need not be installed, enabled unless the shard says no."""
+    if not isinstance(shard, SchedulingShard):
+        spec = dict(shard or {})
+        said: Mapping[str, Mapping[str, Any]] = spec.get("plugins", {})
+        given = {plugin.name: {"enabled": True} for plugin in plugins}
+        spec["plugins"] = {
+            **given,
+            **{name: {**given.get(name, {}), **said[name]} for name in said},
+        }
+        raw = {
+            "apiVersion": SchedulingShard.API_VERSION,
+            "kind": SchedulingShard.KIND,
+            "metadata": {"name": "testing"},
+            "spec": spec,
+        }
+        shard, _ = decode_object(raw, SchedulingShard)
+    installed = [
+        each
+        for each in installed_plugins().by_name.values()
+        if each.name not in {plugin.name for plugin in plugins}
+    ]
+    added = [Installed(plugin.name, "testing", "0", plugin) for plugin in plugins]
+    catalogue = Catalogue([*installed, *added])
+    return build_policy(shard, catalogue=catalogue, actions=actions or None)[0]
+
+
+def _bounds(bound: float | Amounts | None) -> dict[str, int]:
+    units = {"gpu": GPU_UNIT, "cpu": _CORE, "memory": _GIB}
+    amounts: Amounts = bound if isinstance(bound, Mapping) else {"gpu": bound}
+    return {
+        name: int(amount * units[name]) for name, amount in amounts.items() if amount is not None
+    }

@@ -1,0 +1,299 @@
+"""The conformance kit for plugins: does a plugin keep the promises that hook answers rest on?
+
+``check_plugin(MyPlugin, {"factor": 2})`` opens sessions on clusters with a bit of everything, asks
+each question that the plugin answers and looks at the answers: shapes and types, scores within
+[0, 1], the same answer twice and from another instance, rows answered alike whatever other rows are
+asked about, nothing written to. It raises AssertionError with all that is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from kaisched.actions.allocate import Allocate
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.axis import IntVec
+from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.loader import contract_fault, typed_arguments
+from kaisched.framework.memory import Memory
+from kaisched.framework.policy import PluginSetting, Policy
+from kaisched.framework.session import Session
+from kaisched.testing.builder import NOW_S, policy_of
+from kaisched.testing.samples import samples
+
+Answer = Any
+_INT: Final = "i"
+_NUMBER: Final = "if"
+_FLOAT: Final = "f"
+_MARK: Final = "kaisched_impl"
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question about rows: how many there are, how to ask, what an answer looks like."""
+
+    name: str
+    count: int
+    ask: Callable[[IntVec], Answer]
+    kinds: str
+    is_order: bool = False
+    low: float = -np.inf
+    high: float = np.inf
+
+
+def check_plugin(plugin: type[Plugin], arguments: Mapping[str, Any] | None = None) -> None:
+    """Check a plugin class with the arguments a shard would give it.
+
+    Raises:
+        AssertionError: with a line for each promise that is broken.
+        ConfigError: the arguments do not fit the plugin's own model.
+
+    """
+    fault = contract_fault(plugin, plugin.name)
+    if fault:
+        raise AssertionError(f"plugin {plugin.name}: {fault}")
+    typed = typed_arguments(plugin, arguments or {}, "")
+    make = partial(plugin, typed)
+    faults: dict[str, None] = {}
+    for name, build in samples().items():
+        for has_moved in (False, True):
+            first, second = make(), make()
+            one, other = (_open(build, each, has_moved) for each in (first, second))
+            before = _photograph(one)
+            for told in _faults(first, second, one, other):
+                faults[f"{told} (cluster: {name}{', after moves' * has_moved})"] = None
+            if _photograph(one) != before:
+                faults[f"something wrote to the session (cluster: {name})"] = None
+            if vars(first) != vars(make()):
+                faults["an instance holds more than its arguments after being asked"] = None
+    if faults:
+        raise AssertionError("\n".join([f"plugin {plugin.name}:", *faults]))
+
+
+def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Session:
+    """Open a session with the plugin in the default policy, instead of the one of that name."""
+    default = policy_of()
+    others = tuple(each for each in default.plugins if each.plugin.name != plugin.name)
+    policy = Policy((PluginSetting(plugin), *others), default.actions)
+    session = Session(build().snapshot(), None, policy, NOW_S, Memory(), policy.questions)
+    policy.questions.open(session)
+    if has_moved:
+        Allocate().run(session)
+    if session.failures:
+        raise AssertionError("\n".join(map(str, session.failures)))
+    return session
+
+
+def _photograph(session: Session) -> list[bytes]:
+    """Return the bytes of every array of the session; the snapshot's refuse to be written to."""
+    ledger = session.ledger
+    arrays = [getattr(ledger, name, None) for name in ("idle", "releasing", "held", "state")]
+    arrays += [ledger.job_active, ledger.job_pending, ledger.podset_active, ledger.node_of_task]
+    return [array.tobytes() for array in arrays if isinstance(array, np.ndarray)]
+
+
+def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iterator[str]:
+    """Ask everything the plugin answers; yield what is wrong."""
+    twins = zip(_questions(first, one), _questions(second, other), strict=True)
+    for question, twin in twins:
+        if _answers(first, question.name):
+            yield from _of_rows(question, twin)
+    for name, check in _WHOLE.items():
+        if _answers(first, name):
+            yield from (f"{name}: {told}" for told in check(first, one))
+    if _answers(first, "node_score") and first.is_score_rising:
+        yield from _falling_scores(first, one)
+
+
+def _answers(plugin: Plugin, question: str) -> bool:
+    return hasattr(getattr(plugin, question), _MARK)
+
+
+def _questions(plugin: Plugin, session: Session) -> Iterator[_Question]:
+    """Yield every question about rows, with all rows there are."""
+    queues, jobs, nodes = len(session.queues), len(session.jobs.name), len(session.nodes)
+    held, ask = session.ledger.held, session.requested - session.held
+    held_fixed = session.held_non_preemptible
+
+    def queue_order(rows: IntVec) -> Answer:
+        return plugin.queue_order(session, rows, held[:, rows], ask[:, rows])
+
+    def queue_gate(rows: IntVec) -> Answer:
+        job = rows % max(jobs, 1)
+        columns = (ask[:, rows], held[:, rows], held_fixed[:, rows])
+        return plugin.queue_gate(session, "allocate", rows, job, *columns)
+
+    def subgroup_order(rows: IntVec) -> Answer:
+        sets = session.podsets
+        return plugin.subgroup_order(session, sets.active[rows], sets.minimum[rows])
+
+    tasks = len(session.tasks.name)
+    order = partial(_Question, kinds=_NUMBER, is_order=True)
+    yield order("queue_order", queues, queue_order)
+    yield order("job_order", jobs, partial(plugin.job_order, session))
+    yield order("task_order", tasks, partial(plugin.task_order, session))
+    yield order("subgroup_order", len(session.podsets.name), subgroup_order)
+    yield _Question("job_gate", jobs, partial(plugin.job_gate, session, "allocate"), _INT)
+    if jobs:
+        yield _Question("queue_gate", queues, queue_gate, _INT)
+    flat = np.flatnonzero(session.jobs.podset_count == 1)
+    batch = partial(_batch, plugin, session, flat)
+    yield _Question("batch_size", len(flat), batch, _INT, low=0)
+    for shape in range(session.shapes.request.shape[1]):
+        filtered = partial(plugin.node_filter, session, shape)
+        yield _Question("node_filter", nodes, filtered, _INT)
+        yield _Question("node_room", nodes, partial(plugin.node_room, session, shape), _INT, low=0)
+        for extra in (np.zeros(nodes, np.int64), np.arange(nodes)):
+            score = partial(_score, plugin, session, shape, extra)
+            yield _Question("node_score", nodes, score, _FLOAT, low=0, high=1)
+
+
+def _batch(plugin: Plugin, session: Session, jobs: IntVec, rows: IntVec) -> Answer:
+    return plugin.batch_size(session, jobs[rows])
+
+
+def _score(plugin: Plugin, session: Session, shape: int, extra: IntVec, rows: IntVec) -> Answer:
+    return plugin.node_score(session, shape, rows, extra[rows])
+
+
+def _of_rows(question: _Question, twin: _Question) -> Iterator[str]:
+    """Check one question about rows, and that another instance answers it alike."""
+    name, rows = question.name, np.arange(question.count)
+    given = rows.copy()
+    answer = question.ask(given)
+    if not np.array_equal(given, rows):
+        yield f"{name}: it wrote to its arguments"
+    if answer is None:
+        return
+    columns = _columns(question, answer)
+    if isinstance(columns, str):
+        yield f"{name}: {columns}"
+        return
+    for column in columns:
+        if (
+            np.isnan(column).any()
+            or (column < question.low).any()
+            or (column > question.high).any()
+        ):
+            yield f"{name}: an answer outside [{question.low}, {question.high}]"
+    if not _same(columns, _columns(question, question.ask(rows.copy()))):
+        yield f"{name}: asked twice, it answers differently"
+    if not _same(columns, _columns(question, twin.ask(rows.copy()))):
+        yield f"{name}: another instance answers differently"
+    for some in (rows[::-1], rows[::2], rows[:1]):
+        asked = question.ask(some.copy())
+        part = None if asked is None else _columns(question, asked, len(some))
+        wanted = [column[some] for column in columns]
+        # Saying nothing about rows without an objection is the same as saying 0 for each.
+        is_silent = asked is None and not any(column.any() for column in wanted)
+        if not is_silent and not _same(wanted, part):
+            yield f"{name}: a row's answer depends on the other rows asked about"
+            break
+
+
+def _columns(
+    question: _Question, answer: Answer, count: int | None = None
+) -> list[np.ndarray[Any, Any]] | str:
+    """Return the answer's columns, or what is wrong with it as a whole."""
+    if question.is_order and not isinstance(answer, tuple):
+        return f"it answered {type(answer).__name__}, not a tuple of key columns"
+    shape = (question.count if count is None else count,)
+    columns = list(answer) if question.is_order else [answer]
+    for column in columns:
+        if not isinstance(column, np.ndarray) or column.dtype.kind not in question.kinds:
+            kind = getattr(column, "dtype", type(column).__name__)
+            return f"it answered {kind}, not an array of kind {question.kinds!r}"
+        if column.shape != shape:
+            return f"it answered shape {column.shape}, not {shape}"
+    return columns
+
+
+def _same(one: Any, other: Any) -> bool:
+    if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
+        return False
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
+    """Check the promise of rising scores while one more pod after the other fits."""
+    rows = np.arange(len(session.nodes))
+    for shape in range(session.shapes.request.shape[1]):
+        request = session.shapes.request[:, shape][:, None]
+        last: Answer = None
+        for extra in range(4):
+            fits = (request * (extra + 1) <= session.ledger.idle).all(axis=0)
+            more = np.full(len(rows), extra, np.int64)
+            score: Answer = plugin.node_score(session, shape, rows, more)
+            if last is not None and score is not None and (score < last)[fits].any():
+                yield "node_score: it promises rising scores, but they fall as pods are added"
+                return
+            last = score
+
+
+def _fair_share(plugin: Plugin, session: Session) -> Iterator[str]:
+    share: Answer = plugin.fair_share(session)
+    if share is not None:
+        shape = (len(session.axis), len(session.queues))
+        if not isinstance(share, np.ndarray) or share.shape != shape or share.dtype != np.int64:
+            yield f"not an int64 array of shape {shape}"
+        elif (share < 0).any():
+            yield "a share below 0"
+        elif not np.array_equal(share, plugin.fair_share(session)):
+            yield "asked twice, it answers differently"
+
+
+def _weights(plugin: Plugin, session: Session) -> Iterator[str]:
+    queue = np.arange(len(session.queues))
+    weights = np.full(len(queue), 1.0 / max(len(queue), 1))
+    given = (np.zeros_like(queue), queue, np.zeros_like(queue), np.ones(len(queue), np.bool_))
+    answer: Answer = plugin.over_quota_weights(session, *given, weights.copy())
+    if answer is not None:
+        if not isinstance(answer, np.ndarray) or answer.shape != weights.shape:
+            yield f"not an array of shape {weights.shape}"
+        elif not np.isfinite(answer).all():
+            yield "a weight that is no finite number"
+
+
+def _next_batch(plugin: Plugin, session: Session) -> Iterator[str]:
+    for job in session.jobs.structure:
+        tasks: Answer = plugin.next_batch(session, job)
+        if tasks is None:
+            continue
+        rows = np.asarray(tasks).tolist()
+        waiting = [t for t in session.jobs.tasks[job] if session.ledger.state[t] == 0]
+        if len(set(rows)) != len(rows) or not set(rows) <= set(waiting):
+            yield "not a set of pending tasks of the job"
+
+
+def _close(plugin: Plugin, session: Session) -> Iterator[str]:
+    facts = plugin.session_close(session)
+    try:
+        again = json.loads(json.dumps(facts))
+    except (TypeError, ValueError) as error:
+        yield f"facts that JSON cannot hold: {error}"
+    else:
+        if again != facts:
+            yield "facts that change on their way through JSON"
+
+
+def _moves(plugin: Plugin, session: Session) -> Iterator[str]:
+    answer: Answer = plugin.on_moves(session, np.zeros(1, np.int64), np.zeros(1, np.int64), 1)
+    plugin.on_moves(session, np.zeros(1, np.int64), np.zeros(1, np.int64), -1)
+    is_pair = isinstance(answer, tuple) and len(answer) == 2  # noqa: PLR2004 - shapes and rows
+    if answer is not None and not (is_pair and all(np.asarray(x).ndim == 1 for x in answer)):
+        yield "not a pair of arrays (shapes, node rows)"
+
+
+_WHOLE: Final[dict[str, Callable[[Plugin, Session], Iterator[str]]]] = {
+    "fair_share": _fair_share,
+    "over_quota_weights": _weights,
+    "next_batch": _next_batch,
+    "session_close": _close,
+    "on_moves": _moves,
+}

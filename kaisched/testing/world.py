@@ -1,0 +1,243 @@
+"""Worlds: drawings that come alive. A drawing before, a cycle, a drawing after.
+
+::
+
+    before = draw('''
+        queue a
+        node  n0  | . .
+        job   a1  tasks=2
+    ''')
+    assert before.after("allocate") == draw('''
+        queue a
+        node  n0  | +a1 +a1
+        job   a1  tasks=2
+    ''')
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from kaisched.core.drawing import (
+    Cell,
+    Drawing,
+    DrawingError,
+    DrawnJob,
+    DrawnNode,
+    DrawnQueue,
+    parse,
+    render,
+)
+from kaisched.framework.hookspecs import Plugin
+from kaisched.objects import SchedulingShard
+from kaisched.testing.builder import ClusterBuilder, Ran
+
+_ROLES = {"running": "running", "new": "binding", "leaving": "leaving", "promised": "promised"}
+
+
+def draw(text: str) -> World:
+    """Read a drawing as a world; its queues must be drawn too."""
+    return World(parse(text))
+
+
+class World:
+    """A cluster as a picture. Which GPU of its node a pod holds makes no difference to equality."""
+
+    def __init__(self, drawing: Drawing, ran: Ran | None = None) -> None:
+        """Take a drawing, and the cycle that led to it."""
+        queues = {queue.name for queue in drawing.queues}
+        for job in drawing.jobs:
+            if job.queue not in queues:
+                raise DrawingError(f"job {job.name}: queue {job.queue} is not drawn")
+        self.drawing = drawing
+        self.ran = ran
+
+    def __str__(self) -> str:
+        """Draw."""
+        return render(self.drawing)
+
+    def __repr__(self) -> str:
+        """Draw, between newlines, so that an assertion shows the picture as it is."""
+        return f"\n{self}"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare everything but the order of jobs and the places of pods inside their nodes."""
+        return isinstance(other, World) and self._compared == other._compared
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def _compared(self) -> tuple[object, ...]:
+        drawing = self.drawing
+        nodes = {
+            node.name: (replace(node, cells=(), others=()), len(node.cells))
+            for node in drawing.nodes
+        }
+        jobs = {job.name: job for job in drawing.jobs}
+        return drawing.queues, nodes, jobs, drawing.drawn_tasks()
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Job to the reason why it is pending after the cycle."""
+        return self.ran.reasons if self.ran else {}
+
+    def builder(self) -> ClusterBuilder:
+        """Return the drawn cluster as a builder, to add what cannot be drawn."""
+        builder = ClusterBuilder()
+        for queue in self.drawing.queues:
+            _add_queue(builder, queue)
+        for node in self.drawing.nodes:
+            builder.node(
+                node.name, gpu=len(node.cells), cpu=node.cpu, memory=node.memory, pods=node.pods
+            )
+        places = _places(self.drawing)
+        for job in self.drawing.jobs:
+            _add_job(builder, job, places[job.name])
+        return builder
+
+    def after(
+        self,
+        *actions: str,
+        shard: SchedulingShard | Mapping[str, Any] | None = None,
+        plugins: Sequence[type[Plugin]] = (),
+    ) -> World:
+        """Run one cycle and return the world it leads to.
+
+        What was drawn as new is being bound, and drawn as running afterwards. A promise is a thing
+        of one cycle: promised pods are pending when it begins.
+        """
+        ran = self.builder().run(*actions, shard=shard, plugins=plugins)
+        started = replace(
+            self.drawing, nodes=tuple(_without_news(node) for node in self.drawing.nodes)
+        )
+        return World(_with_moves(started, ran), ran)
+
+    def settled(self) -> World:
+        """Return the world a moment later: what was placed runs, what was leaving waits again."""
+        nodes = tuple(_without_leaving(_without_news(node)) for node in self.drawing.nodes)
+        return World(replace(self.drawing, nodes=nodes))
+
+
+def _add_queue(builder: ClusterBuilder, queue: DrawnQueue) -> None:
+    builder.queue(
+        queue.name,
+        parent=queue.parent,
+        deserved={
+            "gpu": queue.deserved,
+            "cpu": queue.deserved_cpu,
+            "memory": queue.deserved_memory,
+        },
+        limit={"gpu": queue.limit, "cpu": queue.limit_cpu, "memory": queue.limit_memory},
+        weight=queue.weight,
+        priority=queue.priority,
+    )
+
+
+def _add_job(builder: ClusterBuilder, job: DrawnJob, places: dict[str, dict[str, int]]) -> None:
+    builder.job(
+        job.name,
+        queue=job.queue,
+        tasks=job.tasks,
+        gpu=job.gpu,
+        cpu=job.cpu,
+        memory=job.memory,
+        min_tasks=job.min,
+        priority=job.priority,
+        is_preemptible=job.is_preemptible,
+        on=job.on,
+        running=places["running"],
+        binding=places["binding"],
+        leaving=places["leaving"],
+        promised=places["promised"],
+    )
+
+
+def _places(drawing: Drawing) -> dict[str, dict[str, dict[str, int]]]:
+    """Return job, then state, then node to the number of pods."""
+    places: dict[str, dict[str, dict[str, int]]] = {
+        job.name: {state: {} for state in _ROLES.values()} for job in drawing.jobs
+    }
+    for node, tasks in drawing.drawn_tasks().items():
+        for (job, role), count in tasks.items():
+            places[job][_ROLES[role]][node] = count
+    return places
+
+
+def _without_news(node: DrawnNode) -> DrawnNode:
+    """Turn new pods into running ones and drop promises."""
+
+    def settle(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+        return tuple(replace(cell, is_new=False, promised="") for cell in cells)
+
+    others = tuple(cell for cell in settle(node.others) if cell.holder)
+    return replace(node, cells=settle(node.cells), others=others)
+
+
+def _without_leaving(node: DrawnNode) -> DrawnNode:
+    cells = tuple(Cell() if cell.is_leaving else cell for cell in node.cells)
+    return replace(
+        node, cells=cells, others=tuple(cell for cell in node.others if not cell.is_leaving)
+    )
+
+
+def _with_moves(drawing: Drawing, ran: Ran) -> Drawing:
+    """Draw what a cycle decided into the picture before it."""
+    jobs = {job.name: job for job in drawing.jobs}
+    nodes = {node.name: node for node in drawing.nodes}
+    for moves, mark in ((ran.evicted, _leave), (ran.placed, _place), (ran.promised, _promise)):
+        counts = Counter((node, pod.rpartition("-")[0]) for pod, node in moves.items())
+        for (node, job), count in counts.items():
+            nodes[node] = mark(nodes[node], jobs[job], count)
+    return replace(drawing, nodes=tuple(nodes.values()))
+
+
+def _leave(node: DrawnNode, job: DrawnJob, pods: int) -> DrawnNode:
+    """Mark pods as leaving, from the right."""
+    held = Cell(job.name)
+    return _mark(node, job, pods, [held], replace(held, is_leaving=True), from_right=True)
+
+
+def _place(node: DrawnNode, job: DrawnJob, pods: int) -> DrawnNode:
+    """Put pods on idle GPUs, from the left."""
+    return _mark(node, job, pods, [Cell()], Cell(job.name, is_new=True))
+
+
+def _promise(node: DrawnNode, job: DrawnJob, pods: int) -> DrawnNode:
+    """Promise GPUs that are leaving, then idle ones, from the left."""
+    return _mark(node, job, pods, None, Cell(promised=job.name))
+
+
+def _mark(
+    node: DrawnNode,
+    job: DrawnJob,
+    pods: int,
+    old: list[Cell] | None,
+    new: Cell,
+    *,
+    from_right: bool = False,
+) -> DrawnNode:
+    """Replace as many cells as the pods hold; without ``old``, promise instead of replacing."""
+    if not job.gpu:
+        others = list(node.others)
+        for _ in range(pods):
+            if new.is_leaving:
+                others[others.index(Cell(job.name))] = new
+            else:
+                others.append(new)
+        return replace(node, others=tuple(others))
+    cells = list(node.cells)
+    if old is None:
+        free = [at for at, cell in enumerate(cells) if not cell.promised]
+        leaving = [at for at in free if cells[at].is_leaving]
+        wanted = leaving + [at for at in free if cells[at] == Cell()]
+    else:
+        wanted = [at for at, cell in enumerate(cells) if cell in old]
+    if from_right:
+        wanted.reverse()
+    for at in wanted[: pods * job.gpu]:
+        cells[at] = replace(cells[at], promised=job.name) if old is None else new
+    return replace(node, cells=tuple(cells))
