@@ -95,7 +95,7 @@ class Accounts:
         queue = jobs.queue_of_job.data.item(job)
         active = _ACTIVE[new] - _ACTIVE[old]
         if active:
-            if active > 0 and at_s == at_s and not jobs.active.data[job]:  # noqa: PLR0124
+            if active > 0 and not math.isnan(at_s) and not jobs.active.data[job]:
                 jobs.last_start_s.own()[job] = at_s
             jobs.active.own()[job] += active
             podsets.active.own()[podset] += active
@@ -188,6 +188,14 @@ class Accounts:
 
     def _request_of(self, tasks: RowVec) -> Amounts:
         return self.shapes.request.data[:, self.tasks.shape_of_task.data[tasks]]
+
+    def count_podset(self, task: int, state: int, sign: int) -> None:
+        """Count a task in its pod set (+1) or no more (-1), and nowhere else."""
+        podset = self.tasks.podset_of_task.data[task]
+        if _ACTIVE[state]:
+            self.podsets.active.own()[podset] += sign
+        elif state == PENDING:
+            self.podsets.pending.own()[podset] += sign
 
     # -- a whole job --------------------------------------------------------------------------
 

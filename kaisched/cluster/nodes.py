@@ -70,6 +70,10 @@ class NodeRows:
         if self._node.pop(name, None) is not None:
             self.is_laid_out = False
 
+    def is_known(self, name: str) -> bool:
+        """Tell whether there is such a node, laid out already or not."""
+        return name in self._node
+
     def lay_out(self) -> RowVec:
         """Sort anew and return the new row of each old one, -1 where it went.
 

@@ -61,7 +61,7 @@ class RowStore:
         """Tasks on nodes that are not known (yet, or any more)."""
         self._snapshot: Snapshot | None = None
 
-    # -- nodes and queues -----------------------------------------------------------------------
+    # -- nodes and queues ------------------------------------------------------------------------
 
     def put_node(self, node: NodeRow) -> None:
         """Add or replace a node."""
@@ -93,7 +93,7 @@ class RowStore:
         self.settle()
         return self.queues.table.row_of_name.get(name, -1)
 
-    # -- shapes -----------------------------------------------------------------------------------
+    # -- shapes ----------------------------------------------------------------------------------
 
     def intern_shape(
         self, request: Mapping[str, int], constraints: Constraints = _NO_CONSTRAINTS
@@ -125,7 +125,7 @@ class RowStore:
         self.generation += 1
         self.revision += 1
 
-    # -- jobs and tasks ---------------------------------------------------------------------------
+    # -- jobs and tasks --------------------------------------------------------------------------
 
     def add_job(
         self,
@@ -150,8 +150,6 @@ class RowStore:
             minimum: tasks needed before any may run.
 
         """
-        if not (self.queues.is_laid_out and self.nodes.is_laid_out):
-            self.settle()
         if isinstance(queue, str):
             queue_name = queue
             queue, refusal = self.queues.find(queue)
@@ -223,14 +221,12 @@ class RowStore:
 
         Args:
             tasks: ``(K,)`` task rows.
-            nodes: ``(K,)`` node rows of the present generation.
+            nodes: ``(K,)`` node rows of the latest snapshot or :meth:`row_of_node`.
             state: ALLOCATED, BINDING, BOUND, RUNNING or RELEASING.
             at_s: when; the start time of jobs of which nothing ran.
 
         """
         self.revision += 1
-        if not self.nodes.is_laid_out:
-            self.settle()
         for task in self._away.keys() & tasks.tolist() if self._away else ():
             del self._away[task]
         self.accounts.move_many(tasks, int(state), nodes, at_s)
@@ -243,8 +239,6 @@ class RowStore:
         ``node`` is a node row, or None to stay on its node; states that hold no room have no node.
         """
         self.revision += 1
-        if not self.nodes.is_laid_out:
-            self.settle()
         if not _HOLDS[state]:
             node = -1
         elif node is None:
@@ -252,6 +246,12 @@ class RowStore:
         if self._away and (node >= 0 or not _HOLDS[state]):
             self._away.pop(task, None)
         self.accounts.move(task, int(state), node, at_s)
+
+    def set_gone(self, task: int) -> None:
+        """End one task."""
+        self.revision += 1
+        self._away.pop(task, None)
+        self.accounts.move(task, GONE, -1)
 
     def nominate(self, task: int, node: int) -> None:
         """Remember (or with -1 forget) the node promised to a pending task."""
@@ -276,7 +276,11 @@ class RowStore:
 
     def refuse(self, job: int, refusal: Refusal) -> None:
         """Never try a job, for this reason of its own; NONE lifts it. Its queue may add another."""
-        self._own_refusal[job] = refusal
+        self.revision += 1
+        if refusal:
+            self._own_refusal[job] = refusal
+        else:
+            self._own_refusal.pop(job, None)
         self._apply_refusal(job)
 
     def _apply_refusal(self, job: int) -> None:
@@ -284,10 +288,9 @@ class RowStore:
         self.accounts.set_queue(job, queue)
         refusal = self._own_refusal.get(job) or of_queue
         if self.jobs.refusal.data[job] != refusal:
-            self.revision += 1
             self.jobs.refusal.own()[job] = refusal
 
-    # -- laying out and freezing ------------------------------------------------------------------
+    # -- laying out and freezing -----------------------------------------------------------------
 
     def settle(self) -> None:
         """Take changes of the set of nodes and queues into effect."""

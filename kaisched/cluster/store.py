@@ -1,9 +1,350 @@
-"""The state store: events of API objects become changes of rows, and a snapshot copies columns."""
+"""The state store: events of API objects become changes of rows, and a snapshot copies columns.
+
+See docs/explanation/state-store.md for the rules.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kaisched.cluster.grouping import Grouper, Membership, Owner
+from kaisched.cluster.groups import Groups
+from kaisched.cluster.jobs import TaskRow, add_task, retire_task
+from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.rowstore import RowStore
+from kaisched.cluster.translate import PodRow, node_row, pod_row, queue_row
+from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
+from kaisched.objects.faults import Source, to_error
+from kaisched.objects.kinds import faults_of
+from kaisched.objects.node import Node
+from kaisched.objects.owners import PriorityClass
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.wire import KubernetesObject, ObjectMeta
+
+OUR_SCHEDULERS: Final = frozenset({"kaisched"})
+_HOLDS: Final = tuple(HOLDING_STATES.tolist())
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """Something wrong with an object that is in the store all the same, or left out of it."""
+
+    kind: str
+    name: str
+    text: str
 
 
 class StateStore(RowStore):
-    """The present state of one shard, fed by events, frozen on demand."""
+    """The present state of one shard, fed by events, frozen on demand.
+
+    Events may come in any order and more than once; what refers to something unknown waits for it.
+    No event raises for what an object says: see :meth:`problems`.
+    """
+
+    def __init__(
+        self,
+        schedulers: Iterable[str] = OUR_SCHEDULERS,
+        *,
+        node_pool: str = "",
+        gpu_resources: Sequence[str] = GPU_RESOURCES,
+        extended: Iterable[str] = (),
+    ) -> None:
+        """Make an empty store.
+
+        Args:
+            schedulers: values of ``schedulerName`` whose pods are ours to place.
+            node_pool: value of the label of the nodes, queues, pod groups and pods that are ours;
+                empty for those without the label.
+            gpu_resources: resource names that count as whole GPUs.
+            extended: extended resources to count from the start.
+
+        """
+        super().__init__(extended)
+        self._schedulers = frozenset(schedulers)
+        self._node_pool = node_pool
+        self._gpu_resources = tuple(gpu_resources)
+        self._classes = PriorityClasses()
+        self._grouper = Grouper()
+        self._groups = Groups(self, self._classes)
+        self._pods: dict[str, tuple[PodRow, Membership | None]] = {}
+        self._pods_of_owner: dict[str, set[str]] = {}
+        self._strangers: dict[str, PodRow] = {}
+        """Pods of others on nodes that are not ours."""
+        self._assumed: dict[str, TaskState] = {}
+        self._nominations: dict[str, str] = {}
+        self._problem: dict[tuple[str, str], str] = {}
+
+    # -- nodes, queues, classes, owners ----------------------------------------------------------
+
+    def upsert_node(self, node: Node) -> None:
+        """Take in a node that came or changed."""
+        if not self._is_in_pool(node.metadata):
+            self.remove_node(node.name)
+            return
+        try:
+            row = node_row(node, self._gpu_resources)
+        except ObjectError as error:
+            self.remove_node(node.name)
+            self._note(node, str(error))
+            return
+        self._note(node, "")
+        is_new = not self.nodes.is_known(row.name)
+        self.put_node(row)
+        if is_new:
+            for pod in [pod for pod in self._strangers.values() if pod.node == row.name]:
+                self._take_in(pod)
+
+    def remove_node(self, name: str) -> None:
+        """Drop a node; its pods stay until they are said to end."""
+        self._problem.pop((Node.KIND, name), None)
+        super().remove_node(name)
+
+    def upsert_queue(self, queue: Queue) -> None:
+        """Take in a queue that came or changed; one with a fault is as good as absent."""
+        is_ours = self._is_in_pool(queue.metadata)
+        fault = _fault_of(queue) if is_ours else ""
+        if is_ours and not fault:
+            self.put_queue(queue_row(queue))
+        else:
+            self.remove_queue(queue.name)
+        self._note(queue, fault)
+
+    def remove_queue(self, name: str) -> None:
+        """Drop a queue; its jobs are refused until it comes back."""
+        self._problem.pop((Queue.KIND, name), None)
+        super().remove_queue(name)
+
+    def upsert_priority_class(self, cls: PriorityClass) -> None:
+        """Take in a priority class that came or changed."""
+        if self._classes.put(cls):
+            self.revision += 1
+            self._groups.refresh()
+
+    def remove_priority_class(self, name: str) -> None:
+        """Drop a priority class."""
+        if self._classes.remove(name):
+            self.revision += 1
+            self._groups.refresh()
+
+    def upsert_owner(self, owner: Owner) -> None:
+        """Take in a workload that may own pods."""
+        if self._grouper.put(owner):
+            self._regroup(owner.meta.uid)
+
+    def remove_owner(self, uid: str) -> None:
+        """Drop a workload."""
+        if self._grouper.remove(uid):
+            self._regroup(uid)
+
+    def _regroup(self, uid: str) -> None:
+        self.revision += 1
+        for key in sorted(self._pods_of_owner.get(uid, ())):
+            self._take_in(self._pods[key][0])
+
+    # -- pod groups and pods ---------------------------------------------------------------------
+
+    def upsert_pod_group(self, group: PodGroup) -> None:
+        """Take in a pod group that came or changed; one with a fault refuses its pods."""
+        if not self._is_in_pool(group.metadata):
+            self.remove_pod_group(group.key)
+            return
+        self.revision += 1
+        self._groups.declare(group, _fault_of(group))
+
+    def remove_pod_group(self, key: str) -> None:
+        """Drop a pod group."""
+        self.revision += 1
+        self._groups.withdraw(key)
+
+    def upsert_pod(self, pod: Pod) -> None:
+        """Take in a pod that came or changed."""
+        self.revision += 1
+        self._take_in(pod_row(pod, self._schedulers, self._gpu_resources))
+
+    def remove_pod(self, key: str, uid: str = "") -> None:
+        """Drop a pod; with a UID, only if it is still that one."""
+        found = self._pods.get(key)
+        if found is not None and uid in ("", found[0].uid):
+            self.revision += 1
+            self._drop(key)
+        self._strangers.pop(key, None)
+
+    def _take_in(self, pod: PodRow) -> None:
+        self._strangers.pop(pod.key, None)
+        is_ours = pod.is_ours and self._is_in_pool(pod.meta)
+        member = self._grouper.membership(pod) if is_ours else None
+        found = self._pods.get(pod.key)
+        if found is not None and not _is_same_task(found, (pod, member)):
+            self._drop(pod.key)
+            found = None
+        if pod.state == TaskState.GONE or (member is None and not pod.node):
+            if found is not None:
+                self._drop(pod.key)
+            return
+        if member is None and not self.nodes.is_known(pod.node) and found is None:
+            self._strangers[pod.key] = pod
+            return
+        self._pods[pod.key] = (pod, member)
+        self._watch_owners(pod.key, found[1] if found else None, member)
+        job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
+        if found is None:
+            add_task(self, self._task_row(pod), job, podset)
+        self._update(pod)
+
+    def _task_row(self, pod: PodRow) -> TaskRow:
+        label_set = self.labels.intern(pod.namespace, pod.meta.labels)
+        constraints = pod.constraints
+        if pod.has_pod_terms:
+            constraints = replace(constraints, label_set=label_set)
+        return TaskRow(
+            name=pod.key,
+            uid=pod.uid,
+            shape=self.intern_shape(pod.request, constraints),
+            created_s=pod.created_s,
+            order_priority=pod.order_priority,
+            label_set=label_set,
+        )
+
+    def _update(self, pod: PodRow) -> None:
+        task = self.row_of_task(pod.key)
+        assumed = self._assumed.get(pod.key)
+        if assumed is not None and _may_still_come(assumed, pod.state):
+            return
+        self._assumed.pop(pod.key, None)
+        self._move(task, pod)
+        self._nominate(task, pod)
+        job = int(self.tasks.job_of_task.data[task])
+        if job >= 0 and ACTIVE_STATES[pod.state] and not math.isnan(pod.started_s):
+            last_s = self.jobs.last_start_s
+            if not last_s.data[job] <= pod.started_s:  # NaN, or later than this pod's
+                last_s.own()[job] = pod.started_s
+
+    def _move(self, task: int, pod: PodRow) -> None:
+        row = -1
+        if _HOLDS[pod.state]:
+            if self.nodes.is_laid_out:
+                row = self.nodes.row_of_name.get(pod.node, -1)
+            if row < 0:
+                self._away[task] = pod.node
+        if row >= 0 or not _HOLDS[pod.state]:
+            self._away.pop(task, None)
+        self.accounts.move(task, int(pod.state), row, pod.started_s)
+
+    def _nominate(self, task: int, pod: PodRow) -> None:
+        if pod.nominated and pod.state == TaskState.PENDING:
+            self._nominations[pod.key] = pod.nominated
+            self.nominate(task, self.nodes.row_of_name.get(pod.nominated, -1))
+        elif self._nominations.pop(pod.key, None) is not None:
+            self.nominate(task, -1)
+
+    def _drop(self, key: str) -> None:
+        _, member = self._pods.pop(key)
+        self._assumed.pop(key, None)
+        self._nominations.pop(key, None)
+        retire_task(self, self.row_of_task(key))
+        self._watch_owners(key, member, None)
+        if member is not None:
+            self._groups.leave(key, member.job)
+
+    def _watch_owners(self, key: str, old: Membership | None, new: Membership | None) -> None:
+        before = set(old.owner_uids) if old else set()
+        after = set(new.owner_uids) if new else set()
+        for uid in after - before:
+            self._pods_of_owner.setdefault(uid, set()).add(key)
+        for uid in before - after:
+            pods = self._pods_of_owner[uid]
+            pods.discard(key)
+            if not pods:
+                del self._pods_of_owner[uid]
+
+    # -- what was decided but not yet seen -------------------------------------------------------
+
+    def assume_bound(self, key: str, node: str) -> None:
+        """Let a pod hold its room, for a bind was sent, until an event or :meth:`refute`."""
+        task = self.row_of_task(key)
+        if task >= 0:
+            self._assumed[key] = TaskState.BINDING
+            self.set_state(task, TaskState.BINDING, self.row_of_node(node))
+
+    def assume_evicted(self, key: str) -> None:
+        """Let a pod release its room, for an eviction was sent."""
+        task = self.row_of_task(key)
+        if task >= 0:
+            self._assumed[key] = TaskState.RELEASING
+            self.set_state(task, TaskState.RELEASING)
+
+    def refute(self, key: str) -> None:
+        """Take back what was assumed: the pod is what its object says."""
+        if self._assumed.pop(key, None) is not None and key in self._pods:
+            self.revision += 1
+            self._update(self._pods[key][0])
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Take changes of the set of nodes and queues into effect."""
+        is_moved = not self.nodes.is_laid_out
+        super().settle()
+        if is_moved:
+            for key, node in self._nominations.items():
+                self.nominate(self.row_of_task(key), self.nodes.row_of_name.get(node, -1))
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong with the objects, by kind and name."""
+        self.settle()
+        found = [Problem(kind, name, text) for (kind, name), text in self._problem.items()]
+        found += [
+            Problem("Queue", name, f"parent {parent!r} does not exist, or is below it")
+            for name, parent in self.queues.orphans()
+        ]
+        for group, faults in self._groups.faults().items():
+            found += [
+                Problem("Pod" if pod else "PodGroup", pod or group, text)
+                for pod, text in faults.items()
+            ]
+        return sorted(found)
+
+    def _is_in_pool(self, meta: ObjectMeta) -> bool:
+        return labels.node_pool_of(meta) == self._node_pool
+
+    def _note(self, obj: KubernetesObject, text: str) -> None:
+        if text:
+            self._problem[obj.KIND, obj.key] = text
+        else:
+            self._problem.pop((obj.KIND, obj.key), None)
+
+
+def _fault_of(obj: KubernetesObject) -> str:
+    fault = next((fault for fault in faults_of(obj) if not fault.is_warning), None)
+    return "" if fault is None else str(to_error(fault, Source()))
+
+
+def _is_same_task(
+    old: tuple[PodRow, Membership | None], new: tuple[PodRow, Membership | None]
+) -> bool:
+    """Tell whether a row may stay: what it is made of is written once."""
+    (pod, member), (pod_now, member_now) = old, new
+    return (
+        pod.uid == pod_now.uid
+        and pod.request == pod_now.request
+        and pod.constraints == pod_now.constraints
+        and pod.meta.labels == pod_now.meta.labels
+        and pod.created_s == pod_now.created_s
+        and pod.order_priority == pod_now.order_priority
+        and (member.job if member else "") == (member_now.job if member_now else "")
+    )
+
+
+def _may_still_come(assumed: TaskState, seen: TaskState) -> bool:
+    """Tell whether what the object says is older than what was sent."""
+    if assumed == TaskState.BINDING:
+        return seen == TaskState.PENDING
+    return seen in (TaskState.BOUND, TaskState.RUNNING)

@@ -1,0 +1,119 @@
+"""What a pod demands of its node besides room: its :class:`~kaisched.core.constraints.Constraints`.
+
+In one canonical form, so that pods that demand the same share a shape however they are written.
+Wishes (preferred affinities) and volumes are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement, Toleration
+from kaisched.objects.pod import (
+    LabelSelector,
+    NodeSelector,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    SelectorRequirement,
+)
+
+
+def has_pod_terms(pod: Pod) -> bool:
+    """Tell whether the pod must be near to, or away from, other pods."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return False
+    kinds = (affinity.pod_affinity, affinity.pod_anti_affinity)
+    return any(kind is not None and kind.required for kind in kinds)
+
+
+def unsupported_demand(pod: Pod) -> str:
+    """Return why the demands cannot be judged here, or an empty text."""
+    affinity = pod.spec.affinity
+    for kind in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
+        for term in kind.required if kind else ():
+            if term.namespace_selector is not None and not _is_empty(term.namespace_selector):
+                return "namespaceSelector: labels of namespaces are not read; list namespaces"
+    return ""
+
+
+def constraints_of(pod: Pod) -> Constraints:
+    """Return what decides where the pod may go; the number of its label set is the store's."""
+    spec = pod.spec
+    affinity = spec.affinity
+    node_affinity = affinity.node_affinity if affinity else None
+    required = node_affinity.required if node_affinity else None
+    namespace = pod.metadata.namespace
+    return Constraints(
+        node_selector=tuple(sorted(spec.node_selector.items())),
+        node_terms=None if required is None else _node_terms(required),
+        tolerations=_tolerations(spec),
+        host_ports=_host_ports(spec),
+        pod_affinity=_pod_terms(affinity.pod_affinity if affinity else None, namespace),
+        pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity if affinity else None, namespace),
+    )
+
+
+def _node_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
+    terms = {
+        (_requirements(term.match_expressions), _requirements(term.match_fields))
+        for term in selector.node_selector_terms
+    }
+    # A term without requirements matches no node, so it is as good as absent.
+    return tuple(sorted((term for term in terms if term[0] or term[1]), key=repr))
+
+
+def _requirements(expressions: Iterable[SelectorRequirement]) -> tuple[Requirement, ...]:
+    found = {
+        Requirement(one.key, one.operator, tuple(sorted(set(one.values)))) for one in expressions
+    }
+    return tuple(sorted(found, key=repr))
+
+
+def _tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
+    found = {
+        Toleration(one.key, one.operator or "Equal", one.value, one.effect)
+        for one in spec.tolerations
+    }
+    return tuple(sorted(found, key=repr))
+
+
+def _host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
+    containers = [*spec.containers]
+    containers += [one for one in spec.init_containers if one.restart_policy == "Always"]
+    found = set()
+    for container in containers:
+        for port in container.ports:
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number:
+                found.add((port.protocol or "TCP", port.host_ip or "0.0.0.0", number))  # noqa: S104
+    return tuple(sorted(found))
+
+
+def _pod_terms(affinity: PodAffinity | None, namespace: str) -> tuple[PodTerm, ...]:
+    if affinity is None:
+        return ()
+    return tuple(sorted({_pod_term(term, namespace) for term in affinity.required}, key=repr))
+
+
+def _pod_term(term: PodAffinityTerm, namespace: str) -> PodTerm:
+    everywhere = term.namespace_selector is not None and _is_empty(term.namespace_selector)
+    selector = term.label_selector
+    return PodTerm(
+        topology_key=term.topology_key,
+        namespaces=tuple(sorted(set(term.namespaces))) or (namespace,),
+        all_namespaces=everywhere,
+        selector=() if selector is None else _selector(selector),
+        match_none=selector is None,
+    )
+
+
+def _selector(selector: LabelSelector) -> tuple[Requirement, ...]:
+    labels = {Requirement(key, "In", (value,)) for key, value in selector.match_labels.items()}
+    return tuple(sorted(labels | set(_requirements(selector.match_expressions)), key=repr))
+
+
+def _is_empty(selector: LabelSelector) -> bool:
+    return not selector.match_labels and not selector.match_expressions

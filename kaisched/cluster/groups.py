@@ -1,0 +1,159 @@
+"""The jobs that pods and pod groups make together, kept in line with both as they come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kaisched.cluster.grouping import Membership, derived_job
+from kaisched.cluster.jobs import amend_job, assign_podset, divide, open_job, podset_names
+from kaisched.cluster.priorities import PriorityClasses
+from kaisched.cluster.rowstore import RowStore
+from kaisched.cluster.structure import DEFAULT_PODSET, JobRow, job_row
+from kaisched.cluster.translate import PodRow
+from kaisched.core.refusals import Refusal
+from kaisched.objects import labels
+from kaisched.objects.podgroup import PodGroup
+
+
+class Group:
+    """One job: the object that declares it, if any, and the pods in it."""
+
+    __slots__ = ("declared", "declared_fault", "leader", "member", "name")
+
+    def __init__(self, name: str) -> None:
+        """Start empty."""
+        self.name = name
+        self.declared: PodGroup | None = None
+        self.declared_fault = ""
+        self.member: dict[str, tuple[PodRow, Membership]] = {}
+        self.leader = ""
+        """The first member by name, which speaks for a group without an object."""
+
+
+class Groups:
+    """All jobs that came from objects."""
+
+    def __init__(self, store: RowStore, classes: PriorityClasses) -> None:
+        """Know none."""
+        self._store = store
+        self._classes = classes
+        self._group: dict[str, Group] = {}
+        self._fault: dict[str, dict[str, str]] = {}
+
+    def declare(self, group: PodGroup, fault: str) -> None:
+        """Take in a pod group; one with a fault refuses its pods."""
+        mine = self._group.setdefault(group.key, Group(group.key))
+        mine.declared, mine.declared_fault = group, fault
+        self._bring_in_line(mine)
+
+    def withdraw(self, name: str) -> None:
+        """Drop a pod group's object; pods that name it are refused."""
+        group = self._group.get(name)
+        if group is not None:
+            group.declared, group.declared_fault = None, ""
+            self._bring_in_line(group)
+
+    def join(self, pod: PodRow, member: Membership) -> tuple[int, int]:
+        """Take in a pod, or what has become of it; return the rows of (job, pod set)."""
+        group = self._group.setdefault(member.job, Group(member.job))
+        group.member[pod.key] = (pod, member)
+        if not group.leader or pod.key < group.leader:
+            group.leader = pod.key
+        if group.leader == pod.key or len(group.member) == 1:
+            self._bring_in_line(group)
+        else:
+            self._judge(group, pod.key)
+        job = self._store.row_of_job(group.name)
+        return job, self._podset_of(job, pod)[0]
+
+    def leave(self, key: str, name: str) -> None:
+        """Let a pod go, whose task is gone already."""
+        group = self._group[name]
+        del group.member[key]
+        if group.leader == key:
+            group.leader = min(group.member, default="")
+            self._bring_in_line(group)
+        elif key in self._fault.get(name, ()):
+            self._judge(group, key)
+
+    def refresh(self) -> None:
+        """Look at every job again: a priority class has changed."""
+        for group in list(self._group.values()):
+            self._bring_in_line(group)
+
+    def faults(self) -> Mapping[str, Mapping[str, str]]:
+        """Return what is wrong, by job and by pod; under an empty pod with the job as such."""
+        return self._fault
+
+    def _bring_in_line(self, group: Group) -> None:
+        spec = self._spec(group)
+        store = self._store
+        job = store.row_of_job(group.name)
+        if spec is None:
+            if job >= 0:
+                store.remove_job(job)
+            self._fault.pop(group.name, None)
+            del self._group[group.name]
+            return
+        if job < 0:
+            job = open_job(store, group.name, spec)
+        else:
+            amend_job(store, job, spec)
+            if divide(store, job, spec):
+                self._assign_podsets(group, job)
+        faults = {"": spec.fault}
+        if not spec.fault:
+            faults = {key: self._pod_fault(group, key, job) for key in group.member}
+        self._refuse(group.name, job, {key: fault for key, fault in faults.items() if fault})
+
+    def _spec(self, group: Group) -> JobRow | None:
+        if group.declared is not None:
+            return job_row(group.declared, self._classes, group.declared_fault)
+        if group.leader:
+            return derived_job(*group.member[group.leader], self._classes)
+        return None
+
+    def _assign_podsets(self, group: Group, job: int) -> None:
+        for pod, _ in group.member.values():
+            task = self._store.row_of_task(pod.key)
+            if task >= 0:
+                assign_podset(self._store, task, self._podset_of(job, pod)[0])
+
+    def _podset_of(self, job: int, pod: PodRow) -> tuple[int, str]:
+        """Return the row of the pod's pod set and what is wrong with it; then it is the first."""
+        first = int(self._store.jobs.first_podset.data[job])
+        names = podset_names(self._store, job)
+        wanted = labels.subgroup_of(pod.meta)
+        if (wanted or DEFAULT_PODSET) in names:
+            return first + names.index(wanted or DEFAULT_PODSET), ""
+        known = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: PLR2004
+        what = f"names subgroup {wanted!r}" if wanted else "names no subgroup"
+        return first, f"{what} ({labels.SUBGROUP}), but its job has: {known}"
+
+    def _pod_fault(self, group: Group, key: str, job: int) -> str:
+        pod, _ = group.member[key]
+        return pod.fault or self._podset_of(job, pod)[1]
+
+    def _judge(self, group: Group, key: str) -> None:
+        """Look at one pod's faults only."""
+        job = self._store.row_of_job(group.name)
+        before = self._fault.get(group.name, {})
+        if "" in before:
+            return
+        fault = self._pod_fault(group, key, job) if key in group.member else ""
+        if fault != before.get(key, ""):
+            faults = {pod: text for pod, text in before.items() if pod != key}
+            if fault:
+                faults[key] = fault
+            self._refuse(group.name, job, faults)
+
+    def _refuse(self, name: str, job: int, faults: dict[str, str]) -> None:
+        refusal = Refusal.NONE
+        if faults:
+            self._fault[name] = faults
+            pods = [self._group[name].member[key][0] for key in faults if key]
+            is_group_at_fault = "" in faults or any(not pod.fault for pod in pods)
+            refusal = Refusal.INVALID_GROUP if is_group_at_fault else Refusal.UNSUPPORTED
+        else:
+            self._fault.pop(name, None)
+        self._store.refuse(job, refusal)

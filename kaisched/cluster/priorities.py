@@ -1,0 +1,44 @@
+"""Priority classes: names for numbers, those that come with the install included."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched.objects.owners import PriorityClass
+
+BUILT_IN: Final = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+DEFAULT_PRIORITY: Final = 50
+FIRST_NON_PREEMPTIBLE: Final = 100
+"""Jobs of this priority or more are not preemptible unless they say so."""
+
+
+class PriorityClasses:
+    """What a priority class's name stands for."""
+
+    def __init__(self) -> None:
+        """Know the built-in classes."""
+        self._class: dict[str, PriorityClass] = {}
+
+    def put(self, cls: PriorityClass) -> bool:
+        """Add or replace a class; return whether a number may have changed."""
+        old = self._class.get(cls.name)
+        self._class[cls.name] = cls
+        return old is None or (old.value, old.global_default) != (cls.value, cls.global_default)
+
+    def remove(self, name: str) -> bool:
+        """Drop a class; return whether there was one."""
+        return self._class.pop(name, None) is not None
+
+    def find(self, name: str) -> int | None:
+        """Return the value of a class, None for an unknown one."""
+        cls = self._class.get(name)
+        return cls.value if cls is not None else BUILT_IN.get(name)
+
+    @property
+    def default(self) -> int:
+        """What holds without a known class: the global default class's value, else 50."""
+        # Kubernetes forbids two global defaults and takes the lower where there are two.
+        return min(
+            (cls.value for cls in self._class.values() if cls.global_default),
+            default=DEFAULT_PRIORITY,
+        )

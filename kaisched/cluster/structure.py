@@ -1,0 +1,101 @@
+"""A job as its pod group says it: pod sets, the tree of subgroups, queue, priority."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kaisched.cluster.priorities import FIRST_NON_PREEMPTIBLE, PriorityClasses
+from kaisched.cluster.translate import created_s
+from kaisched.core.tables import SubGroup
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
+from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
+
+DEFAULT_PODSET: Final = "default"
+DEFAULT_QUEUE: Final = "default-queue"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """What a job is, wherever that was read from."""
+
+    queue: str
+    priority: int
+    is_preemptible: bool
+    created_s: float
+    podsets: tuple[tuple[str, int], ...] = ((DEFAULT_PODSET, 1),)
+    """(name, minimum) of each leaf subgroup."""
+    tree: SubGroup | None = None
+    """Its leaves count the pod sets from 0; None for a job of one pod set."""
+    last_start_s: float = math.nan
+    """As written on the object; NaN where it does not say."""
+    fault: str = ""
+    """Why it is no valid group."""
+
+
+def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRow:
+    """Return the job of a pod group; a group with a fault counts as one pod set."""
+    spec, meta = group.spec, group.metadata
+    priority = classes.find(spec.priority_class_name)
+    if priority is None:
+        priority = classes.default
+    last_start_s = None
+    declared = None
+    try:
+        last_start_s = labels.last_start_of(meta)
+        declared = spec.preemptibility or labels.preemptibility_of(meta)
+    except ObjectError as error:
+        fault = fault or str(error)
+    minimum = 1 if fault or spec.min_member is None else spec.min_member
+    podsets: tuple[tuple[str, int], ...] = ((DEFAULT_PODSET, minimum),)
+    tree = None
+    if spec.sub_groups and not fault:
+        podsets, tree = _divide(spec)
+    return JobRow(
+        queue=spec.queue or labels.queue_of(meta) or DEFAULT_QUEUE,
+        priority=priority,
+        is_preemptible=is_preemptible(declared, priority),
+        created_s=created_s(meta),
+        podsets=podsets,
+        tree=tree,
+        last_start_s=math.nan if last_start_s is None else last_start_s,
+        fault=fault,
+    )
+
+
+def is_preemptible(declared: str | None, priority: int) -> bool:
+    """Tell whether a job may be evicted: as it says, or else by its priority."""
+    if declared:
+        return declared == labels.PREEMPTIBLE
+    return priority < FIRST_NON_PREEMPTIBLE
+
+
+def _divide(spec: PodGroupSpec) -> tuple[tuple[tuple[str, int], ...], SubGroup | None]:
+    children: dict[str, list[SubGroupSpec]] = {}
+    for part in spec.sub_groups:
+        children.setdefault(part.parent, []).append(part)
+    podsets: list[tuple[str, int]] = []
+
+    def build(part: SubGroupSpec) -> SubGroup:
+        below = children.get(part.name)
+        if not below:
+            podsets.append((part.name, part.min_member or 0))
+            return SubGroup(part.name, len(podsets) - 1, 0)
+        needed = len(below) if part.min_sub_group is None else part.min_sub_group
+        return SubGroup(part.name, -1, needed, tuple(build(child) for child in below))
+
+    top = children[""]
+    needed = len(top) if spec.min_sub_group is None else spec.min_sub_group
+    tree = SubGroup("", -1, needed, tuple(build(part) for part in top))
+    return tuple(podsets), tree if len(podsets) > 1 or needed > 1 else None
+
+
+def placed_at(tree: SubGroup, first: int) -> SubGroup:
+    """Return the tree with its pod sets counted from row ``first``."""
+    return replace(
+        tree,
+        podset=tree.podset + first if tree.podset >= 0 else -1,
+        children=tuple(placed_at(child, first) for child in tree.children),
+    )

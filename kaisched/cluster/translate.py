@@ -1,0 +1,169 @@
+"""From API objects to rows: here the objects die.
+
+Each function looks at one object and nothing else; one that makes no sense is an ObjectError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kaisched.cluster.demands import constraints_of, has_pod_terms, unsupported_demand
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import UNSET_S, QueueRow
+from kaisched.cluster.rows import LOWEST_PRIORITY
+from kaisched.core.constraints import Constraints, Taint
+from kaisched.core.states import TaskState
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
+from kaisched.objects.queue import Queue
+from kaisched.objects.quotas import queue_shares
+from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
+from kaisched.objects.wire import Condition, ObjectMeta
+from kaisched.units import UnitError, parse_duration
+
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_UNMANAGED_WHEN_ABSENT: Final = ("cpu", "memory")
+_ENDED: Final = ("Succeeded", "Failed")
+_TRUE: Final = "True"
+
+
+def node_row(node: Node, gpu_resources: Sequence[str]) -> NodeRow:
+    """Return a node's row. A node that reports no Ready condition counts as ready."""
+    status_of = {condition.type: condition.status for condition in node.status.conditions}
+    return NodeRow(
+        name=node.name,
+        allocatable=node_allocatable(node, gpu_resources),
+        labels=node.metadata.labels,
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        is_ready=status_of.get("Ready", _TRUE) == _TRUE,
+        is_unschedulable=node.spec.unschedulable,
+        has_pressure=any(status_of.get(kind) == _TRUE for kind in _PRESSURES),
+    )
+
+
+def queue_row(queue: Queue) -> QueueRow:
+    """Return a queue's row.
+
+    GPUs are always shared out. CPU and memory that the queue says nothing about are not managed: no
+    quota bounds them and no limit. Pod slots are never shared out.
+    """
+    spec = queue.spec
+    shares = queue_shares(queue)
+    for name in _UNMANAGED_WHEN_ABSENT:
+        if name not in spec.resources:
+            del shares[name]
+    shares.pop("pods", None)
+    return QueueRow(
+        name=queue.name,
+        parent=spec.parent_queue,
+        created_s=created_s(queue.metadata),
+        priority=spec.priority,
+        quota={name: share.quota for name, share in shares.items()},
+        limit={name: share.limit for name, share in shares.items()},
+        weight={name: share.weight for name, share in shares.items()},
+        preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
+        reclaim_min_runtime_s=_runtime_s(spec.reclaim_min_runtime),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """What is kept of a pod."""
+
+    key: str
+    """``namespace/name``."""
+    uid: str
+    meta: ObjectMeta
+    """Labels, annotations and owners: what grouping asks for."""
+    is_ours: bool
+    state: TaskState
+    node: str
+    nominated: str
+    request: Mapping[str, int]
+    constraints: Constraints
+    has_pod_terms: bool
+    priority: int | None
+    priority_class: str
+    order_priority: int
+    created_s: float
+    started_s: float
+    """When it was placed, NaN where it does not say."""
+    fault: str
+    """Why it cannot be scheduled here, empty if it can."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the pod and of all it refers to."""
+        return self.meta.namespace
+
+
+def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) -> PodRow:
+    """Return a pod's row; a pod that makes no sense asks for nothing and has a fault."""
+    meta, spec = pod.metadata, pod.spec
+    fault = unsupported(pod, gpu_resources) or unsupported_demand(pod)
+    order_priority = None
+    request: Mapping[str, int] = {}
+    try:
+        order_priority = labels.task_priority_of(meta)
+        request = pod_requests(pod, gpu_resources)
+    except ObjectError as error:
+        fault = fault or str(error)
+    return PodRow(
+        key=pod.key,
+        uid=meta.uid or pod.key,
+        meta=meta,
+        is_ours=spec.scheduler_name in schedulers,
+        state=state_of(pod),
+        node=spec.node_name,
+        nominated=pod.status.nominated_node_name,
+        request=request,
+        constraints=constraints_of(pod),
+        has_pod_terms=has_pod_terms(pod),
+        priority=spec.priority,
+        priority_class=spec.priority_class_name,
+        order_priority=LOWEST_PRIORITY if order_priority is None else order_priority,
+        created_s=created_s(meta),
+        started_s=_started_s(pod),
+        fault=fault,
+    )
+
+
+def state_of(pod: Pod) -> TaskState:
+    """Return where a pod is in its life, as far as the object itself says."""
+    spec, phase = pod.spec, pod.status.phase
+    if phase in _ENDED:
+        return TaskState.GONE
+    if pod.metadata.deletion_timestamp:
+        return TaskState.RELEASING if spec.node_name else TaskState.GONE
+    if spec.node_name:
+        return TaskState.RUNNING if phase == "Running" else TaskState.BOUND
+    return TaskState.GATED if spec.scheduling_gates else TaskState.PENDING
+
+
+def created_s(meta: ObjectMeta) -> float:
+    """Return when an object was made, 0 where it does not say."""
+    return _time_s(meta.creation_timestamp, 0.0)
+
+
+def _started_s(pod: Pod) -> float:
+    scheduled = next((it for it in pod.status.conditions if it.type == "PodScheduled"), Condition())
+    placed_s = math.nan
+    if scheduled.status == _TRUE:
+        placed_s = _time_s(scheduled.last_transition_time, math.nan)
+    return placed_s if not math.isnan(placed_s) else _time_s(pod.status.start_time, math.nan)
+
+
+def _time_s(text: str, absent: float) -> float:
+    try:
+        return labels.time_of(text) if text else absent
+    except UnitError:
+        return absent
+
+
+def _runtime_s(text: str | int | None) -> float:
+    return UNSET_S if text is None else parse_duration(text)
