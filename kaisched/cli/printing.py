@@ -43,7 +43,7 @@ def print_table(
     if not lines:
         return
     bold, plain = (_BOLD, _PLAIN) if has_colors(stream) else ("", "")
-    print(f"{bold}{title}{plain}", *lines, "", sep="\n", file=stream)  # noqa: T201
+    print(f"{bold}{title}{plain}", *lines, "", sep="\n", file=stream)
 
 
 def width_of(stream: TextIO) -> int:

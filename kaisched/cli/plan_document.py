@@ -1,0 +1,100 @@
+"""A plan as a JSON document, ``kaisched.io/plan/v1``; docs/reference/plan-json.md describes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kaisched.errors import ABSENT, ObjectError, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kaisched.framework.records import CycleResult, DecisionRecord, QueueShare
+
+SCHEMA: Final = "kaisched.io/plan/v1"
+_MEBI: Final = 1 << 20
+
+
+def plan_document(
+    cycles: Iterable[CycleResult], problems: Iterable[ObjectError], warnings: Iterable[str]
+) -> dict[str, Any]:
+    """Return the document of a plan."""
+    return {
+        "schemaVersion": SCHEMA,
+        "cycles": [cycle_document(result) for result in cycles],
+        "problems": [_problem(problem) for problem in problems],
+        "warnings": list(warnings),
+    }
+
+
+def cycle_document(result: CycleResult) -> dict[str, Any]:
+    """Return what one cycle decided; binds, evictions and nominations in the order decided."""
+    return {
+        "abandoned": result.stats.abandoned or None,
+        "binds": [{"pod": bind.pod, "node": bind.node} for bind in result.binds],
+        "evictions": [
+            {
+                "pod": evict.pod,
+                "node": evict.node,
+                "action": evict.action,
+                "beneficiary": evict.beneficiary,
+                "reason": evict.reason,
+            }
+            for evict in result.evictions
+        ],
+        "nominations": [{"pod": it.pod, "node": it.node} for it in result.nominations],
+        "pending": [_pending(record) for record in result.records],
+        "queues": [_queue(share) for share in result.shares],
+        "failures": [
+            {"plugin": fault.plugin, "question": fault.question, "error": fault.error}
+            for fault in result.failures
+        ],
+    }
+
+
+def _pending(record: DecisionRecord) -> dict[str, Any]:
+    return {
+        "podGroup": record.pod_group,
+        "queue": record.queue,
+        "reason": record.reason,
+        "message": record.message,
+    }
+
+
+def _queue(share: QueueShare) -> dict[str, Any]:
+    return {
+        "name": share.name,
+        "parent": share.parent,
+        "fairShare": amounts(share.fair_share),
+        "allocated": amounts(share.allocated),
+        "requested": amounts(share.requested),
+        "deserved": amounts(share.deserved),
+    }
+
+
+def amounts(base: Mapping[str, int]) -> dict[str, float | int | None]:
+    """Return amounts for people: GPUs, cores, bytes and pieces; None for unlimited."""
+    return {name: _amount(name, value) for name, value in base.items() if name != "pods"}
+
+
+def _amount(name: str, base: int) -> float | int | None:
+    if base < 0:
+        return None
+    if name == "memory":
+        return base * _MEBI
+    if name in ("gpu", "cpu"):
+        return base // 1000 if base % 1000 == 0 else base / 1000
+    return base
+
+
+def _problem(problem: ObjectError) -> dict[str, Any]:
+    return {
+        "file": problem.file,
+        "document": problem.document,
+        "kind": problem.kind,
+        "name": problem.name,
+        "path": problem.path,
+        "message": problem.message,
+        "value": None if problem.value is ABSENT else show(problem.value),
+        "fix": problem.fix,
+    }

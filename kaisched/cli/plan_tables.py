@@ -1,0 +1,116 @@
+"""A plan as tables: what would be done, what stays pending and why, and the queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kaisched.cli.printing import Column, print_table
+from kaisched.units import format_amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kaisched.framework.records import CycleResult, QueueShare
+
+_BINDS: Final = (Column("POD"), Column("NODE"))
+_EVICTIONS: Final = (
+    Column("POD"),
+    Column("NODE", may_go=True),
+    Column("BY", may_go=True),
+    Column("FOR"),
+    Column("BECAUSE"),
+)
+_PENDING: Final = (
+    Column("POD GROUP"),
+    Column("QUEUE", may_go=True),
+    Column("REASON"),
+    Column("BECAUSE"),
+)
+_TITLES: Final = {
+    "fair_share": "FAIR SHARE",
+    "allocated": "ALLOCATED",
+    "requested": "REQUESTED",
+    "deserved": "DESERVED",
+}
+
+
+def print_plan(cycles: Sequence[CycleResult]) -> None:
+    """Print every cycle's moves, then what the last one leaves pending and the queues."""
+    for number, result in enumerate(cycles, 1):
+        prefix = f"Cycle {number}: " if len(cycles) > 1 else ""
+        _print_moves(prefix, result)
+    if not cycles:
+        return
+    last = cycles[-1]
+    print_table(
+        "Pending",
+        _PENDING,
+        [(it.pod_group, it.queue, it.reason, it.message) for it in last.records],
+    )
+    for resource in _resources(last.shares):
+        print_table(_queue_title(resource), _queue_columns(), list(_queues(last.shares, resource)))
+    print(_summary(cycles))  # noqa: T201
+
+
+def _print_moves(prefix: str, result: CycleResult) -> None:
+    print_table(f"{prefix}Binds", _BINDS, [(it.pod, it.node) for it in result.binds])
+    print_table(
+        f"{prefix}Evictions",
+        _EVICTIONS,
+        [(it.pod, it.node, it.action, it.beneficiary, it.reason) for it in result.evictions],
+    )
+    print_table(
+        f"{prefix}Nominations (room is being released)",
+        _BINDS,
+        [(it.pod, it.node) for it in result.nominations],
+    )
+
+
+def _resources(shares: Sequence[QueueShare]) -> list[str]:
+    """Return the resources that some queue asks for, holds or has a quota of; GPUs always."""
+    names = [name for name in (shares[0].requested if shares else ()) if name != "pods"]
+    used = {
+        name
+        for share in shares
+        for name in names
+        if share.requested.get(name) or share.allocated.get(name)
+    }
+    first = ["gpu"] if "gpu" in names else []
+    return [*first, *(name for name in names if name in used and name != "gpu")]
+
+
+def _queue_title(resource: str) -> str:
+    units = {"gpu": "GPUs", "cpu": "CPU cores", "memory": "memory"}
+    return f"Queues: {units.get(resource, resource)}"
+
+
+def _queue_columns() -> tuple[Column, ...]:
+    return (Column("QUEUE"), *(Column(title, is_number=True) for title in _TITLES.values()))
+
+
+def _queues(shares: Sequence[QueueShare], resource: str) -> Iterator[tuple[str, ...]]:
+    depth: dict[str, int] = {}
+    for share in shares:
+        depth[share.name] = depth.get(share.parent or "", -1) + 1
+        cells = (_cell(resource, getattr(share, key).get(resource, 0)) for key in _TITLES)
+        yield ("  " * depth[share.name] + share.name, *cells)
+
+
+def _cell(resource: str, base: int) -> str:
+    return "unlimited" if base < 0 else format_amount(resource, base)
+
+
+def _summary(cycles: Sequence[CycleResult]) -> str:
+    binds = sum(len(result.binds) for result in cycles)
+    evictions = sum(len(result.evictions) for result in cycles)
+    nominations = sum(len(result.nominations) for result in cycles)
+    parts = [_count(binds, "pod") + " bound"]
+    if evictions:
+        parts.append(_count(evictions, "pod") + " evicted")
+    if nominations:
+        parts.append(_count(nominations, "pod") + " nominated")
+    return ", ".join(parts) + f"; {_count(len(cycles[-1].records), 'pod group')} pending"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""The process that goes on: loop, health, metrics, shutdown."""

@@ -1,0 +1,88 @@
+"""Whether the loop is alive and ready, as probes ask.
+
+Alive means that the loop makes progress; it depends on no API server and no usage store, since a
+restart would mend neither. Ready means that cycles end well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+LEAST_STALL_S: Final = 60.0
+"""A cycle may take this long before a restart is called for, whatever the period."""
+STALLED_PERIODS: Final = 10
+MOST_FAILURES: Final = 3
+"""Failed cycles in a row that are taken for bad luck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the answer to a probe."""
+
+    name: str
+    is_ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    last_s: float
+    cycles: int = 0
+    failures: int = 0
+    error: str = ""
+    failing_plugins: tuple[str, ...] = ()
+    is_stopping: bool = False
+
+
+class Health:
+    """Written by the loop, read by probes; one immutable value is swapped, so nothing is locked."""
+
+    def __init__(self, now_s: float, period_s: float) -> None:
+        """Start as alive and not ready."""
+        self._beat = _Beat(now_s)
+        self._stalled_s = max(LEAST_STALL_S, STALLED_PERIODS * period_s)
+
+    def turning(self, now_s: float) -> None:
+        """Note that the loop goes round."""
+        self._beat = replace(self._beat, last_s=now_s)
+
+    def succeeded(self, now_s: float, failing_plugins: tuple[str, ...] = ()) -> None:
+        """Note a cycle that ended well, and the plugins that failed in it all the same."""
+        self._beat = _Beat(now_s, self._beat.cycles + 1, failing_plugins=failing_plugins)
+
+    def failed(self, now_s: float, error: str) -> None:
+        """Note a cycle that raised or was abandoned."""
+        beat = self._beat
+        self._beat = replace(beat, last_s=now_s, failures=beat.failures + 1, error=error)
+
+    def stopping(self) -> None:
+        """Note that the process is about to end: no longer ready."""
+        self._beat = replace(self._beat, is_stopping=True)
+
+    def live(self, now_s: float) -> tuple[Check, ...]:
+        """Return what liveness depends on."""
+        age_s = max(now_s - self._beat.last_s, 0.0)
+        text = f"last turned {age_s:.1f} s ago, stalled after {self._stalled_s:.0f} s"
+        return (Check("loop", age_s <= self._stalled_s, text),)
+
+    def ready(self, now_s: float) -> tuple[Check, ...]:
+        """Return what readiness depends on; plugin failures are told but do not count."""
+        beat = self._beat
+        failed = (
+            f"{beat.failures} failed in a row: {beat.error}" if beat.failures else "none failed"
+        )
+        plugins = ", ".join(beat.failing_plugins)
+        return (
+            *self.live(now_s),
+            Check("first-cycle", beat.cycles > 0, f"{beat.cycles} cycles so far"),
+            Check("cycles", beat.failures < MOST_FAILURES, failed),
+            Check(
+                "plugins",
+                True,
+                f"failed in the last cycle: {plugins}" if plugins else "no failures",
+            ),
+            Check(
+                "shutdown", not beat.is_stopping, "stopping" if beat.is_stopping else "not asked"
+            ),
+        )

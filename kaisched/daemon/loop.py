@@ -1,0 +1,127 @@
+"""The loop: a turn whenever something happened, and at least once a period, until told to stop."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from kaisched.daemon.health import Health
+from kaisched.engine.turn import take_turn
+from kaisched.errors import KaischedError
+from kaisched.framework.memory import Memory
+from kaisched.telemetry.logs import log_cycle
+from kaisched.telemetry.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from kaisched.clock import Clock
+    from kaisched.cluster.ports import IntentSink, SnapshotSource
+    from kaisched.engine.turn import Turn, UsageSource
+    from kaisched.framework.policy import Policy
+    from kaisched.telemetry.metrics import CycleCollector
+
+LEAST_GAP_S: Final = 0.05
+"""Events that come faster than this share a cycle."""
+
+
+class Loop:
+    """One shard's loop. ``wake`` and ``stop`` may be called from any thread, not in a handler."""
+
+    def __init__(
+        self,
+        source: SnapshotSource,
+        sink: IntentSink,
+        policy: Policy,
+        clock: Clock,
+        collector: CycleCollector,
+        *,
+        period_s: float,
+        usage_source: UsageSource | None = None,
+        shard: str = "default",
+    ) -> None:
+        """Hold what a turn needs; nothing is done yet."""
+        self._source = source
+        self._sink = sink
+        self._policy = policy
+        self._clock = clock
+        self._collector = collector
+        self._period_s = period_s
+        self._usage_source = usage_source
+        self._memory = Memory()
+        self._watch = Stopwatch(clock.now_s)
+        self._news = threading.Event()
+        self._end = threading.Event()
+        self._log: Any = structlog.get_logger().bind(shard=shard)
+        self.cycles = 0
+        self.health = Health(clock.now_s(), period_s)
+
+    def wake(self) -> None:
+        """Say that something happened: the next turn comes at once."""
+        self._news.set()
+
+    def stop(self) -> None:
+        """End after the turn that is under way."""
+        self._end.set()
+        self._news.set()
+
+    def run(self) -> None:
+        """Take turns until stopped."""
+        self._log.info("loop_started", period_s=self._period_s)
+        while not self._end.is_set():
+            self._news.clear()
+            self.turn()
+            if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
+                self._news.wait(max(self._period_s - LEAST_GAP_S, 0.0))
+        self.health.stopping()
+        self._log.info("loop_stopped", cycles=self.cycles)
+
+    def turn(self) -> Turn | None:
+        """Take one turn; None when it failed, which is told and does not end the loop."""
+        self.cycles += 1
+        self._watch.reset()
+        start_s = self._clock.now_s()
+        self.health.turning(start_s)
+        try:
+            turn = take_turn(
+                self._source,
+                self._sink,
+                self._policy,
+                self._usage_source,
+                self._clock,
+                self._memory,
+                self._watch,
+            )
+            self._memory = turn.memory
+            self._tell(turn)
+        except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
+            self._failed(start_s, error)
+            return None
+        return turn
+
+    def _failed(self, start_s: float, error: Exception) -> None:
+        now_s = self._clock.now_s()
+        text = (
+            str(error) if isinstance(error, KaischedError) else f"{type(error).__name__}: {error}"
+        )
+        is_bug = not isinstance(error, KaischedError)
+        self._log.error(
+            "cycle_failed", cycle=self.cycles, err=text, exc_info=error if is_bug else None
+        )
+        self.health.failed(now_s, text)
+        published = self._collector.published
+        self._collector.publish(published.after_failure(max(now_s - start_s, 0.0), now_s))
+
+    def _tell(self, turn: Turn) -> None:
+        result = turn.result
+        log_cycle(self._log, self.cycles, result, turn.duration_s)
+        if result.stats.abandoned:
+            self.health.failed(turn.end_s, result.stats.abandoned)
+        else:
+            failing = sorted({failure.plugin for failure in result.failures})
+            self.health.succeeded(turn.end_s, tuple(failing))
+        self._collector.publish(
+            self._collector.published.after(
+                result, turn.duration_s, turn.end_s, self._watch.by_plugin()
+            )
+        )

@@ -1,0 +1,146 @@
+"""The loop turns when something happened and at least once a period, and outlives bad cycles."""
+
+import json
+import threading
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from kaisched.clock import ManualClock, SystemClock
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.states import TaskState
+from kaisched.daemon.loop import Loop
+from kaisched.engine.policy import default_policy
+from kaisched.errors import ClusterUnavailable
+from kaisched.telemetry.metrics import CycleCollector
+
+GIB = 1024
+
+
+class StoreCluster:
+    """A source and a sink on one row store: what is bound, runs."""
+
+    def __init__(self, jobs=1):
+        self.store = RowStore()
+        self.store.put_node(
+            NodeRow("n0", {"cpu": 8000, "memory": 64 * GIB, "gpu": 2000, "pods": 99})
+        )
+        self.store.put_queue(QueueRow("a", quota={"gpu": 2000}))
+        for number in range(jobs):
+            self.add_job(f"team/j{number}")
+        self.applied = []
+        self.faults = []
+
+    def add_job(self, name):
+        shape = self.store.intern_shape({"cpu": 1000, "gpu": 1000})
+        self.store.add_job(
+            name, "a", priority=50, is_preemptible=True, created_s=0.0, tasks=[(f"{name}-0", shape)]
+        )
+
+    def snapshot(self):
+        if self.faults:
+            raise self.faults.pop()
+        return self.store.snapshot()
+
+    def apply(self, binds, evictions, nominations):
+        self.applied.extend(bind.pod for bind in binds)
+        for bind in binds:
+            self.store.set_state(bind.task, TaskState.RUNNING, bind.node_row)
+
+
+def loop_on(cluster, clock=None, period_s=1.0):
+    return Loop(
+        cluster, cluster, default_policy(), clock or ManualClock(), CycleCollector(),
+        period_s=period_s,
+    )  # fmt: skip
+
+
+def until(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not happen within 5 s")
+
+
+def test_a_turn_binds_and_is_published():
+    cluster = StoreCluster(jobs=3)
+    loop = loop_on(cluster)
+    with capture_logs() as logs:
+        loop.turn()
+    assert cluster.applied == ["team/j0-0", "team/j1-0"]
+    published = loop._collector.published
+    assert (published.binds, dict(published.pending)) == (2, {"NoRoom": 1})
+    assert [line["event"] for line in logs] == ["cycle_completed"]
+    assert all(check.is_ok for check in loop.health.ready(0.0))
+
+
+def test_a_failed_cycle_is_told_and_the_next_one_runs():
+    cluster = StoreCluster()
+    cluster.faults = [ClusterUnavailable("the server is away")]
+    loop = loop_on(cluster)
+    with capture_logs() as logs:
+        assert loop.turn() is None
+        assert loop.turn() is not None
+    assert [line["event"] for line in logs] == ["cycle_failed", "cycle_completed"]
+    assert (logs[0]["err"], logs[0]["exc_info"]) == ("the server is away", None)
+    assert loop._collector.published.cycles["failed"] == 1
+    assert cluster.applied == ["team/j0-0"]
+
+
+def test_three_failures_in_a_row_are_not_ready_but_alive():
+    cluster = StoreCluster()
+    loop = loop_on(cluster)
+    with capture_logs():
+        loop.turn()
+        cluster.faults = [RuntimeError("a bug")] * 3
+        for _ in range(3):
+            loop.turn()
+    checks = {check.name: check for check in loop.health.ready(0.0)}
+    assert not checks["cycles"].is_ok
+    assert checks["cycles"].text == "3 failed in a row: RuntimeError: a bug"
+    assert all(check.is_ok for check in loop.health.live(0.0))
+
+
+def test_an_event_wakes_the_loop_and_stop_ends_it():
+    cluster = StoreCluster()
+    loop = loop_on(cluster, SystemClock(), period_s=60.0)
+    with capture_logs() as logs:
+        thread = threading.Thread(target=loop.run)
+        thread.start()
+        until(lambda: cluster.applied == ["team/j0-0"])
+        cluster.add_job("team/late")
+        loop.wake()
+        until(lambda: "team/late-0" in cluster.applied)
+        loop.stop()
+        thread.join(5.0)
+    assert not thread.is_alive()
+    assert [logs[0]["event"], logs[-1]["event"]] == ["loop_started", "loop_stopped"]
+    assert not all(check.is_ok for check in loop.health.ready(time.time()))
+
+
+def test_without_events_it_turns_once_a_period():
+    loop = loop_on(StoreCluster(), SystemClock(), period_s=0.06)
+    with capture_logs():
+        thread = threading.Thread(target=loop.run)
+        thread.start()
+        until(lambda: loop.cycles >= 3)
+        loop.stop()
+        thread.join(5.0)
+
+
+def test_a_loop_that_stands_still_is_not_alive():
+    loop = loop_on(StoreCluster(), ManualClock(1000.0))
+    assert all(check.is_ok for check in loop.health.live(1059.0))
+    (check,) = loop.health.live(1061.0)
+    assert not check.is_ok
+    assert check.text == "last turned 61.0 s ago, stalled after 60 s"
+
+
+def test_log_lines_of_a_turn_are_json():
+    with capture_logs() as logs:
+        loop_on(StoreCluster()).turn()
+    assert json.loads(json.dumps(logs))[0]["shard"] == "default"

@@ -1,0 +1,74 @@
+"""Pages over real HTTP on loopback."""
+
+from http.client import HTTPConnection
+
+import pytest
+
+from kaisched.daemon.health import Check
+from kaisched.daemon.serving import metrics_page, probe_page, serve
+from kaisched.errors import ConfigError
+from kaisched.telemetry.metrics import CycleCollector, registry_of
+
+
+@pytest.fixture
+def checks():
+    return [Check("loop", True, "turning"), Check("cycles", True, "none failed")]
+
+
+@pytest.fixture
+def server(checks):
+    pages = {
+        "/metrics": metrics_page(registry_of(CycleCollector())),
+        "/readyz": probe_page(lambda: tuple(checks)),
+    }
+    running = serve("127.0.0.1", 0, pages, "metrics.port")
+    yield running
+    running.close()
+
+
+def get(server, path, method="GET", **headers):
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request(method, path, headers=headers)
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    return response.status, response.headers["Content-Type"], body
+
+
+def test_metrics_are_served_in_the_format_asked_for(server):
+    status, kind, body = get(server, "/metrics")
+    assert (status, kind.split(";")[0]) == (200, "text/plain")
+    assert "# TYPE kaisched_cycle_duration_seconds histogram" in body
+    _, kind, _ = get(server, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text")
+
+
+def test_a_probe_says_ok_and_more_when_asked(server):
+    assert get(server, "/readyz") == (200, "text/plain; charset=utf-8", "ok\n")
+    _, _, body = get(server, "/readyz?verbose")
+    assert body == "[+] loop: turning\n[+] cycles: none failed\nok\n"
+
+
+def test_a_probe_that_fails_says_what_is_wrong(server, checks):
+    checks[1] = Check("cycles", False, "3 failed in a row")
+    status, _, body = get(server, "/readyz")
+    assert (status, body) == (503, "[-] cycles: 3 failed in a row\nfailed\n")
+
+
+def test_head_has_no_body(server):
+    status, _, body = get(server, "/readyz", method="HEAD")
+    assert (status, body) == (200, "")
+
+
+def test_an_unknown_page_names_those_there_are(server):
+    status, _, body = get(server, "/metric")
+    assert (status, body) == (404, "here are /metrics, /readyz\n")
+
+
+def test_a_taken_port_is_one_line_that_names_the_setting(server):
+    with pytest.raises(ConfigError) as caught:
+        serve("127.0.0.1", server.port, {}, "health.port")
+    assert str(caught.value) == (
+        f"health.port: cannot listen on 127.0.0.1 port {server.port}: Address already in use;"
+        " choose another port, or 0 for any that is free"
+    )
