@@ -1,0 +1,163 @@
+"""Traces through the real cycle under the default policy.
+
+What must hold at every cycle (no node over capacity, gangs whole, no job lost) is checked inside the
+replay and ends it with an error.
+"""
+
+import json
+
+import pytest
+
+from kaisched.cli.app import run_line
+from kaisched.engine.policy import default_policy
+from kaisched.sim.reading import find_trace, read_trace
+from kaisched.sim.simulation import PolicyCycle, Stretch, simulate
+from kaisched.sim.table import json_of
+from kaisched.sim.workload import ClusterSize, QuotaMode
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture(scope="module")
+def philly():
+    return read_trace(find_trace("philly-2017"))
+
+
+@pytest.fixture
+def write_trace(tmp_path):
+    def write(jobs, vcs="vc,published_nodes\na,3\nb,1\n"):
+        header = "submit_s,duration_s,num_gpus,vc\n"
+        (tmp_path / "jobs.csv").write_text(header + jobs, encoding="utf-8")
+        (tmp_path / "vcs.csv").write_text(vcs, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def run(trace, stretch, size, quota=QuotaMode.NONE):
+    return simulate(trace, stretch, size, PolicyCycle(default_policy()), quota=quota)
+
+
+@pytest.mark.parametrize("quota", list(QuotaMode))
+def test_three_crowded_days_lose_nothing(philly, quota):
+    report = run(philly, Stretch(28 * DAY_S, 31 * DAY_S), ClusterSize(32, 8), quota)
+    assert report.jobs == 5345
+    assert report.finished + report.running + report.pending == report.jobs
+    assert 0.7 < report.utilisation < 1
+    assert report.pending > 100, "the stretch is meant to be crowded"
+    assert report.failures == ()
+    assert sum(queue.entitled_gpu_hours for queue in report.queues) <= 32 * 8 * 72 + 1e-6
+
+
+def test_a_drained_run_computes_all_that_was_asked_for(philly):
+    """No GPU-minute is lost or made up: each job runs its whole minutes on all its GPUs."""
+    day = Stretch(28 * DAY_S, 28.5 * DAY_S, is_drained=True)
+    report = run(philly, day, ClusterSize(16, 8))
+    assert (report.finished, report.running, report.pending) == (report.jobs, 0, 0)
+    part = philly.part(28 * DAY_S, 28.5 * DAY_S)
+    minutes = -(-part.duration_s // 60)
+    assert report.gpu_hours == pytest.approx(float(part.gpus @ minutes) / 60)
+
+
+def test_the_same_input_gives_the_same_bytes(philly):
+    stretch, size = Stretch(49 * DAY_S, 50 * DAY_S), ClusterSize(24, 8)
+    first, second = (json_of(run(philly, stretch, size)) for _ in range(2))
+    assert first == second
+
+
+def test_weights_divide_a_full_node_three_to_one(write_trace):
+    """Endless one-GPU jobs of two queues, weights 3 and 1, on 8 GPUs: 6 and 2 at every moment."""
+    rows = [f"{60 * n},60,1,{vc}" for n in range(120) for vc in "ab" for _ in range(8)]
+    trace = read_trace(write_trace("\n".join(rows) + "\n"))
+    report = run(trace, Stretch(0, 7200), ClusterSize(1, 8))
+    a, b = report.queues
+    assert report.utilisation == 1
+    assert (a.gpu_hours, b.gpu_hours) == (pytest.approx(12), pytest.approx(4))
+    assert (a.got, b.got) == (pytest.approx(1), pytest.approx(1))
+
+
+def test_an_idle_queue_leaves_its_share_to_the_other(write_trace):
+    trace = read_trace(write_trace("".join("0,3600,1,b\n" for _ in range(8))))
+    report = run(trace, Stretch(0, 3600), ClusterSize(1, 8))
+    assert report.queues[1].gpu_hours == pytest.approx(8)
+    assert report.queues[1].wait.longest_s == 0
+
+
+def test_a_job_too_large_for_the_cluster_waits_and_blocks_nobody(write_trace):
+    trace = read_trace(write_trace("0,600,16,a\n0,600,8,b\n60,600,1,a\n"))
+    report = run(trace, Stretch(0, None, is_drained=True), ClusterSize(1, 8))
+    assert [queue.finished for queue in report.queues] == [1, 1]
+    assert [queue.pending for queue in report.queues] == [1, 0]
+
+
+def outcome(capsys, *line):
+    code = run_line(["simulate", *line])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_simulate_prints_the_same_table_again_and_times_on_stderr(capsys):
+    line = ("--from", "28d", "--until", "2462400", "--nodes", "8")
+    code, out, err = outcome(capsys, *line)
+    assert code == 0
+    assert "day 28 to 28.5, 8 nodes with 8 GPUs, quota none" in out
+    assert err.startswith("took ")
+    assert outcome(capsys, *line)[1] == out
+
+
+def test_simulate_speaks_json(capsys):
+    _, out, _ = outcome(capsys, "--from", "28d", "--until", "28.2d", "-o", "json")
+    assert json.loads(out)["fromS"] == 28 * DAY_S
+
+
+def test_simulate_takes_a_shard(capsys, tmp_path):
+    shard = tmp_path / "shard.yaml"
+    shard.write_text(
+        "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: spread}\n"
+        "spec: {placementStrategy: {gpu: spread, cpu: spread}}\n",
+        encoding="utf-8",
+    )
+    line = ("--from", "28d", "--until", "28.5d", "--nodes", "8")
+    code, out, _ = outcome(capsys, *line, "--shard", str(shard))
+    assert code == 0
+    assert out.startswith("philly-2017, day 28")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (("--from", "3d", "--until", "2d"), "--until: the stretch ends before it begins"),
+        (("--from", "soon"), "--from: 'soon' is no duration"),
+        (("--trace", "nowhere"), "there is no such trace (value 'nowhere')"),
+        (("--shard", "nowhere.yaml"), "nowhere.yaml: no such file"),
+        (("--nodes", "0"), "'--nodes'"),
+        (("--quota", "some"), "'--quota'"),
+    ],
+)
+def test_simulate_says_what_is_wrong_in_one_line(capsys, line, complaint):
+    code, out, err = outcome(capsys, *line)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("kaisched: ")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_simulate_names_the_row_of_a_trace(capsys, write_trace):
+    folder = write_trace("0,60,1,a\n0,60,many,a\n")
+    code, _, err = outcome(capsys, "--trace", str(folder))
+    assert code == 2
+    assert err == (
+        f"kaisched: {folder}/jobs.csv:3: num_gpus: is not a number (value 'many');"
+        " write a whole number of GPUs from 1 to 1000000\n"
+    )
+
+
+def test_demo_fits_a_terminal_and_ends_with_a_next_step_that_works(capsys):
+    assert run_line(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "6214e9" in out
+    step = out.strip().splitlines()[-1]
+    line = step.removeprefix("Try next: kaisched simulate ").split()
+    assert outcome(capsys, *line, "--until", "28.2d")[0] == 0
