@@ -64,7 +64,7 @@ def test_lists_are_commas_in_the_environment():
         ("metrics: {prot: 1}\n", 'metrics.prot: unknown key; did you mean "port"?'),
         ("metrics: 8080\n", "metrics: must be a mapping (value 8080)"),
         ("xyz: 1\n", "xyz: unknown key; known: cluster, health, log, manifests, metrics,"),
-        ("schedulePeriod: 5\n", "schedulePeriod: 5 is no duration (value 5); write numbers with"),
+        ("schedulePeriod: 5\n", 'schedulePeriod: 5 has no unit (value 5); write "5s"'),
         ("metrics: {port: 70000}\n", "metrics.port: input should be less than or equal to 65535"),
         ("log: {level: loud}\n", "log.level: input should be 'debug', 'info', 'warning' or 'err"),
     ],
@@ -157,3 +157,11 @@ def test_a_secret_is_not_shown():
     from pydantic import SecretStr
 
     assert plain(SecretStr("hush")) == "**********"
+
+
+def test_the_example_spells_out_the_defaults():
+    """config/kaisched.yaml names every setting, with its default."""
+    file = ROOT / "config" / "kaisched.yaml"
+    loaded = load_settings(file)
+    assert loaded.settings == load_settings().settings
+    assert sorted(loaded.origins) == sorted(leaf.path for leaf in leaves())
