@@ -1,7 +1,7 @@
 """Traces through the real cycle under the default policy.
 
-What must hold at every cycle (no node over capacity, gangs whole, no job lost) is checked inside the
-replay and ends it with an error.
+What must hold at every cycle (no node over capacity, gangs whole, no job lost) is checked inside
+the replay and ends it with an error.
 """
 
 import json
