@@ -113,10 +113,6 @@ class QueueRows:
             return -1, Refusal.QUEUE_NOT_LEAF
         return row, Refusal.NONE
 
-    def orphans(self) -> list[tuple[str, str]]:
-        """Return (queue, its parent) of the queues outside the tree, by name."""
-        return [(name, self._queue[name].parent) for name in sorted(self._orphans)]
-
     def _tabulate(self, tree: QueueTree) -> QueueTable:
         rows = [self._queue[name] for name in tree.names]
         names = self._axis.names

@@ -259,6 +259,12 @@ class RowStore:
             self.revision += 1
             self.tasks.nominated_node.own()[task] = node
 
+    def shortage(self, task: int, node: int) -> str:
+        """Return the first resource of which a node has too little idle for a task, or ""."""
+        request = self.shapes.request_of_shape[self.tasks.shape_of_task.data.item(task)]
+        is_short = (request > 0) & (request > self.nodes.idle.data[:, node])
+        return self.axis.names[int(is_short.argmax())] if is_short.any() else ""
+
     def remove_job(self, job: int) -> None:
         """End a job: all its tasks are gone, and its name is free."""
         self.revision += 1

@@ -19,6 +19,7 @@ from kaisched.cluster.translate import PodRow, node_row, pod_row, queue_row
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
+from kaisched.objects.check import check_queues
 from kaisched.objects.faults import Source, to_error
 from kaisched.objects.kinds import faults_of
 from kaisched.objects.node import Node
@@ -80,7 +81,8 @@ class StateStore(RowStore):
         """Pods of others on nodes that are not ours."""
         self._assumed: dict[str, TaskState] = {}
         self._nominations: dict[str, str] = {}
-        self._problem: dict[tuple[str, str], str] = {}
+        self._queue_objects: dict[str, Queue] = {}
+        self._node_faults: dict[str, str] = {}
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
 
@@ -93,9 +95,9 @@ class StateStore(RowStore):
             row = node_row(node, self._gpu_resources)
         except ObjectError as error:
             self.remove_node(node.name)
-            self._note(node, str(error))
+            self._node_faults[node.name] = str(error)
             return
-        self._note(node, "")
+        self._node_faults.pop(node.name, None)
         is_new = not self.nodes.is_known(row.name)
         self.put_node(row)
         if is_new:
@@ -104,22 +106,20 @@ class StateStore(RowStore):
 
     def remove_node(self, name: str) -> None:
         """Drop a node; its pods stay until they are said to end."""
-        self._problem.pop((Node.KIND, name), None)
+        self._node_faults.pop(name, None)
         super().remove_node(name)
 
     def upsert_queue(self, queue: Queue) -> None:
         """Take in a queue that came or changed; one with a fault is as good as absent."""
-        is_ours = self._is_in_pool(queue.metadata)
-        fault = _fault_of(queue) if is_ours else ""
-        if is_ours and not fault:
-            self.put_queue(queue_row(queue))
-        else:
-            self.remove_queue(queue.name)
-        self._note(queue, fault)
+        self.remove_queue(queue.name)
+        if self._is_in_pool(queue.metadata):
+            self._queue_objects[queue.name] = queue
+            if not _fault_of(queue):
+                self.put_queue(queue_row(queue))
 
     def remove_queue(self, name: str) -> None:
         """Drop a queue; its jobs are refused until it comes back."""
-        self._problem.pop((Queue.KIND, name), None)
+        self._queue_objects.pop(name, None)
         super().remove_queue(name)
 
     def upsert_priority_class(self, cls: PriorityClass) -> None:
@@ -299,27 +299,18 @@ class StateStore(RowStore):
 
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""
-        self.settle()
-        found = [Problem(kind, name, text) for (kind, name), text in self._problem.items()]
-        found += [
-            Problem("Queue", name, f"parent {parent!r} does not exist, or is below it")
-            for name, parent in self.queues.orphans()
-        ]
+        found = [Problem(Node.KIND, name, text) for name, text in self._node_faults.items()]
+        _, errors = check_queues(self._queue_objects.values())
+        found += [Problem(Queue.KIND, error.name, str(error)) for error in errors]
         for group, faults in self._groups.faults().items():
             found += [
-                Problem("Pod" if pod else "PodGroup", pod or group, text)
+                Problem(Pod.KIND, pod, text) if pod else Problem(PodGroup.KIND, group, text)
                 for pod, text in faults.items()
             ]
         return sorted(found)
 
     def _is_in_pool(self, meta: ObjectMeta) -> bool:
         return labels.node_pool_of(meta) == self._node_pool
-
-    def _note(self, obj: KubernetesObject, text: str) -> None:
-        if text:
-            self._problem[obj.KIND, obj.key] = text
-        else:
-            self._problem.pop((obj.KIND, obj.key), None)
 
 
 def _fault_of(obj: KubernetesObject) -> str:

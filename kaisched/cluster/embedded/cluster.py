@@ -1,0 +1,319 @@
+"""The embedded cluster: objects in, snapshots out, intents carried out, on a clock of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from kaisched.clock import Clock, ManualClock
+from kaisched.cluster.embedded.history import Happening, What
+from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
+from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.store import OUR_SCHEDULERS, Problem, StateStore
+from kaisched.core.snapshot import Snapshot
+from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.objects.labels import format_time
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.wire import Condition, KubernetesObject
+
+Fails = Callable[[Bind | Evict | Nominate], str]
+"""Why an intent shall fail, empty if it shall not."""
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+def never_fails(intent: Bind | Evict | Nominate) -> str:
+    """Let every intent through."""
+    del intent
+    return ""
+
+
+class EmbeddedCluster:
+    """A cluster in memory: a snapshot source and an intent sink.
+
+    It keeps the objects as an API server would and tells its store of every change, so the store
+    sees what it would see in a real cluster. On a :class:`~kaisched.clock.ManualClock` nothing
+    happens until :meth:`advance_to`; on another clock, what is due happens before each call.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        schedulers: Iterable[str] = OUR_SCHEDULERS,
+        node_pool: str = "",
+        gpu_resources: Sequence[str] = GPU_RESOURCES,
+        start_delay_s: float = 1.0,
+        grace_s: float = 5.0,
+        is_recreating: bool = True,
+        fails: Fails = never_fails,
+    ) -> None:
+        """Make an empty cluster.
+
+        Args:
+            clock: a new ManualClock at 0 unless given.
+            schedulers: as for the store, like the next two.
+            node_pool: see there.
+            gpu_resources: see there.
+            start_delay_s: from bind to running.
+            grace_s: from eviction to the room being free.
+            is_recreating: put a new pending pod in the place of an evicted or lost one, as the
+                controllers of workloads do.
+            fails: asked before each intent is carried out.
+
+        """
+        self.clock: Clock = ManualClock() if clock is None else clock
+        self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
+        self.history: list[Happening] = []
+        self.fails = fails
+        self._start_delay_s = start_delay_s
+        self._grace_s = grace_s
+        self._is_recreating = is_recreating
+        self._kubelet = Kubelet()
+        self._objects: dict[tuple[str, str], KubernetesObject] = {}
+        self._pods: dict[str, Pod] = {}
+        self._to_recreate: set[str] = set()
+        self._made = 0
+
+    # -- objects ---------------------------------------------------------------------------------
+
+    def load(self, objects: Iterable[KubernetesObject]) -> None:
+        """Create or change objects, as ``kubectl apply`` would.
+
+        A pod that exists already keeps its identity and place.
+
+        Raises:
+            ObjectError: a pod's run time is no number; the objects before it are in.
+
+        """
+        for obj in objects:
+            if isinstance(obj, Pod):
+                self._load_pod(obj)
+            else:
+                stamped = self._stamped(obj, self._objects.get((obj.KIND, obj.key)))
+                self._objects[obj.KIND, obj.key] = stamped
+                upsert(self.store, stamped)
+
+    def delete(self, obj: KubernetesObject) -> None:
+        """Delete an object: a pod goes after its grace, and the pods on a deleted node are lost."""
+        self._catch_up()
+        if isinstance(obj, Pod):
+            if obj.key in self._pods:
+                self._record("deleted", self._pods[obj.key])
+                self._let_go(self._pods[obj.key])
+            return
+        found = self._objects.pop((obj.KIND, obj.key), None)
+        if found is not None:
+            remove(self.store, found)
+        if isinstance(obj, Node):
+            for pod in [pod for pod in self._pods.values() if pod.spec.node_name == obj.name]:
+                if not _is_ended(pod):
+                    self._record("lost", pod)
+                    self._end_of(pod, is_recreated=not pod.metadata.deletion_timestamp)
+
+    def pod(self, key: str) -> Pod | None:
+        """Return a pod as it is now."""
+        return self._pods.get(key)
+
+    def pods(self) -> list[Pod]:
+        """Return all pods, ended ones included, by name."""
+        return [self._pods[key] for key in sorted(self._pods)]
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong with the objects."""
+        return self.store.problems()
+
+    # -- the ports -------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state."""
+        self._catch_up()
+        return self.store.snapshot()
+
+    def apply(
+        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
+    ) -> None:
+        """Evict, bind, nominate; what fails is in the history and changes nothing."""
+        self._catch_up()
+        for evict in evictions:
+            self._evict(evict)
+        for bind in binds:
+            self._bind(bind)
+        for nominate in nominations:
+            pod = self._pods.get(nominate.pod)
+            if pod is not None and not (self._refusal(nominate, pod) or pod.spec.node_name):
+                self._record("nominated", pod, node=nominate.node)
+                self._put(_with_status(pod, nominated_node_name=nominate.node))
+
+    def _bind(self, bind: Bind) -> None:
+        pod = self._pods.get(bind.pod)
+        why = self._refusal(bind, pod) or self._why_not_on(bind, pod)
+        if pod is None or why:
+            self.history.append(
+                Happening(self.clock.now_s(), "bind_failed", bind.pod, bind.node, why)
+            )
+            return
+        now_s = self.clock.now_s()
+        scheduled = Condition(
+            type="PodScheduled", status="True", last_transition_time=format_time(now_s)
+        )
+        pod = replace(pod, spec=replace(pod.spec, node_name=bind.node))
+        pod = _with_status(pod, conditions=[scheduled], nominated_node_name="")
+        self._record("bound", pod)
+        self._put(pod)
+        self._kubelet.plan(now_s + self._start_delay_s, Step.START, pod)
+
+    def _evict(self, evict: Evict) -> None:
+        pod = self._pods.get(evict.pod)
+        why = self._refusal(evict, pod)
+        if pod is None or why:
+            self.history.append(
+                Happening(self.clock.now_s(), "eviction_failed", evict.pod, evict.node, why)
+            )
+            return
+        self._record("evicted", pod, detail=evict.reason)
+        if self._is_recreating:
+            self._to_recreate.add(pod.metadata.uid)
+        self._let_go(pod)
+
+    def _refusal(self, intent: Bind | Evict | Nominate, pod: Pod | None) -> str:
+        if pod is None or _is_ended(pod):
+            return "no such pod"
+        if pod.metadata.uid != intent.uid:
+            return "another pod of that name"
+        if pod.metadata.deletion_timestamp:
+            return "the pod is being deleted"
+        return self.fails(intent)
+
+    def _why_not_on(self, bind: Bind, pod: Pod | None) -> str:
+        """Return what API server and kubelet would object to."""
+        if pod is None:
+            return "no such pod"
+        if pod.spec.node_name:
+            return f"already on {pod.spec.node_name}"
+        if pod.spec.scheduling_gates:
+            return "it has scheduling gates"
+        row = self.store.row_of_node(bind.node)
+        if row < 0:
+            return f"no node {bind.node}"
+        short = self.store.shortage(self.store.row_of_task(pod.key), row)
+        return f"out of {short}" if short else ""
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def next_event_s(self) -> float | None:
+        """Return when something will happen by itself, None for never."""
+        return self._kubelet.next_s()
+
+    def advance_to(self, now_s: float) -> None:
+        """Let everything happen up to a time, each thing at its own; a real clock is waited for.
+
+        Raises:
+            ValueError: a manual clock is past that time already.
+
+        """
+        while (due_s := self._kubelet.next_s()) is not None and due_s <= now_s:
+            self._wait_until(max(due_s, self.clock.now_s()))
+            self._catch_up()
+        self._wait_until(now_s)
+
+    def _wait_until(self, now_s: float) -> None:
+        if isinstance(self.clock, ManualClock):
+            self.clock.advance_to(now_s)
+        while (left_s := now_s - self.clock.now_s()) > 0:
+            self.clock.sleep(left_s)
+
+    def _catch_up(self) -> None:
+        while (due := self._kubelet.take(self.clock.now_s())) is not None:
+            pod = self._pods.get(due.pod)
+            if pod is None or pod.metadata.uid != due.uid or _is_ended(pod):
+                continue
+            if due.step is Step.RELEASE:
+                self._record("released", pod, at_s=due.at_s)
+                self._end_of(pod, is_recreated=pod.metadata.uid in self._to_recreate)
+            elif not pod.metadata.deletion_timestamp:
+                self._run(pod, due.step, due.at_s)
+
+    def _run(self, pod: Pod, step: Step, at_s: float) -> None:
+        if step is Step.START:
+            pod = _with_status(pod, phase="Running", start_time=format_time(at_s))
+            self._kubelet.plan(at_s + run_s(pod), Step.END, pod)
+            self._record("started", pod, at_s=at_s)
+        else:
+            pod = _with_status(pod, phase="Succeeded")
+            self._record("ended", pod, at_s=at_s)
+        self._put(pod)
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def _load_pod(self, pod: Pod) -> None:
+        run_s(pod)
+        old = self._pods.get(pod.key)
+        pod = self._stamped(pod, old)
+        if old is None:
+            self._record("created", pod)
+        else:
+            node_name = old.spec.node_name or pod.spec.node_name
+            spec = replace(pod.spec, node_name=node_name)
+            pod = replace(pod, spec=spec, status=old.status)
+        self._put(pod)
+        if pod.spec.node_name and not (old is not None and old.spec.node_name):
+            is_running = pod.status.phase == "Running"
+            now_s = self.clock.now_s()
+            step = Step.END if is_running else Step.START
+            self._kubelet.plan(
+                now_s + (run_s(pod) if is_running else self._start_delay_s), step, pod
+            )
+
+    def _let_go(self, pod: Pod) -> None:
+        if not pod.spec.node_name or _is_ended(pod):
+            self._end_of(pod, is_recreated=False)
+            return
+        now_s = self.clock.now_s()
+        meta = replace(pod.metadata, deletion_timestamp=format_time(now_s + self._grace_s))
+        pod = replace(pod, metadata=meta)
+        self._put(pod)
+        self._kubelet.plan(now_s + self._grace_s, Step.RELEASE, pod)
+
+    def _end_of(self, pod: Pod, *, is_recreated: bool) -> None:
+        del self._pods[pod.key]
+        self._to_recreate.discard(pod.metadata.uid)
+        self.store.remove_pod(pod.key)
+        if is_recreated and self._is_recreating:
+            meta = replace(pod.metadata, uid="", creation_timestamp="", deletion_timestamp="")
+            spec = replace(pod.spec, node_name="")
+            self._load_pod(Pod(metadata=meta, spec=spec))
+
+    def _put(self, pod: Pod) -> None:
+        self._pods[pod.key] = pod
+        self.store.upsert_pod(pod)
+
+    def _stamped(self, obj: Any, old: KubernetesObject | None) -> Any:
+        """Return an object with the identity of the old one, or a new one."""
+        meta = obj.metadata
+        if old is not None:
+            uid, created = old.metadata.uid, old.metadata.creation_timestamp
+            gone = old.metadata.deletion_timestamp
+            meta = replace(meta, uid=uid, creation_timestamp=created, deletion_timestamp=gone)
+        else:
+            self._made += 1
+            created = meta.creation_timestamp or format_time(self.clock.now_s())
+            meta = replace(meta, uid=meta.uid or f"uid-{self._made}", creation_timestamp=created)
+        return replace(obj, metadata=meta)
+
+    def _record(
+        self, what: What, pod: Pod, *, node: str = "", detail: str = "", at_s: float | None = None
+    ) -> None:
+        at_s = self.clock.now_s() if at_s is None else at_s
+        self.history.append(Happening(at_s, what, pod.key, node or pod.spec.node_name, detail))
+
+
+def _is_ended(pod: Pod) -> bool:
+    return pod.status.phase in _ENDED
+
+
+def _with_status(pod: Pod, **changes: Any) -> Pod:
+    return replace(pod, status=replace(pod.status, **changes))

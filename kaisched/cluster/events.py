@@ -1,0 +1,61 @@
+"""Any object of a kind the store knows, taken in or dropped: for manifests and for watches."""
+
+from __future__ import annotations
+
+from kaisched.cluster.grouping import Owner
+from kaisched.cluster.store import StateStore
+from kaisched.objects.node import Node
+from kaisched.objects.owners import PartialObject, PriorityClass
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.topology import Topology
+from kaisched.objects.wire import KubernetesObject
+
+
+def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
+    """Take in an object that came or changed; shards and topologies are not the store's."""
+    match obj:
+        case Pod():
+            store.upsert_pod(obj)
+        case PodGroup():
+            store.upsert_pod_group(obj)
+        case Node():
+            store.upsert_node(obj)
+        case Queue():
+            store.upsert_queue(obj)
+        case PriorityClass():
+            store.upsert_priority_class(obj)
+        case SchedulingShard() | Topology():
+            pass
+        case _:
+            store.upsert_owner(owner_of(obj))
+
+
+def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
+    """Drop an object."""
+    match obj:
+        case Pod():
+            store.remove_pod(obj.key, obj.metadata.uid)
+        case PodGroup():
+            store.remove_pod_group(obj.key)
+        case Node():
+            store.remove_node(obj.name)
+        case Queue():
+            store.remove_queue(obj.name)
+        case PriorityClass():
+            store.remove_priority_class(obj.name)
+        case SchedulingShard() | Topology():
+            pass
+        case _:
+            store.remove_owner(obj.metadata.uid)
+
+
+def owner_of(obj: KubernetesObject | PartialObject) -> Owner:
+    """Return what grouping needs of a workload."""
+    if isinstance(obj, PartialObject):
+        api_version, kind = obj.api_version, obj.kind
+    else:
+        api_version, kind = obj.API_VERSION, obj.KIND
+    return Owner(api_version.rpartition("/")[0], kind, obj.metadata)
