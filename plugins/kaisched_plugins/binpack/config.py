@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from kaisched import Arguments
 
 Strategy = Literal["binpack", "spread"]
@@ -12,7 +14,5 @@ Strategy = Literal["binpack", "spread"]
 class BinpackArguments(Arguments):
     """How full a node should be before the next one is taken."""
 
-    gpu: Strategy = "binpack"
-    """For pods that ask for GPUs: decided by free GPUs."""
-    cpu: Strategy = "binpack"
-    """For pods that ask for none: decided by free CPU."""
+    gpu: Strategy = Field(default="binpack", description="For pods with GPUs: by free GPUs.")
+    cpu: Strategy = Field(default="binpack", description="For pods without: by free CPU.")

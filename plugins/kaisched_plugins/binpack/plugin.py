@@ -10,7 +10,10 @@ from kaisched_plugins.binpack.config import BinpackArguments
 
 
 class Binpack(Plugin):
-    """Free means idle and being released, of GPUs for GPU pods and of CPU for the others."""
+    """Fills nodes before opening new ones, or spreads.
+
+    Free means idle and being released, of GPUs for GPU pods and of CPU for the others.
+    """
 
     name = "binpack"
     default_weight = 9.0

@@ -10,7 +10,7 @@ BELOW, EXACTLY, ABOVE = 0, 1, 2
 
 
 class Elastic(Plugin):
-    """Below the minimum first, exactly at it next, above it last."""
+    """Jobs below their minimum first, those exactly at it next, those above it last."""
 
     name = "elastic"
 

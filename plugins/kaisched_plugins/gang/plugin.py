@@ -10,7 +10,7 @@ from kaisched_plugins.gang.structure import Counts, can_be_met, next_members
 
 
 class Gang(Plugin):
-    """Refuses jobs that cannot be complete and says how many pods are placed together."""
+    """All members that a job needs or none; beyond that one pod at a time."""
 
     name = "gang"
 

@@ -8,7 +8,7 @@ from kaisched import FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
 
 
 class NodeAvailability(Plugin):
-    """1 where the pod fits into idle room, 0 where it would have to wait for a release."""
+    """Nodes with room now before nodes whose room is still being released."""
 
     name = "nodeavailability"
     default_weight = 1000.0

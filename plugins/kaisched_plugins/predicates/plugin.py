@@ -1,4 +1,4 @@
-"""The conditions that pods and nodes set on each other, amounts aside."""
+"""Predicates: which nodes may take a pod at all, and how many of its like."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MASKS = "predicates.masks"
 
 
 class Predicates(Plugin):
-    """Readiness, cordon, pressure, taints, node selector and affinity, ports, pod affinity."""
+    """The conditions that pods and nodes set on each other, amounts aside."""
 
     name = "predicates"
 

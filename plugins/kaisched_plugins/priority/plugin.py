@@ -6,7 +6,7 @@ from kaisched import FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
 
 
 class Priority(Plugin):
-    """Higher priority first."""
+    """Inside a queue, the higher priority first."""
 
     name = "priority"
 

@@ -9,7 +9,7 @@ from kaisched import GPU, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
 
 
 class ResourceType(Plugin):
-    """1 for a CPU-only pod on a CPU-only node."""
+    """Pods without GPUs to nodes without GPUs."""
 
     name = "resourcetype"
     default_weight = 10.0

@@ -9,7 +9,7 @@ from kaisched import FloatVec, IntVec, Plugin, Session, hookimpl
 
 
 class SubGroupOrder(Plugin):
-    """Below the minimum first, then required ones, then the relatively emptier."""
+    """Subgroups below their minimum first, then required ones, then the relatively emptier."""
 
     name = "subgrouporder"
 

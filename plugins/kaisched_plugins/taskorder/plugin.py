@@ -6,7 +6,7 @@ from kaisched import FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
 
 
 class TaskOrder(Plugin):
-    """Labelled pods before unlabelled ones, the higher number first."""
+    """Inside a job, labelled pods before unlabelled ones, the higher number first."""
 
     name = "taskorder"
 
