@@ -6,6 +6,6 @@ nothing else here needs hypothesis.
 
 from kaisched.testing.builder import ClusterBuilder, Ran
 from kaisched.testing.kit import check_plugin
-from kaisched.testing.world import World, draw
+from kaisched.testing.world import World, draw, explain_difference
 
-__all__ = ["ClusterBuilder", "Ran", "World", "check_plugin", "draw"]
+__all__ = ["ClusterBuilder", "Ran", "World", "check_plugin", "draw", "explain_difference"]

@@ -241,3 +241,20 @@ def _mark(
     for at in wanted[: pods * job.gpu]:
         cells[at] = replace(cells[at], promised=job.name) if old is None else new
     return replace(node, cells=tuple(cells))
+
+
+def explain_difference(got: World, want: World) -> list[str]:
+    """Return lines for a failed assertion: both pictures, and why each job is pending.
+
+    A ``conftest.py`` shows them with
+    ``def pytest_assertrepr_compare(op, left, right): ...`` that returns this for two worlds.
+    """
+    reasons = [f"  {job}: {reason}" for job, reason in (got.reasons or want.reasons).items()]
+    return [
+        "the worlds differ",
+        "got:",
+        *str(got).splitlines(),
+        "expected:",
+        *str(want).splitlines(),
+        *(["pending:", *reasons] if reasons else []),
+    ]
