@@ -76,7 +76,7 @@ def decode_object(
     faults = list(_take(_shape_faults(value, type_)))
     if faults:
         raise BadObject([to_error(it, source, type_.KIND, name) for it in faults])
-    if type_.IS_NAMESPACED:
+    if type_.IS_NAMESPACED and isinstance(value["metadata"], dict):
         value["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)
     try:
         obj = msgspec.convert(value, type_)

@@ -1,0 +1,85 @@
+"""Quotas, limits and weights in base units."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kaisched.errors import ObjectError
+from kaisched.objects import Queue
+from kaisched.objects.check import warnings_about
+from kaisched.objects.queue import QueueResource, QueueSpec
+from kaisched.objects.quotas import ResourceShare, queue_faults, queue_shares
+from kaisched.objects.wire import ObjectMeta
+from kaisched.units import UNLIMITED
+
+
+def queue(**resources):
+    return Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(resources=resources))
+
+
+def test_what_is_left_out_is_no_quota_no_limit_and_weight_one():
+    assert queue_shares(queue()) == dict.fromkeys(
+        ("gpu", "cpu", "memory"), ResourceShare(0, UNLIMITED, 1.0)
+    )
+
+
+def test_units_are_gpus_millicores_megabytes_and_pieces():
+    shares = queue_shares(
+        queue(
+            gpu=QueueResource(quota=2.5, limit=8),
+            cpu=QueueResource(quota=1500),
+            memory=QueueResource(quota=1000),
+            **{"rdma/hca": QueueResource(quota=4, limit=-1)},
+        )
+    )
+    assert shares["gpu"] == (2500, 8000, 1.0)
+    assert shares["cpu"].quota == 1500
+    assert shares["memory"].quota == 953  # 10^9 bytes hold 953 whole MiB
+    assert shares["rdma/hca"] == (4, UNLIMITED, 1.0)
+
+
+def test_minus_one_is_unlimited_for_both():
+    assert queue_shares(queue(gpu=QueueResource(quota=-1, limit=-1.0)))["gpu"][:2] == (
+        UNLIMITED,
+        UNLIMITED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "weight"),
+    [("None", 0.0), ("Low", 1.0), ("Medium", 2.0), ("High", 3.0), (0.5, 0.5), (0, 0.0)],
+)
+def test_weights_have_names(written, weight):
+    shares = queue_shares(queue(gpu=QueueResource(over_quota_weight=written)))
+    assert shares["gpu"].weight == weight
+
+
+def test_a_bad_share_is_an_error_with_its_path():
+    with pytest.raises(ObjectError) as caught:
+        queue_shares(queue(cpu=QueueResource(limit=-7)))
+    assert caught.value.path == "spec.resources.cpu.limit"
+
+
+def test_a_limit_below_the_quota_is_only_a_warning():
+    odd = queue(gpu=QueueResource(quota=-1, limit=4))
+    assert queue_shares(odd)["gpu"] == (UNLIMITED, 4000, 1.0)
+    (warning,) = warnings_about([odd])
+    assert "below the quota of unlimited" in str(warning)
+
+
+@given(
+    quota=st.floats() | st.integers(),
+    limit=st.floats() | st.integers(),
+    weight=st.floats() | st.integers() | st.text(),
+    name=st.sampled_from(["gpu", "cpu", "memory", "rdma/hca"]),
+)
+def test_any_numbers_are_either_faults_or_shares(quota, limit, weight, name):
+    made = queue(**{name: QueueResource(quota=quota, limit=limit, over_quota_weight=weight)})
+    if any(not fault.is_warning for fault in queue_faults(made)):
+        with pytest.raises(ObjectError):
+            queue_shares(made)
+    else:
+        share = queue_shares(made)[name]
+        assert 0 <= share.quota <= UNLIMITED
+        assert 0 <= share.limit <= UNLIMITED
+        assert share.weight >= 0

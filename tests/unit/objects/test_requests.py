@@ -1,0 +1,151 @@
+"""What a pod asks for and what a node has."""
+
+import pytest
+
+from kaisched.errors import ObjectError
+from kaisched.objects import Node, Pod
+from kaisched.objects.decode import decode_object
+from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
+from kaisched.units import MAX_AMOUNT
+
+
+def pod(annotations=None, **spec):
+    meta = {"name": "p", "annotations": annotations or {}}
+    return decode_object({"metadata": meta, "spec": spec}, Pod)[0]
+
+
+def container(limits=None, restart=None, **requests):
+    resources = {"requests": requests, "limits": limits or {}}
+    return {"resources": resources, **({"restartPolicy": restart} if restart else {})}
+
+
+def test_containers_are_added_up_and_rounded_up_one_by_one():
+    asked = pod_requests(pod(containers=[container(cpu="100m"), container(cpu="1.5", memory="1M")]))
+    assert asked == {"cpu": 1600, "memory": 1, "pods": 1}
+
+
+def test_a_pod_that_asks_for_nothing_takes_a_slot():
+    assert pod_requests(pod(containers=[{}])) == {"pods": 1}
+    assert pod_requests(pod()) == {"pods": 1}
+
+
+def test_the_largest_init_container_counts_if_it_is_more():
+    spec = {
+        "containers": [container(cpu="1"), container(cpu="1")],
+        "initContainers": [container(cpu="3"), container(cpu="2", memory="1Gi")],
+    }
+    assert pod_requests(pod(**spec)) == {"cpu": 3000, "memory": 1024, "pods": 1}
+
+
+def test_sidecars_run_beside_everything_that_starts_after_them():
+    spec = {
+        "containers": [container(cpu="1")],
+        "initContainers": [
+            container(cpu="5"),
+            container(cpu="1", restart="Always"),
+            container(cpu="5"),
+        ],
+    }
+    assert pod_requests(pod(**spec))["cpu"] == 6000
+
+
+def test_overhead_comes_on_top_and_pod_level_requests_stand_instead_of_the_sum():
+    spec = {
+        "containers": [container(cpu="1", memory="1Gi")],
+        "resources": {"requests": {"cpu": "4"}},
+        "overhead": {"cpu": "250m"},
+    }
+    assert pod_requests(pod(**spec)) == {"cpu": 4250, "memory": 1024, "pods": 1}
+
+
+def test_gpus_of_all_vendors_are_one_resource_and_limits_are_enough():
+    spec = {
+        "containers": [
+            container(limits={"nvidia.com/gpu": "2"}),
+            container(limits={"amd.com/gpu": 1}, **{"amd.com/gpu": 1}),
+        ]
+    }
+    assert pod_requests(pod(**spec))["gpu"] == 3000
+    assert pod_requests(pod(**spec), ["amd.com/gpu"]) == {
+        "gpu": 1000,
+        "nvidia.com/gpu": 2,
+        "pods": 1,
+    }
+
+
+def test_other_resources_are_counted_under_their_own_name():
+    asked = pod_requests(pod(containers=[container(**{"rdma/hca": "2", "hugepages-2Mi": "4Mi"})]))
+    assert asked == {"rdma/hca": 2, "hugepages-2Mi": 4, "pods": 1}
+
+
+@pytest.mark.parametrize("amount", ["1e2000000", "1e400", 2**63, "16Ei"])
+def test_huge_requests_saturate_even_added_up(amount):
+    asked = pod_requests(pod(containers=[container(memory=amount)] * 3))
+    assert asked["memory"] <= MAX_AMOUNT
+    assert asked["memory"] >= 2**43
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        (
+            {"containers": [{}, container(cpu="x")]},
+            "spec.containers[1].resources.requests.cpu",
+        ),
+        (
+            {"initContainers": [container(limits={"memory": "-1"})]},
+            "spec.initContainers[0].resources.limits.memory",
+        ),
+        (
+            {"containers": [container(**{"nvidia.com/gpu": "500m"})]},
+            "spec.containers[0].resources.requests['nvidia.com/gpu']",
+        ),
+        ({"overhead": {"cpu": "NaN"}}, "spec.overhead.cpu"),
+    ],
+)
+def test_a_bad_amount_is_an_error_with_its_path(spec, path):
+    with pytest.raises(ObjectError) as caught:
+        pod_requests(pod(**spec))
+    assert caught.value.path == path
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (pod({"gpu-fraction": "0.5"}), "gpu-fraction"),
+        (pod({"gpu-memory": "2000"}), "gpu-memory"),
+        (pod({"gpu-fraction-num-devices": "2"}), "gpu-fraction-num-devices"),
+        (pod(containers=[container(limits={"nvidia.com/mig-1g.5gb": 1})]), "mig-1g.5gb"),
+        (pod(resourceClaims=[{"name": "gpu"}]), "resourceClaims"),
+    ],
+)
+def test_what_is_not_offered_is_said(made, word):
+    assert word in unsupported(made)
+
+
+def test_a_plain_pod_is_supported():
+    assert not unsupported(pod(containers=[container(**{"nvidia.com/gpu": 1})]))
+
+
+def node(**status):
+    return decode_object({"metadata": {"name": "n"}, "status": status}, Node)[0]
+
+
+def test_a_node_offers_what_is_allocatable_rounded_down():
+    made = node(
+        allocatable={"cpu": "7910m", "memory": "1025Ki", "nvidia.com/gpu": "8", "pods": "110"},
+        capacity={"cpu": "8"},
+    )
+    assert node_allocatable(made) == {"cpu": 7910, "memory": 1, "gpu": 8000, "pods": 110}
+
+
+def test_capacity_stands_in_for_what_is_allocatable():
+    assert node_allocatable(node(capacity={"cpu": 8})) == {"cpu": 8000}
+
+
+@pytest.mark.parametrize("amount", ["garbage", "1e400", "-1"])
+def test_a_node_that_reports_nonsense_is_an_error(amount):
+    with pytest.raises(ObjectError) as caught:
+        node_allocatable(node(allocatable={"memory": amount}))
+    assert caught.value.path.startswith("status.allocatable")
