@@ -90,9 +90,9 @@ def _add_real(app: typer.Typer, name: str, entry: Entry) -> None:
         return
     command: Any = import_module(entry.module).command
     if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name, help=entry.help)
+        app.add_typer(command, name=name)
     else:
-        app.command(name, help=entry.help)(command)
+        app.command(name)(command)
 
 
 def _missing(name: str) -> Callable[[], None]:

@@ -102,7 +102,7 @@ _SHARES: Final = {
     "fair_share": "Fair share of a queue",
     "allocated": "What a queue's running pods hold",
     "requested": "What a queue's running and pending pods ask for",
-    "deserved": "Quota of a queue; +Inf for unlimited",
+    "deserved": "Quota of a queue (+Inf for unlimited)",
 }
 _UNITS: Final = {
     "gpu": ("gpus", 1 / 1000, "in GPUs"),

@@ -1,0 +1,171 @@
+"""A plan: some of the daemon's own turns on a cluster in memory, in virtual time."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kaisched.clock import ManualClock
+from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.engine.policy import build_policy
+from kaisched.engine.shards import read_shard, shard_among
+from kaisched.engine.turn import take_turn
+from kaisched.errors import ConfigError, ObjectError
+from kaisched.framework.memory import Memory
+from kaisched.objects.labels import time_of
+from kaisched.objects.load import Loaded, load_manifests, load_text
+from kaisched.units import UnitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kaisched.clock import Clock
+    from kaisched.framework.policy import Policy
+    from kaisched.framework.records import CycleResult
+    from kaisched.objects import SchedulingShard
+    from kaisched.objects.wire import KubernetesObject
+
+OUR_NAMES: Final = ("kaisched", "kai-scheduler")
+"""Scheduler names whose pods a plan places: ours, and KAI-Scheduler's, which we stand in for."""
+STDIN: Final = "-"
+PERIOD_S: Final = 1.0
+"""Least virtual time between two cycles of a plan: the daemon's default period."""
+
+
+@dataclass(frozen=True)
+class PlanInput:
+    """What is planned, and by what."""
+
+    loaded: Loaded
+    shard: SchedulingShard
+    policy: Policy
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the cycles decided, and what was wrong with the objects."""
+
+    cycles: list[CycleResult] = field(default_factory=list)
+    problems: list[ObjectError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_plan_input(
+    files: Sequence[str], shard_file: Path | None = None, actions: Sequence[str] | None = None
+) -> PlanInput:
+    """Read manifests and build the policy.
+
+    Args:
+        files: files, folders, or ``-`` for standard input.
+        shard_file: where the shard is; among the manifests unless given.
+        actions: run these instead of the shard's, in this order.
+
+    Raises:
+        ConfigError: a file is not there, or the shard does not fit.
+
+    """
+    loaded = read_manifests(files)
+    found = read_shard(shard_file) if shard_file is not None else shard_among(loaded)
+    policy, said = build_policy(found.shard, found.file, actions=actions)
+    warnings = [*map(str, loaded.warnings), *found.warnings, *said]
+    return PlanInput(loaded, found.shard, policy, warnings)
+
+
+def read_manifests(files: Iterable[str | Path]) -> Loaded:
+    """Read files, folders and standard input together.
+
+    Raises:
+        ConfigError: a file is not there.
+
+    """
+    names = [str(file) for file in files]
+    for name in names:
+        if name != STDIN and not Path(name).exists():
+            raise ConfigError("no such file or folder", file=name)
+    loaded = load_manifests([name for name in names if name != STDIN])
+    if STDIN in names:
+        more = load_text(sys.stdin.buffer.read(), "standard input")
+        loaded.objects.extend(more.objects)
+        loaded.problems.extend(more.problems)
+        loaded.warnings.extend(more.warnings)
+        loaded.skipped.extend(more.skipped)
+        loaded.sources.update(more.sources)
+    return loaded
+
+
+def open_cluster(
+    shard: SchedulingShard, clock: Clock, schedulers: Iterable[str] = OUR_NAMES
+) -> EmbeddedCluster:
+    """Return an empty cluster in memory that looks after the nodes of a shard."""
+    return EmbeddedCluster(
+        clock,
+        schedulers=schedulers,
+        node_pool=shard.spec.partition_label_value,
+        gpu_resources=shard.spec.gpu_resources,
+    )
+
+
+def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
+    """Put what was read into the cluster and return all that is wrong with it."""
+    problems = list(loaded.problems)
+    for obj in loaded.objects:
+        try:
+            cluster.load([obj])
+        except ObjectError as error:
+            source = loaded.sources.get((obj.KIND, obj.key))
+            if source is not None:
+                error.file, error.document = source.file, source.document
+            problems.append(error)
+    for problem in cluster.problems():
+        source = loaded.sources.get((problem.kind, problem.name))
+        problems.append(
+            ObjectError(
+                problem.text,
+                file=source.file if source is not None else "",
+                document=source.document if source is not None else 0,
+                kind=problem.kind,
+                name=problem.name,
+            )
+        )
+    return problems
+
+
+def plan(what: PlanInput, rounds: int = 1) -> Plan:
+    """Run cycles until nothing moves any more, ``rounds`` at most.
+
+    Time is virtual: it begins when the newest object was made and goes on to whatever the cluster
+    does next by itself, at least a second a cycle.
+    """
+    cluster = open_cluster(what.shard, ManualClock(_newest_s(what.loaded.objects)))
+    planned = Plan(problems=fill(cluster, what.loaded), warnings=list(what.warnings))
+    memory = Memory()
+    for _ in range(rounds):
+        turn = take_turn(cluster, cluster, what.policy, None, cluster.clock, memory)
+        memory = turn.memory
+        planned.cycles.append(turn.result)
+        # Read now: what a result tells is worked out from the state its cycle left behind.
+        len(turn.result.records), len(turn.result.shares)
+        next_s = cluster.next_event_s()
+        if next_s is None and not turn.has_intents:
+            break
+        least_s = cluster.clock.now_s() + PERIOD_S
+        cluster.advance_to(least_s if next_s is None else max(next_s, least_s))
+    planned.warnings.extend(
+        f"{it.what.replace('_', ' ')}: pod {it.pod} on {it.node}: {it.detail}"
+        for it in cluster.history
+        if it.what in ("bind_failed", "eviction_failed")
+    )
+    return planned
+
+
+def _newest_s(objects: Iterable[KubernetesObject]) -> float:
+    newest_s = 0.0
+    for obj in objects:
+        try:
+            newest_s = max(newest_s, time_of(obj.metadata.creation_timestamp))
+        except UnitError:
+            continue  # told elsewhere, or nobody's business
+    return newest_s
