@@ -113,5 +113,22 @@ def test_the_reference_page_is_current():
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
+TUTORIAL = (ROOT / "docs" / "tutorial" / "first-plugin.md").read_text(encoding="utf-8")
+EXAMPLE = ROOT / "plugins" / "example"
+PIECE = re.compile(r"^`([\w/.-]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PIECES = PIECE.findall(TUTORIAL)
+
+
+@pytest.mark.parametrize(("path", "piece"), PIECES)
+def test_the_tutorial_shows_what_is_in_the_example(path, piece):
+    assert piece in (EXAMPLE / path).read_text(encoding="utf-8")
+
+
+def test_who_follows_the_tutorial_has_the_whole_plugin():
+    path = "src/kaisched_plugin_example/__init__.py"
+    pieces = [piece for at, piece in PIECES if at == path]
+    assert "\n\n".join(pieces) == (EXAMPLE / path).read_text(encoding="utf-8")
+
+
 if __name__ == "__main__":
     sys.stdout.write(page())

@@ -24,6 +24,7 @@ class PodTerms:
         self.generation = generation
         self.shapes: object = None
         self.seen = 0
+        self.last: Constraints | None = None
         self.port_shapes: list[int] = []
         self.holders: dict[PodTerm, list[int]] = {}
         """Anti-affinity term to the shapes that carry it."""
@@ -37,17 +38,28 @@ class PodTerms:
     def of(cls, session: Session) -> PodTerms:
         """Return the index for the session's shapes."""
         terms: PodTerms | None = session.hints.get(_HINT)
-        if terms is None or terms.generation != session.snapshot.generation:
+        if terms is None or not terms.is_of(session):
             terms = session.hints[_HINT] = cls(session.snapshot.generation)
         if terms.shapes is not session.shapes:
             terms.extend(session)
         return terms
 
+    def is_of(self, session: Session) -> bool:
+        """Tell whether the session's shapes begin with those that are known."""
+        if self.shapes is session.shapes:
+            return True
+        constraints = session.shapes.constraints
+        return self.generation == session.snapshot.generation and (
+            not self.seen
+            or (len(constraints) >= self.seen and constraints[self.seen - 1] is self.last)
+        )
+
     def extend(self, session: Session) -> None:
         """Take up the shapes that came since the last look."""
         constraints = session.shapes.constraints
         for shape in range(self.seen, len(constraints)):
-            self._take_up(session, shape, constraints[shape])
+            self.last = constraints[shape]
+            self._take_up(session, shape, self.last)
         self.seen = len(constraints)
         self.shapes = session.shapes
 

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from kaisched import CPU, GPU
+from kaisched.testing import check_plugin
 from kaisched_plugins.binpack import Binpack
 
 GPU_POD, CPU_POD = 0, 1
@@ -101,3 +102,7 @@ def test_only_pure_binpacking_promises_rising_scores(arguments, rises):
 def test_another_strategy_is_refused():
     with pytest.raises(ValidationError, match="'binpack' or 'spread'"):
         plugin_of(gpu="scatter")
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(Binpack)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kaisched import SubGroup
+from kaisched.testing import check_plugin
 from kaisched_plugins.elastic import Elastic
 from kaisched_plugins.elastic.plugin import ABOVE, BELOW, EXACTLY, standing_of
 
@@ -65,3 +66,7 @@ def test_a_structured_job_is_judged_by_its_tree():
 def test_how_an_inner_group_stands(needed, active, standing):
     tree = group(needed, leaf(0), leaf(1))
     assert standing_of(tree, np.array(active), np.array([1, 1])) == standing
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(Elastic)

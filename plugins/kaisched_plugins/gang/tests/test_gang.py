@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kaisched import Refusal, SubGroup, TaskState
+from kaisched.testing import check_plugin
 from kaisched_plugins.gang import Gang
 
 PLUGIN = Gang(Gang.Arguments())
@@ -181,3 +182,7 @@ def test_the_gate_follows_the_tree(needed, podsets, refused):
 def test_equal_subgroups_go_by_name():
     tree = inner("job", 1, leaf("z", 0), leaf("a", 1))
     assert batch(tree, (1, [P]), (1, [P])) == [1]
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(Gang)

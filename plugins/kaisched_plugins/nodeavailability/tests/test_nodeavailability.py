@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kaisched.testing import check_plugin
 from kaisched_plugins.nodeavailability import NodeAvailability
 
 PLUGIN = NodeAvailability(NodeAvailability.Arguments())
@@ -26,3 +27,7 @@ def test_pods_assumed_there_need_room_too():
 
 def test_it_promises_rising_scores_because_pods_that_fit_idle_room_score_alike():
     assert PLUGIN.is_score_rising
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(NodeAvailability)

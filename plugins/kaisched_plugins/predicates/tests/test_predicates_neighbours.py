@@ -3,7 +3,8 @@
 import pytest
 
 from kaisched import Constraints, PodTerm, Requirement
-from kaisched.testing import ClusterBuilder
+from kaisched.testing import ClusterBuilder, check_plugin
+from kaisched_plugins.predicates import Predicates
 from kaisched_plugins.predicates.ports import are_in_conflict
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -236,3 +237,7 @@ def test_which_ports_are_in_conflict(one, another, conflict):
 def test_without_pod_terms_and_ports_moves_and_room_say_nothing():
     ran = web(cluster("a"), tasks=2).run("allocate")
     assert nodes_of(ran, "web") == ["n0", "n0"]
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(Predicates)

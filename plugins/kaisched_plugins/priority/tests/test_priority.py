@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kaisched.testing import check_plugin
 from kaisched_plugins.priority import Priority
 
 
@@ -26,3 +27,7 @@ def test_only_the_jobs_asked_about_are_answered_in_their_order():
 def test_equal_priorities_are_left_to_the_next_rule():
     (key,) = keys_of([75, 75], [0, 1])
     assert key[0] == key[1]
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(Priority)

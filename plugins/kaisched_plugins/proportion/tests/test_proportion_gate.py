@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from kaisched import CPU, GPU, UNLIMITED, Refusal
+from kaisched.testing import check_plugin
 from kaisched_plugins.proportion import Proportion, division
 
 PLUGIN = Proportion(Proportion.Arguments())
@@ -189,3 +190,7 @@ def test_with_a_weight_fold_nothing_is_remembered(monkeypatch):
     division.share(fold=lambda *_: None)
     division.share(fold=lambda *_: None)
     assert division.made == 2
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(Proportion)

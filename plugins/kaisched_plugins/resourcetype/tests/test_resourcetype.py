@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kaisched import GPU
+from kaisched.testing import check_plugin
 from kaisched_plugins.resourcetype import ResourceType
 
 PLUGIN = ResourceType(ResourceType.Arguments())
@@ -33,3 +34,7 @@ def test_only_the_rows_asked_about_are_answered():
 
 def test_a_gpu_pod_has_no_preference():
     assert score(GPU_POD, [0, 1]) is None
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(ResourceType)

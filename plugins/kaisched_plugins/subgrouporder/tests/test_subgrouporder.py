@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kaisched.testing import check_plugin
 from kaisched_plugins.subgrouporder import SubGroupOrder
 
 PLUGIN = SubGroupOrder(SubGroupOrder.Arguments())
@@ -32,3 +33,7 @@ def first_of(*groups):
 )
 def test_the_group_served_first(groups, first):
     assert first_of(*groups) == first
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(SubGroupOrder)

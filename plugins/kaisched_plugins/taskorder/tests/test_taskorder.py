@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kaisched.testing import check_plugin
 from kaisched_plugins.taskorder import TaskOrder
 
 UNLABELLED = np.iinfo(np.int64).min
@@ -28,3 +29,7 @@ def test_a_pod_without_a_label_goes_last_even_at_the_lowest_number_there_is():
 
 def test_equal_labels_are_left_to_the_next_rule():
     assert order_of(7, 7) == [0, 1]
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(TaskOrder)
