@@ -1,0 +1,173 @@
+"""Random objects of a small world, for the suites: few names, so that everything meets everything."""
+
+from hypothesis import strategies as st
+from msgspec import convert
+
+from kaisched.objects import Job, Node, Pod, PodGroup, PriorityClass, Queue, ReplicaSet
+
+NODES = ("n0", "n1", "n2")
+QUEUES = ("a", "b", "c", "d")
+GROUPS = ("g0", "g1")
+PODS = tuple(f"p{number}" for number in range(6))
+OWNERS = ("o0", "o1")
+
+
+def make(type_, name, *, namespace="", labels=None, annotations=None, uid="", **rest):
+    """An object as a manifest says it."""
+    metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
+    metadata |= {"namespace": namespace or "ns"} if type_.IS_NAMESPACED else {}
+    metadata |= {"uid": uid, "creationTimestamp": rest.pop("created", "2026-01-01T00:00:00Z")}
+    metadata |= rest.pop("metadata", {})
+    return convert({"metadata": metadata, **rest}, type_)
+
+
+def node(name, gpus=8, **rest):
+    amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": gpus, "pods": 110, "x.io/y": 4}
+    return make(Node, name, status={"allocatable": amounts, **rest.pop("status", {})}, **rest)
+
+
+def queue(name, parent="", gpu=4, **rest):
+    resources = {"gpu": {"quota": gpu}}
+    return make(Queue, name, spec={"parentQueue": parent, "resources": resources}, **rest)
+
+
+def pod(name, queue_name="a", gpus=1, *, scheduler="kaisched", where="", phase="", **rest):
+    requests = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": gpus, **rest.pop("extra", {})}
+    labels = {"kai.scheduler/queue": queue_name, **rest.pop("labels", {})}
+    spec = {
+        "schedulerName": scheduler,
+        "nodeName": where,
+        "containers": [{"resources": {"requests": requests}}],
+        **rest.pop("spec", {}),
+    }
+    status = {"phase": phase or "Pending", **rest.pop("status", {})}
+    return make(Pod, name, labels=labels, spec=spec, status=status, **rest)
+
+
+def group(name, queue_name="a", **spec):
+    return make(PodGroup, name, spec={"queue": queue_name, **spec})
+
+
+@st.composite
+def nodes(draw):
+    return node(
+        draw(st.sampled_from(NODES)),
+        draw(st.integers(0, 8)),
+        spec={"unschedulable": draw(st.booleans())},
+        status={"conditions": [{"type": "Ready", "status": draw(st.sampled_from(["True", "False"]))}]},
+        labels=draw(st.sampled_from([{}, {"zone": "z"}, {"kai.scheduler/node-pool": "other"}])),
+    )
+
+
+@st.composite
+def queues(draw):
+    return queue(
+        draw(st.sampled_from(QUEUES)),
+        draw(st.sampled_from(["", "", "a", "b", "nowhere"])),
+        draw(st.sampled_from([0, 2, -1, -7])),
+        created=draw(st.sampled_from(["2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"])),
+    )
+
+
+@st.composite
+def groups(draw):
+    parts = draw(
+        st.sampled_from(
+            [
+                {},
+                {"minMember": 2},
+                {"minMember": -1},
+                {"subGroups": [{"name": "x", "minMember": 1}, {"name": "y", "minMember": 0}]},
+                {
+                    "minSubGroup": 1,
+                    "subGroups": [
+                        {"name": "in", "minSubGroup": 1},
+                        {"name": "x", "minMember": 1, "parent": "in"},
+                        {"name": "y", "minMember": 2, "parent": "in"},
+                        {"name": "z", "minMember": 1},
+                    ],
+                },
+                {"subGroups": [{"name": "x", "minMember": 1, "parent": "lost"}]},
+            ]
+        )
+    )
+    return group(
+        draw(st.sampled_from(GROUPS)),
+        draw(st.sampled_from(QUEUES)),
+        priorityClassName=draw(st.sampled_from(["", "build", "own"])),
+        preemptibility=draw(st.sampled_from(["", "preemptible", "non-preemptible"])),
+        **parts,
+    )
+
+
+@st.composite
+def pods(draw):
+    name = draw(st.sampled_from(PODS))
+    where = draw(st.sampled_from(["", "", *NODES, "unknown"]))
+    owner = draw(st.sampled_from([None, None, ("Job", "o0"), ("ReplicaSet", "o1"), ("Job", "o1")]))
+    metadata = {}
+    if owner:
+        api = "batch/v1" if owner[0] == "Job" else "apps/v1"
+        metadata["ownerReferences"] = [
+            {"apiVersion": api, "kind": owner[0], "name": owner[1], "uid": f"uid-{owner[1]}"}
+            | {"controller": True}
+        ]
+    if draw(st.integers(0, 5)) == 0:
+        metadata["deletionTimestamp"] = "2026-03-01T00:00:00Z"
+    annotations = draw(
+        st.sampled_from(
+            [{}, {}, *({"pod-group-name": name} for name in GROUPS), {"gpu-fraction": "0.5"}]
+        )
+    )
+    labels = draw(
+        st.sampled_from(
+            [
+                {},
+                {},
+                {"kai.scheduler/subgroup-name": "x"},
+                {"kai.scheduler/subgroup-name": "y"},
+                {"kai.scheduler/task-priority": "7"},
+                {"priorityClassName": "own"},
+                {"kai.scheduler/node-pool": "other"},
+            ]
+        )
+    )
+    return pod(
+        name,
+        draw(st.sampled_from(QUEUES)),
+        draw(st.integers(0, 2)),
+        uid=draw(st.sampled_from(["1", "1", "2"])),
+        scheduler=draw(st.sampled_from(["kaisched", "kaisched", "default-scheduler"])),
+        where=where,
+        phase=draw(st.sampled_from(["Pending", "Running" if where else "Pending", "Succeeded"])),
+        labels=labels,
+        annotations=annotations,
+        metadata=metadata,
+        extra=draw(st.sampled_from([{}, {}, {}, {"x.io/y": 1}])),
+        spec=draw(st.sampled_from([{}, {}, {"schedulingGates": [{"name": "wait"}]}])),
+        status=draw(st.sampled_from([{}, {"nominatedNodeName": "n0"}])),
+    )
+
+
+@st.composite
+def others(draw):
+    kind, name = draw(
+        st.sampled_from([(Job, "o0"), (Job, "o1"), (ReplicaSet, "o1"), (PriorityClass, "own")])
+    )
+    if kind is PriorityClass:
+        return make(kind, name, value=draw(st.sampled_from([10, 200])))
+    notes = draw(st.sampled_from([{}, {"kai.scheduler/batch-min-member": "2"}]))
+    labels = draw(st.sampled_from([{}, {"kai.scheduler/queue": "b"}]))
+    return make(kind, name, uid=f"uid-{name}", labels=labels, annotations=notes)
+
+
+def objects():
+    """Any object; pods more often than others."""
+    return st.one_of(pods(), pods(), pods(), groups(), queues(), nodes(), others())
+
+
+def histories(most=40):
+    """A list of (object, whether it comes or goes)."""
+    return st.lists(
+        st.tuples(objects(), st.sampled_from([True, True, True, False])), max_size=most
+    )
