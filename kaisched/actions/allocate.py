@@ -153,14 +153,13 @@ class _Allocation:
         self._drop_no_smaller(shape, size)
 
     def _drop_no_smaller(self, shape: int, size: int) -> None:
-        waiting = np.array(self._walk.waiting(), np.int64)
         candidates = self._candidates
-        hopeless = waiting[
-            (candidates.shape[waiting] == shape) & (candidates.size[waiting] >= size)
-        ]
+        hopeless = np.flatnonzero(
+            self._walk.waiting() & (candidates.shape == shape) & (candidates.size >= size)
+        )
         if hopeless.size:
             note_no_room(self._session, candidates.job[hopeless])
-            self._walk.drop(set(hopeless.tolist()))
+            self._walk.drop(hopeless)
 
     def _refuse(self, item: Item) -> None:
         note_no_room(self._session, self._candidates.job[[item.at]])

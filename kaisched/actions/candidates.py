@@ -228,8 +228,9 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
 def keep_best(session: Session, candidates: Candidates, depth: int) -> Candidates:
     """Keep the best ``depth`` jobs of every leaf queue, in job order."""
     mask = np.zeros(len(candidates), np.bool_)
-    for _, rows in leaf_lists(session, candidates):
-        mask[rows[:depth]] = True
+    for jobs in leaf_lists(session, candidates):
+        jobs.settle(depth)
+        mask[jobs.rows[:depth]] = True
     if not mask.all():
         session.outcome.refusal[candidates.job[~mask]] = int(Refusal.QUEUE_DEPTH)
     return candidates.keep(mask)

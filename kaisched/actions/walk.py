@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from heapq import heapify, heappop, heapreplace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.actions.job_order import leaf_lists, order_entry
+from kaisched.actions.job_order import LeafJobs, leaf_lists, order_entry
 
 if TYPE_CHECKING:
     from kaisched.actions.candidates import Candidates
-    from kaisched.core.axis import Amounts, CodeVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, RowVec
     from kaisched.framework.session import Session
 
     Key: TypeAlias = tuple[float | int, ...]
@@ -63,7 +64,7 @@ class _Queue:
         self.row = row
         self.parent = parent
         self.children: list[_Queue] = []
-        self.jobs: list[int] = []
+        self.jobs: LeafJobs | None = None
         """Leaf: candidate rows in order, those still waiting."""
         self.entries: list[tuple[Any, ...]] | None = None
         """Leaf: sort entries beside ``jobs``, made when a job first comes back."""
@@ -79,6 +80,12 @@ class _Queue:
         self.heap: list[tuple[Key, int, int]] | None = None
         self.ask_more = True
 
+    @property
+    def waiting(self) -> LeafJobs:
+        """The jobs of a leaf."""
+        assert self.jobs is not None
+        return self.jobs
+
 
 class QueueWalk:
     """Hands out candidates one turn after the other."""
@@ -91,6 +98,7 @@ class QueueWalk:
         self.candidates = candidates
         self._is_np = ~session.jobs.is_preemptible[candidates.job]
         self._has_np = bool(self._is_np.any())
+        self._alive = np.ones(len(candidates), np.bool_)
         self._root = _Queue(-1, None)
         self._leaf_of_at: dict[int, _Queue] = {}
         self._lay_out()
@@ -99,6 +107,8 @@ class QueueWalk:
 
     def peek(self, ahead: int = 0) -> Item | None:
         """Return the item ``ahead`` turns from now, assuming those before it are placed."""
+        if not self._alive.any():
+            return None
         root = self._root
         wanted = root.head + ahead
         while len(root.items) <= wanted:
@@ -108,8 +118,8 @@ class QueueWalk:
 
     def placed(self, item: Item) -> None:
         """Say that the next item was placed as predicted."""
-        leaf = self._leaf_of_at[item.at]
-        node: _Queue | None = leaf
+        self._alive[item.at] = False
+        node: _Queue | None = self._leaf_of_at[item.at]
         while node is not None:
             node.head += 1
             node = node.parent
@@ -121,35 +131,42 @@ class QueueWalk:
             # The leaf foresaw it, so no prediction rested on it; those above counted nothing.
             self.placed(item)
             return
-        self._forget(leaf, drop=True)
+        self._alive[item.at] = False
+        self._forget(leaf)
+        leaf.waiting.drop_first(1)
+        if leaf.entries is not None:
+            del leaf.entries[0]
 
     def again(self, item: Item, ask: Amounts, size: int) -> None:
         """Put the item just placed back with its next batch."""
         leaf = self._leaf_of_at[item.at]
         self.candidates.size[item.at] = size
         self.candidates.ask[:, item.at] = ask
-        self._forget(leaf, drop=False)
+        self._forget(leaf)
+        jobs = leaf.waiting
         if leaf.entries is None:
-            leaf.entries = order_entry(self._session, self.candidates, leaf.jobs)
+            jobs.settle(len(jobs))
+            leaf.entries = order_entry(self._session, self.candidates, jobs.rows)
         entry = order_entry(self._session, self.candidates, [item.at])[0]
         place = bisect_left(leaf.entries, entry)
-        leaf.jobs.insert(place, item.at)
+        jobs.insert(place, item.at)
         leaf.entries.insert(place, entry)
+        self._alive[item.at] = True
 
-    def drop(self, gone: set[int]) -> None:
+    def drop(self, gone: RowVec) -> None:
         """Take candidates out that have become hopeless, wherever they wait."""
-        for leaf in self._leaves:
-            self._rebase(leaf)
-            if leaf.entries is not None:
-                kept = [i for i, at in enumerate(leaf.jobs) if at not in gone]
-                leaf.entries = [leaf.entries[i] for i in kept]
-            leaf.jobs = [at for at in leaf.jobs if at not in gone]
-        for node in self._inner:
+        self._alive[gone] = False
+        for node in (*self._leaves, *self._inner):
             self._rebase(node)
+        for leaf in self._leaves:
+            if leaf.entries is not None:
+                marks = self._alive[leaf.waiting.rows].tolist()
+                leaf.entries = list(compress(leaf.entries, marks))
+            leaf.waiting.keep(self._alive)
 
-    def waiting(self) -> list[int]:
-        """Return the candidate rows still waiting."""
-        return [at for leaf in self._leaves for at in leaf.jobs[leaf.head :]]
+    def waiting(self) -> BoolVec:
+        """``(C,)`` which candidates still wait for their turn."""
+        return self._alive
 
     # -- layout -----------------------------------------------------------------------------------------
 
@@ -157,8 +174,8 @@ class QueueWalk:
         tree = self._session.queues.tree
         nodes: dict[int, _Queue] = {-1: self._root}
         leaves: list[_Queue] = []
-        for queue, jobs in leaf_lists(self._session, self.candidates):
-            path = tree.path(queue).tolist()
+        for jobs in leaf_lists(self._session, self.candidates):
+            path = tree.path(jobs.queue).tolist()
             above = self._root
             for row in reversed(path):
                 node = nodes.get(row)
@@ -168,7 +185,7 @@ class QueueWalk:
                 above = node
             above.jobs = jobs
             leaves.append(above)
-            for at in jobs:
+            for at in jobs.rows:
                 self._leaf_of_at[at] = above
         self._inner = [node for node in nodes.values() if node.children or node is self._root]
         self._leaves = leaves
@@ -194,14 +211,19 @@ class QueueWalk:
         return self._extend_inner(node) if node.children else self._extend_leaf(node)
 
     def _extend_leaf(self, leaf: _Queue) -> bool:
-        if leaf.next_job >= len(leaf.jobs):
+        if leaf.jobs is None or leaf.next_job >= len(leaf.jobs):
             return False
         self._predict([leaf])
         return True
 
+    def _next_block(self, leaf: _Queue) -> list[int]:
+        end = leaf.next_job + leaf.block
+        leaf.waiting.settle(end)
+        return leaf.waiting.rows[leaf.next_job : end]
+
     def _predict(self, leaves: list[_Queue]) -> None:
         """Predict the next block of several leaves at once."""
-        blocks = [leaf.jobs[leaf.next_job : leaf.next_job + leaf.block] for leaf in leaves]
+        blocks = [self._next_block(leaf) for leaf in leaves]
         at = np.array([row for block in blocks for row in block], np.int64)
         lengths = np.array([len(block) for block in blocks])
         ask = self.candidates.ask[:, at]
@@ -393,22 +415,17 @@ class QueueWalk:
 
     # -- when a prediction failed ------------------------------------------------------------------------------
 
-    def _forget(self, leaf: _Queue, *, drop: bool) -> None:
+    def _forget(self, leaf: _Queue) -> None:
         """Start the queues on a leaf's path again from what is really held."""
-        self._rebase(leaf)
-        if drop:
-            del leaf.jobs[0]
-            if leaf.entries is not None:
-                del leaf.entries[0]
-        node = leaf.parent
+        node: _Queue | None = leaf
         while node is not None:
             self._rebase(node)
             node = node.parent
 
     def _rebase(self, node: _Queue) -> None:
         """Throw predictions away; consumed items are done with."""
-        if not node.children and node is not self._root:
-            del node.jobs[: node.head]
+        if node.jobs is not None:
+            node.jobs.drop_first(node.head)
             if node.entries is not None:
                 del node.entries[: node.head]
             node.next_job = 0
