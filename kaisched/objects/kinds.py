@@ -43,6 +43,11 @@ _FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] =
 }
 
 
+def has_faults(type_: type[KubernetesObject]) -> bool:
+    """Tell whether objects of a kind are checked beyond their form."""
+    return type_ in _FAULTS
+
+
 def faults_of(obj: KubernetesObject) -> Iterator[Fault]:
     """Yield what is wrong with an object by itself, warnings included."""
     check = _FAULTS.get(type(obj))

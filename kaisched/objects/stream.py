@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from kaisched.errors import ObjectError
 from kaisched.objects.decode import decode_json
+from kaisched.objects.kinds import has_faults
 from kaisched.objects.wire import KubernetesObject
 
 _T = TypeVar("_T", bound=KubernetesObject)
@@ -46,6 +48,11 @@ class _RawList(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _TypedList(msgspec.Struct, Generic[_T]):
+    items: list[_T]
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
 class _RawEvent(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -60,6 +67,11 @@ _EVENTS = msgspec.json.Decoder(_RawEvent)
 _METAS = msgspec.json.Decoder(_RawMeta)
 
 
+@cache
+def _typed_lists(type_: type[_T]) -> msgspec.json.Decoder[_TypedList[_T]]:
+    return msgspec.json.Decoder(_TypedList[type_])  # type: ignore[valid-type]
+
+
 def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
     """Return the objects of a list answer, and an error for each that is wrong.
 
@@ -67,6 +79,14 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
         ObjectError: the answer as a whole is no list.
 
     """
+    if not has_faults(type_):
+        try:
+            whole = _typed_lists(type_).decode(data)
+        except msgspec.DecodeError:
+            pass  # some object is bad, or has a null somewhere: one by one, then
+        else:
+            meta = whole.metadata
+            return ListAnswer(whole.items, [], meta.resource_version, meta.continue_)
     try:
         answer = _LISTS.decode(data)
     except msgspec.DecodeError as error:

@@ -17,8 +17,11 @@ Amounts: TypeAlias = dict[str, Amount]
 """Amounts by resource name."""
 
 
-class Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """A part of an object, read leniently: keys it does not know are skipped."""
+class Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A part of an object, read leniently: keys it does not know are skipped.
+
+    Frozen and without back references, so that the cycle collector may leave it alone.
+    """
 
 
 class StrictWire(Wire, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
