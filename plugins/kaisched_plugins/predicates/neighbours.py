@@ -246,7 +246,10 @@ class Neighbours:
         if labels is None:
             tasks = session.tasks
             own = (tasks.shape_of_task == shape) & (tasks.state != int(TaskState.GONE))
-            labels = self._labels[shape] = np.unique(tasks.label_set_of_task[own])
+            # The last cell takes the -1 of tasks without labels; no term matches it.
+            seen = np.zeros(len(session.label_sets.namespace) + 1, np.bool_)
+            seen[tasks.label_set_of_task[own]] = True
+            labels = self._labels[shape] = np.flatnonzero(seen)
         return labels
 
 
