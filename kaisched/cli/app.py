@@ -10,6 +10,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import getdoc
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import typer
@@ -90,9 +91,17 @@ def _add_real(app: typer.Typer, name: str, entry: Entry) -> None:
         return
     command: Any = import_module(entry.module).command
     if isinstance(command, typer.Typer):
+        for inner in command.registered_commands:
+            inner.help = _unwrapped(inner.callback)
         app.add_typer(command, name=name)
     else:
-        app.command(name)(command)
+        app.command(name, help=_unwrapped(command))(command)
+
+
+def _unwrapped(function: Callable[..., Any] | None) -> str:
+    """Return a docstring with a line for each paragraph: the screen decides where it breaks."""
+    paragraphs = (getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
 
 def _missing(name: str) -> Callable[[], None]:

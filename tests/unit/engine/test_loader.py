@@ -98,9 +98,9 @@ def test_a_wrong_argument_is_one_line_with_its_place(arguments, line):
 
 def test_an_unknown_plugin_names_the_nearest():
     with pytest.raises(ConfigError) as caught:
-        catalogue().make("spred", file="s.yaml")
+        catalogue().make("sprade", file="s.yaml")
     assert str(caught.value) == (
-        's.yaml: spec.plugins.spred: no such plugin is installed; did you mean "spread"?'
+        's.yaml: spec.plugins.sprade: no such plugin is installed; did you mean "spread"?'
     )
 
 

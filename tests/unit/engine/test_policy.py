@@ -133,17 +133,17 @@ def test_an_installed_plugin_is_taken_under_its_own_name():
             's.yaml: spec.plugins.gnag: no such plugin is installed; did you mean "gang"?',
         ),
         (
-            {"actions": {"alocate": {}}},
+            {"actions": {"allokate": {}}},
             (
-                "s.yaml: spec.actions.alocate: there is no such action (value 'alocate'); did you"
+                "s.yaml: spec.actions.allokate: there is no such action (value 'allokate'); did you"
                 ' mean "allocate"?'
             ),
         ),
         (
-            {"queueDepthPerAction": {"allocat": 1}},
+            {"queueDepthPerAction": {"allokat": 1}},
             (
-                "s.yaml: spec.queueDepthPerAction.allocat: there is no such action (value"
-                " 'allocat'); did you mean \"allocate\"?"
+                "s.yaml: spec.queueDepthPerAction.allokat: there is no such action (value"
+                " 'allokat'); did you mean \"allocate\"?"
             ),
         ),
         (
@@ -175,7 +175,7 @@ def test_actions_can_be_chosen_for_one_run():
     assert [action.name for action in policy.actions] == ["allocate"]
     assert warnings == ["not in this version, so skipped: reclaim"]
     with pytest.raises(ConfigError, match=r"--actions: there is no such action"):
-        built({}, actions=["alocate"])
+        built({}, actions=["allokate"])
 
 
 def test_an_action_can_be_switched_off():

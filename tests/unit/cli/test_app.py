@@ -1,0 +1,167 @@
+"""The command line as such: lazy, one line an error, documented."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kaisched.cli import app
+from kaisched.cli.printing import Column, table_lines
+from kaisched.cli.reference import PAGES
+from kaisched.errors import KaischedError
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = {"numpy", "pydantic", "kubernetes", "msgspec", "prometheus_client", "yaml", "matplotlib"}
+
+
+def test_help_imports_nothing_heavy():
+    """What keeps a cold ``kaisched --help`` under 0.3 s."""
+    code = (
+        "import sys; from kaisched.cli.app import run_line; run_line(['--help']);"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "plan" in ran.stdout
+    assert HEAVY & set(json.loads(ran.stderr.replace("'", '"'))) == set()
+
+
+def test_every_command_has_help(run):
+    for name in app.COMMANDS:
+        code, out, err = run(name, "--help")
+        assert (code, err) == (0, "")
+        assert f"kaisched {name}" in out
+
+
+def test_without_a_command_the_help_is_shown(run):
+    assert run()[1] == run("--help")[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (("plna",), "No such command 'plna'. Did you mean 'plan'?; see kaisched --help"),
+        (("version", "--vesion"), "No such option: --vesion"),
+        (("config", "show", "-o", "xml"), "Invalid value for '-o' / '--output'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(run, line, message):
+    code, out, err = run(*line)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert message in err
+
+
+def test_a_missing_command_is_said_to_be_missing(run, monkeypatch):
+    monkeypatch.setitem(app.COMMANDS, "extra", app.Entry("kaisched.cli.no_such_module", "More."))
+    assert run("extra")[0] == 2
+    assert "More." in run("--help")[1]
+
+
+def failing(monkeypatch, error):
+    def command():
+        raise error
+
+    monkeypatch.setattr("kaisched.cli.version.command", command)
+
+
+def test_an_error_has_its_exit_code(run, monkeypatch):
+    failing(monkeypatch, KaischedError("no luck", fix="try again"))
+    assert run("version") == (1, "", "kaisched: no luck; try again\n")
+
+
+def test_a_bug_is_one_line_and_a_traceback_with_debug(run, monkeypatch):
+    failing(monkeypatch, ValueError("oops"))
+    code, _, err = run("version")
+    assert (code, err) == (
+        70,
+        "kaisched: this is a bug: ValueError: oops; --debug shows where\n",
+    )
+    with pytest.raises(ValueError, match="oops"):
+        app.run_line(["version"], is_debugging=True)
+    with pytest.raises(ValueError, match="oops"):
+        app.main(["version", "--debug"])
+
+
+def test_version(run):
+    assert run("version")[1].startswith("kaisched ")
+    assert json.loads(run("version", "-o", "json")[1])["schemaVersion"] == "kaisched.io/version/v1"
+
+
+def test_config_show_names_the_origin(run, monkeypatch):
+    monkeypatch.setenv("KAISCHED_METRICS__PORT", "9")
+    code, out, _ = run("config", "show", "-o", "json")
+    rows = {row["key"]: row for row in json.loads(out)["settings"]}
+    assert code == 0
+    assert rows["metrics.port"] == {
+        "key": "metrics.port",
+        "value": 9,
+        "origin": "KAISCHED_METRICS__PORT",
+    }
+    assert rows["health.port"]["origin"] == "default"
+    assert "KAISCHED_METRICS__PORT" in run("config", "show")[1]
+
+
+def test_plugins_list(run):
+    code, out, _ = run("plugins", "list", "-o", "json")
+    plugins = {plugin["name"]: plugin for plugin in json.loads(out)["plugins"]}
+    assert code == 0
+    assert "batch_size" in plugins["gang"]["questions"]
+    assert plugins["binpack"]["arguments"][0]["default"] == "binpack"
+    table = run("plugins", "list")[1]
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_a_table_drops_columns_and_never_cuts_names():
+    columns = (Column("POD"), Column("NODE", may_go=True), Column("BECAUSE"))
+    rows = [("namespace/" + "x" * 30, "n" * 20, "it would take the queue over its limit")]
+    assert list(table_lines(columns, rows, 70)) == [
+        f"POD{' ' * 37}  BECAUSE",
+        f"{rows[0][0]}  it would take the queue over",
+        f"{' ' * 40}  its limit",
+    ]
+    assert list(table_lines(columns, [], 70)) == []
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_the_generated_pages_are_current(name):
+    """Otherwise: python -m kaisched.cli.reference docs/reference."""
+    assert (ROOT / "docs" / "reference" / name).read_text("utf-8") == PAGES[name]()
+
+
+def test_the_plan_page_names_every_field_of_the_document(run, manifests):
+    page = (ROOT / "docs" / "reference" / "plan-json.md").read_text("utf-8")
+    document = json.loads(run("plan", "-f", manifests, "-o", "json")[1])
+    (cycle,) = document["cycles"]
+    names = [*document, *cycle, *cycle["pending"][0], *cycle["queues"][0]]
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_the_daemon_runs_and_ends_on_sigterm(manifests):
+    """The whole of it, in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kaisched", "run", "-f", str(manifests), "--metrics-port", "0",
+         "--health-port", "0", "--schedule-period", "100ms"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    events = []
+    deadline = time.monotonic() + 30
+    for line in process.stderr:
+        events.append(json.loads(line))
+        if events[-1]["event"] == "cycle_completed" or time.monotonic() > deadline:
+            break
+    process.send_signal(signal.SIGTERM)
+    rest = [json.loads(line) for line in process.stderr]
+    process.stderr.close()
+    assert process.wait(10) == 0
+    names = [event["event"] for event in events]
+    assert names == [
+        "cluster_in_memory_filled", "listening", "listening", "loop_started", "cycle_completed",
+    ]  # fmt: skip
+    assert events[-1]["binds"] == 1
+    assert rest[-1]["event"] == "loop_stopped"

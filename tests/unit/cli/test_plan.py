@@ -1,0 +1,152 @@
+"""``kaisched plan``: what would be done, what stays pending and why, as tables and as JSON."""
+
+import io
+import json
+
+import pytest
+
+TABLES = """\
+Binds
+POD       NODE
+team/a-0  n0
+
+Pending
+POD GROUP          QUEUE  REASON          BECAUSE
+team/pg-a-1-uid-7  a      OverLimit       queue a: gpu 4 held + 4 asked is over
+                                          its limit of 6
+team/pg-b-0-uid-8  b      ExceedsAnyNode  a pod asks for more than any node has:
+                                          2 gpu short by at least 8
+
+Queues: GPUs
+QUEUE  FAIR SHARE  ALLOCATED  REQUESTED   DESERVED
+root           16          4         24  unlimited
+  a             6          4          8          4
+  b            10          0         16          8
+
+1 pod bound; 2 pod groups pending
+"""
+
+
+def parsed(text):
+    document = json.loads(text)
+    assert document["schemaVersion"] == "kaisched.io/plan/v1"
+    return document
+
+
+def test_a_plan_is_tables_that_fit_the_screen(run, manifests):
+    code, out, err = run("plan", "-f", manifests)
+    assert (code, out, err) == (0, TABLES, "")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_same_input_prints_the_same_bytes(run, manifests):
+    assert run("plan", "-f", manifests, "-o", "json") == run("plan", "-f", manifests, "-o", "json")
+
+
+def test_a_plan_is_json(run, manifests):
+    code, out, _ = run("plan", "-f", manifests, "-o", "json")
+    document = parsed(out)
+    (cycle,) = document["cycles"]
+    assert code == 0
+    assert cycle["binds"] == [{"pod": "team/a-0", "node": "n0"}]
+    assert (cycle["evictions"], cycle["nominations"], cycle["abandoned"]) == ([], [], None)
+    assert [it["reason"] for it in cycle["pending"]] == ["OverLimit", "ExceedsAnyNode"]
+    assert set(cycle["pending"][0]) == {"podGroup", "queue", "reason", "message"}
+    by_name = {queue["name"]: queue for queue in cycle["queues"]}
+    assert by_name["a"]["fairShare"]["gpu"] == 6
+    assert by_name["a"]["allocated"]["gpu"] == 4
+    assert by_name["root"]["deserved"]["gpu"] is None
+    assert by_name["a"]["parent"] == "root"
+    assert (document["problems"], document["warnings"]) == ([], [])
+
+
+def test_rounds_end_when_nothing_moves(run, manifests):
+    _, out, _ = run("plan", "-f", manifests, "--rounds", 9, "-o", "json")
+    cycles = parsed(out)["cycles"]
+    assert [len(cycle["binds"]) for cycle in cycles][:2] == [1, 0]
+    assert len(cycles) < 9
+
+
+def test_a_bad_object_is_told_and_the_rest_is_planned(run, manifests):
+    text = manifests.read_text("utf-8").replace("quota: 8", "qouta: 8")
+    manifests.write_text(text, encoding="utf-8")
+    code, out, err = run("plan", "-f", manifests, "-o", "json")
+    document = parsed(out)
+    assert code == 1
+    assert len(document["cycles"][0]["binds"]) == 1
+    (problem,) = document["problems"]
+    assert (problem["kind"], problem["name"]) == ("Queue", "b")
+    assert problem["path"].startswith("spec.resources.gpu")
+    assert err.startswith(f"kaisched: {manifests}: document 5 (Queue b): spec.resources.gpu")
+    assert len(err.splitlines()) == 1
+
+
+def test_standard_input_and_folders_are_read(run, manifests, monkeypatch):
+    whole = run("plan", "-f", manifests, "-o", "json")
+    assert run("plan", "-f", manifests.parent, "-o", "json") == whole
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(manifests.read_bytes())))
+    assert run("plan", "-f", "-", "-o", "json") == whole
+
+
+SHARD = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: %s}
+spec: {placementStrategy: {gpu: spread}, actions: {allocate: {enabled: %s}}}
+---"""
+
+
+def test_a_shard_among_the_manifests_is_used_unless_one_is_given(run, manifests, tmp_path):
+    text = manifests.read_text("utf-8")
+    manifests.write_text(text + SHARD % ("idle", "false"), encoding="utf-8")
+    _, out, _ = run("plan", "-f", manifests, "-o", "json")
+    assert parsed(out)["cycles"][0]["binds"] == []
+    other = tmp_path / "shard.yml.txt"
+    other.write_text(SHARD % ("busy", "true"), encoding="utf-8")
+    _, out, _ = run("plan", "-f", manifests, "--shard", other, "-o", "json")
+    assert len(parsed(out)["cycles"][0]["binds"]) == 1
+
+
+def test_two_shards_are_a_question(run, manifests):
+    text = manifests.read_text("utf-8")
+    manifests.write_text(text + SHARD % ("x", "true") + SHARD % ("y", "true"), encoding="utf-8")
+    code, out, err = run("plan", "-f", manifests)
+    assert (code, out) == (2, "")
+    assert err == "kaisched: several SchedulingShards: x, y; choose one with --shard\n"
+
+
+def test_a_wrong_shard_is_not_replaced_by_the_default(run, manifests):
+    text = manifests.read_text("utf-8") + SHARD % ("x", "true")
+    manifests.write_text(text.replace("gpu: spread", "gpu: spraed"), encoding="utf-8")
+    code, out, err = run("plan", "-f", manifests)
+    assert (code, out) == (2, "")
+    assert "(SchedulingShard x): spec.placementStrategy.gpu" in err
+
+
+def test_the_shipped_shards_plan(run, manifests):
+    code, _, err = run("plan", "-f", manifests, "--shard", "config/shards/kai.yaml")
+    assert code == 0
+    assert err.startswith("kaisched: not in this version, so skipped: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (("plan",), "kaisched: Missing option '-f' / '--filename'; see kaisched plan --help"),
+        (("plan", "-f", "/nowhere"), "kaisched: /nowhere: no such file or folder"),
+        (
+            ("plan", "-f", "{manifests}", "--actions", "allokate"),
+            "kaisched: --actions: there is no such action (value 'allokate'); did you mean",
+        ),
+        (
+            ("plan", "-f", "{manifests}", "--shard", "/nowhere"),
+            "kaisched: /nowhere: no such file",
+        ),
+        (("plan", "-f", "{manifests}", "--shard", "{manifests}"), "holds no SchedulingShard"),
+    ],
+)
+def test_a_wrong_line_is_one_line(run, manifests, line, message):
+    code, out, err = run(*(str(word).format(manifests=manifests) for word in line))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
