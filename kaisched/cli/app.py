@@ -133,12 +133,15 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False) -> int:
     line = list(line) or ["--help"]
     try:
         code = build_app(_wanted(line))(args=line, prog_name="kaisched", standalone_mode=False)
-    except SystemExit as finished:  # rich leaves so when its reader has gone
-        code = finished.code
+        sys.stdout.flush()
+    except SystemExit as finished:
+        # Commands end with typer.Exit; a plain exit with 1 is typer's or rich's answer to a reader,
+        # such as head, that has seen enough, and no problem with an object.
+        code = OK if finished.code == 1 else finished.code
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        # A reader such as head has seen enough; nothing may be written any more, not even at exit.
+        # The same, seen first by us; nothing may be written any more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = OK
     except Exception as error:

@@ -123,7 +123,8 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
         source = loaded.sources.get((problem.kind, problem.name))
         problems.append(
             ObjectError(
-                problem.text,
+                # The text may begin with what the error itself says first.
+                problem.text.removeprefix(f"{problem.kind} {problem.name}: "),
                 file=source.file if source is not None else "",
                 document=source.document if source is not None else 0,
                 kind=problem.kind,
@@ -140,7 +141,8 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
     does next by itself, at least a second a cycle.
     """
     cluster = open_cluster(what.shard, ManualClock(_newest_s(what.loaded.objects)))
-    planned = Plan(problems=fill(cluster, what.loaded), warnings=list(what.warnings))
+    problems = fill(cluster, what.loaded)
+    planned = Plan(problems=problems, warnings=[*what.warnings, *_nothing_to_do(cluster)])
     memory = Memory()
     for _ in range(rounds):
         turn = take_turn(cluster, cluster, what.policy, None, cluster.clock, memory)
@@ -159,6 +161,16 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
         if it.what in ("bind_failed", "eviction_failed")
     )
     return planned
+
+
+def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:
+    """Say what must be missing where a plan can only be empty."""
+    snapshot = cluster.snapshot()
+    if not len(snapshot.nodes):
+        return ["no nodes among the manifests, so nothing can be placed"]
+    if not len(snapshot.jobs.name):
+        return [f"no pods of ours among the manifests: schedulerName {' or '.join(OUR_NAMES)}"]
+    return []
 
 
 def _newest_s(objects: Iterable[KubernetesObject]) -> float:

@@ -150,3 +150,24 @@ def test_a_wrong_line_is_one_line(run, manifests, line, message):
     assert (code, out) == (2, "")
     assert message in err
     assert len(err.splitlines()) == 1
+
+
+def test_what_must_be_missing_is_said(run, tmp_path, manifests):
+    file = tmp_path / "empty.yaml"
+    file.write_text("", encoding="utf-8")
+    assert run("plan", "-f", file) == (
+        0,
+        "0 pods bound; 0 pod groups pending\n",
+        "kaisched: no nodes among the manifests, so nothing can be placed\n",
+    )
+    file.write_text(manifests.read_text("utf-8").split("kind: Pod")[0].rsplit("---", 1)[0], "utf-8")
+    assert run("plan", "-f", file)[2].startswith("kaisched: no pods of ours among the manifests: ")
+
+
+def test_a_problem_names_its_object_once(run, manifests):
+    text = manifests.read_text("utf-8").replace('parentQueue: "root"', 'parentQueue: "rot"')
+    manifests.write_text(text, encoding="utf-8")
+    code, out, err = run("plan", "-f", manifests, "-o", "json")
+    assert code == 1
+    assert [problem["name"] for problem in parsed(out)["problems"]] == ["a", "b"]
+    assert err.splitlines()[0].count("Queue a") == 1
