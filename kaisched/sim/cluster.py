@@ -88,6 +88,11 @@ class Cluster:
         for task in tasks.tolist():
             self._store.set_state(task, TaskState.RELEASING)
 
+    def nominate(self, tasks: RowVec, nodes: RowVec) -> None:
+        """Keep the promise of a node to each of some waiting pods."""
+        for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+            self._store.nominate(task, node)
+
     def jobs_of(self, tasks: RowVec) -> list[int]:
         """Return the job of each pod."""
         rows = self._store.tasks.job_of_task.data[tasks].tolist()

@@ -117,6 +117,8 @@ class Replay:
             self._evict(result.evict_tasks, tick)
         if len(result.bind_tasks):
             self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
+        if len(result.nominate_tasks):
+            self._cluster.nominate(result.nominate_tasks, result.nominate_nodes)
         if tick >= self._sample_at:
             self._sample_at = tick + SAMPLE_TICKS
             self.tally.sample_fair_share(tick, self._cluster.fair_shares(result))
@@ -137,6 +139,8 @@ class Replay:
     def _evict(self, tasks: RowVec, tick: int) -> None:
         work = self._work
         for job in self._whole_jobs(tasks, "evicted"):
+            if self._end[job] == _IDLE:
+                raise InvariantBroken(f"job {job} was evicted, but does not run")
             self._left[job] = self._end[job] - tick
             self._end[job] = _IDLE
             self.tally.evict(work.queue[job], work.gpus[job], tick)

@@ -5,7 +5,9 @@ the replay and ends it with an error.
 """
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from kaisched.cli.app import run_line
@@ -88,6 +90,41 @@ def test_a_job_too_large_for_the_cluster_waits_and_blocks_nobody(write_trace):
     report = run(trace, Stretch(0, None, is_drained=True), ClusterSize(1, 8))
     assert [queue.finished for queue in report.queues] == [1, 1]
     assert [queue.pending for queue in report.queues] == [1, 0]
+
+
+class Bump:
+    """An action that makes room for a queue's jobs by evicting the other queue's, all at once."""
+
+    name = "bump"
+
+    def run(self, session):
+        jobs, queue = session.jobs, session.queues.row_of_name["b"]
+        waits = np.flatnonzero((session.ledger.job_pending > 0) & (jobs.queue_of_job == queue))
+        runs = np.flatnonzero((jobs.active > 0) & (jobs.queue_of_job != queue))
+        if not (waits.size and runs.size):
+            return
+        statement = session.statement()
+        for task in jobs.tasks[int(runs[0])]:
+            statement.evict(task)
+        for task, node in zip(jobs.tasks[int(waits[0])], (0, 1), strict=False):
+            statement.pipeline(task, node)
+        statement.commit(self.name, jobs.name[int(waits[0])], "for the test")
+
+
+def test_an_evicted_gang_makes_room_and_comes_back(write_trace):
+    """Minutes: a's gang runs until 2 and leaves until 3, b's runs from 3 to 5, a's again to 13."""
+    jobs = "0,600,16,a\n120,120,16,b\n"
+    trace = read_trace(write_trace(jobs, vcs="vc,published_nodes\na,1\nb,3\n"))
+    policy = default_policy()
+    policy = replace(policy, actions=(*policy.actions, Bump()))
+    report = simulate(
+        trace, Stretch(0, None, is_drained=True), ClusterSize(2, 8), PolicyCycle(policy)
+    )
+    a, b = report.queues
+    assert (a.evictions, b.evictions) == (1, 0)
+    assert b.wait.longest_s == 60
+    assert (a.gpu_hours, b.gpu_hours) == (pytest.approx(16 / 6), pytest.approx(16 / 30))
+    assert report.makespan_s == 13 * 60
 
 
 def outcome(capsys, *line):

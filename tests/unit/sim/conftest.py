@@ -32,6 +32,7 @@ class FirstFit:
             bind_nodes=np.array(nodes, np.int64) if tasks else NONE,
             evict_tasks=np.array(evicted, np.int64) if evicted else NONE,
             nominate_tasks=NONE,
+            nominate_nodes=NONE,
             shares=[
                 SimpleNamespace(name=name, fair_share={"gpu": 0}) for name in snapshot.queues.name
             ],

@@ -90,6 +90,12 @@ def test_an_evicted_gang_goes_as_a_whole(write_trace, first_fit):
     assert replay.last_end == 7
 
 
+def test_what_does_not_run_cannot_be_evicted(write_trace, first_fit):
+    first_fit.evict_at = {0.0: ["trace/job-0000000"]}
+    with pytest.raises(InvariantBroken, match="job 0 was evicted, but does not run"):
+        replayed(write_trace("0,300,8,a\n"), first_fit)
+
+
 def test_a_part_of_a_gang_is_no_decision(write_trace, first_fit):
     def half(snapshot, now_s):
         result = first_fit(snapshot, now_s)
