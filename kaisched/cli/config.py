@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from kaisched.cli import flags
 
 command = typer.Typer(no_args_is_help=True)
 
@@ -19,24 +20,35 @@ def _group() -> None:
 
 @command.command("show")
 def show(
-    config: Annotated[
-        Path | None, typer.Option("-c", "--config", help="Settings file; else KAISCHED_CONFIG.")
-    ] = None,
+    *,
+    config: flags.ConfigFile = None,
+    files: flags.Manifests = None,
+    shard: flags.Shard = None,
+    schedule_period: flags.SchedulePeriod = None,
+    cluster: flags.Cluster = None,
+    metrics_bind_address: flags.MetricsAddress = None,
+    metrics_port: flags.MetricsPort = None,
+    health_bind_address: flags.HealthAddress = None,
+    health_port: flags.HealthPort = None,
+    log_format: flags.LogFormat = None,
+    log_level: flags.LogLevel = None,
     output: Annotated[
         Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
     ] = "table",
 ) -> None:
     """Print every setting with its value and origin: default, file, variable or flag.
 
-    A file is overridden by KAISCHED_ variables, and these by flags of `kaisched run`.
+    A file is overridden by KAISCHED_ variables, and these by flags, which are those of
+    `kaisched run`.
     """
+    given = locals()  # the parameters: nothing else is defined yet
     from kaisched.cli.printing import Column, print_table  # noqa: PLC0415 - only when asked
     from kaisched.config.loading import load_settings  # noqa: PLC0415 - only when asked
     from kaisched.telemetry.logs import masked  # noqa: PLC0415 - only when asked
 
     rows = [
         (row.path, masked(row.path, row.value), row.origin)
-        for row in load_settings(config, os.environ).shown()
+        for row in load_settings(config, os.environ, flags.flags_of(given)).shown()
     ]
     if output == "json":
         settings = [{"key": key, "value": value, "origin": origin} for key, value, origin in rows]

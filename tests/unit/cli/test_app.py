@@ -103,6 +103,10 @@ def test_config_show_names_the_origin(run, monkeypatch):
     }
     assert rows["health.port"]["origin"] == "default"
     assert "KAISCHED_METRICS__PORT" in run("config", "show")[1]
+    out = run("config", "show", "--metrics-port", 7, "-f", "a", "-f", "b", "-o", "json")[1]
+    rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads(out)["settings"]}
+    assert rows["metrics.port"] == (7, "--metrics-port")
+    assert rows["manifests"] == (["a", "b"], "--filename")
 
 
 def test_plugins_list(run):

@@ -1,0 +1,62 @@
+"""The flags that stand for settings: the same on ``kaisched run`` and ``kaisched config show``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import typer
+
+ConfigFile: TypeAlias = Annotated[
+    Path | None, typer.Option("-c", "--config", help="Settings file; else KAISCHED_CONFIG.")
+]
+Manifests: TypeAlias = Annotated[
+    list[Path] | None,
+    typer.Option("-f", "--filename", help="File or folder of manifests to start with."),
+]
+Shard: TypeAlias = Annotated[Path | None, typer.Option(help="SchedulingShard to run by.")]
+SchedulePeriod: TypeAlias = Annotated[
+    str | None, typer.Option(help="Longest time between two cycles, such as 1s.")
+]
+Cluster: TypeAlias = Annotated[
+    Literal["embedded", "kubernetes"] | None, typer.Option(help="Which cluster to schedule.")
+]
+MetricsAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where metrics are served.")]
+MetricsPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the metrics.")]
+HealthAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where probes are served.")]
+HealthPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the probes.")]
+LogFormat: TypeAlias = Annotated[
+    Literal["auto", "json", "text"] | None, typer.Option(help="How events are written.")
+]
+LogLevel: TypeAlias = Annotated[
+    Literal["debug", "info", "warning", "error"] | None,
+    typer.Option(help="Least severe events that are written."),
+]
+
+_SETTING: Final = {
+    "files": ("manifests", "--filename"),
+    "shard": ("shards", "--shard"),
+    "schedule_period": ("schedulePeriod", "--schedule-period"),
+    "cluster": ("cluster", "--cluster"),
+    "metrics_bind_address": ("metrics.bindAddress", "--metrics-bind-address"),
+    "metrics_port": ("metrics.port", "--metrics-port"),
+    "health_bind_address": ("health.bindAddress", "--health-bind-address"),
+    "health_port": ("health.port", "--health-port"),
+    "log_format": ("log.format", "--log-format"),
+    "log_level": ("log.level", "--log-level"),
+}
+_LISTS: Final = ("files", "shard")
+
+
+def flags_of(parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return key to (flag, value) for those of a command's parameters that were given."""
+    flags = {}
+    for name, (key, flag) in _SETTING.items():
+        value = parameters[name]
+        if value is None or value == []:
+            continue
+        if name in _LISTS:
+            value = tuple(value) if isinstance(value, list) else (value,)
+        flags[key] = (flag, value)
+    return flags
