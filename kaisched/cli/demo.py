@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated, Final
 
 import typer
 
-from kaisched.cli.simulate import timing_line
-from kaisched.engine.policy import default_policy
-from kaisched.sim.bar import Bar
-from kaisched.sim.reading import find_trace, read_trace
-from kaisched.sim.simulation import PolicyCycle, Stretch, simulate
-from kaisched.sim.table import table_of
-from kaisched.sim.workload import ClusterSize
-
 _TRACE: Final = "philly-2017"
 _DAY_S: Final = 86_400.0
 _FROM_DAY: Final = 49
 _UNTIL_DAY: Final = 53
-_SIZE: Final = ClusterSize(nodes=48, gpus_per_node=8)
+_NODES: Final = 48
+_GPUS_PER_NODE: Final = 8
 _BEFORE: Final = (
     "Four busy days of Microsoft's Philly cluster of 2017: real jobs, its virtual\n"
     "clusters as queues, {nodes} nodes, and the very cycle that the daemon runs.\n"
@@ -42,13 +34,27 @@ def command(
     ] = None,
 ) -> None:
     """Show fair share at work on four days of a real trace. Needs no cluster."""
-    print(_BEFORE.format(nodes=_SIZE.nodes), flush=True)  # noqa: T201
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.cli.simulate import timing_line  # noqa: PLC0415 - not for the help
+    from kaisched.engine.policy import default_policy  # noqa: PLC0415 - not for the help
+    from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
+    from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
+    from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
+        PolicyCycle,
+        Stretch,
+        simulate,
+    )
+    from kaisched.sim.table import table_of  # noqa: PLC0415 - not for the help
+    from kaisched.sim.workload import ClusterSize  # noqa: PLC0415 - not for the help
+
+    print(_BEFORE.format(nodes=_NODES), flush=True)  # noqa: T201
+    size = ClusterSize(_NODES, _GPUS_PER_NODE)
     stretch = Stretch(_FROM_DAY * _DAY_S, _UNTIL_DAY * _DAY_S)
     began = time.perf_counter()
     trace = read_trace(find_trace(_TRACE))
     with Bar("four days", *stretch.bounds(trace), is_wanted=progress) as bar:
-        report = simulate(trace, stretch, _SIZE, PolicyCycle(default_policy()), progress=bar.tell)
+        report = simulate(trace, stretch, size, PolicyCycle(default_policy()), progress=bar.tell)
     print(table_of(report))  # noqa: T201
     print(_AFTER, flush=True)  # noqa: T201
     took_s = time.perf_counter() - began
-    print(timing_line(report.until_s - report.from_s, took_s, report.cycles), file=sys.stderr)  # noqa: T201
+    warn(timing_line(report.until_s - report.from_s, took_s, report.cycles))

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kaisched.engine.policy import build_policy, default_shard
-from kaisched.errors import ConfigError
-from kaisched.framework.policy import Policy
-from kaisched.objects import SchedulingShard
-from kaisched.objects.load import load_manifests
-from kaisched.sim.bar import Bar
-from kaisched.sim.reading import find_trace, read_trace
-from kaisched.sim.simulation import PolicyCycle, Stretch, simulate
-from kaisched.sim.table import json_of, table_of
-from kaisched.sim.workload import ClusterSize, QuotaMode
-from kaisched.units import UnitError, parse_duration
+if TYPE_CHECKING:
+    from kaisched.framework.policy import Policy
 
 _DAY_S = 86_400
 
@@ -42,8 +32,9 @@ def command(
         bool, typer.Option("--drain", help="Then go on until every job has ended.")
     ] = False,
     quota: Annotated[
-        QuotaMode, typer.Option(help="GPU quotas: none, or the published nodes to scale.")
-    ] = QuotaMode.NONE,
+        Literal["none", "published"],
+        typer.Option(help="GPU quotas: none, or the published nodes to scale."),
+    ] = "none",
     shard: Annotated[
         Path | None, typer.Option(help="SchedulingShard to run by; the default one unless given.")
     ] = None,
@@ -63,7 +54,18 @@ def command(
     The cluster is empty at --from: jobs submitted before it are not simulated. The same arguments
     print the same bytes; how long it took stands on stderr.
     """
-    policy = policy_of(shard)
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
+    from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
+    from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
+        PolicyCycle,
+        Stretch,
+        simulate,
+    )
+    from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
+    from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
+
+    policy = _policy_of(shard)
     whole = read_trace(find_trace(trace))
     stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
     begin_s, end_s = stretch.bounds(whole)
@@ -74,40 +76,33 @@ def command(
             stretch,
             ClusterSize(nodes, gpus_per_node),
             PolicyCycle(policy),
-            quota=quota,
+            quota=QuotaMode(quota),
             progress=bar.tell,
         )
     took_s = time.perf_counter() - began
-    print(json_of(report) if output == "json" else table_of(report))  # noqa: T201
-    print(timing_line(report.until_s - report.from_s, took_s, report.cycles), file=sys.stderr)  # noqa: T201
+    print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
+    warn(timing_line(report.until_s - report.from_s, took_s, report.cycles))
 
 
 def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
     """Return how long it took: for stderr, because it differs from run to run."""
     took_s = max(took_s, 1e-6)
-    days = simulated_s / _DAY_S
-    return (
-        f"took {took_s:.2f} s: {days / took_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
-    )
+    days_per_s = simulated_s / _DAY_S / took_s
+    return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
 
 
-def policy_of(shard: Path | None) -> Policy:
-    """Build the policy of a shard file, the default one without a file; warn on stderr."""
+def _policy_of(shard: Path | None) -> Policy:
+    """Build the policy of a shard file, the default one without a file."""
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.engine.policy import build_policy, default_policy  # noqa: PLC0415
+    from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
+
     if shard is None:
-        return build_policy(default_shard())[0]
-    loaded = load_manifests(shard)
-    for problem in loaded.problems:
-        raise problem
-    shards = loaded.of(SchedulingShard)
-    if len(shards) != 1:
-        raise ConfigError(
-            f"{len(shards)} SchedulingShards where one is needed",
-            file=str(shard),
-            fix="give a file with one object of kind SchedulingShard",
-        )
-    policy, warnings = build_policy(shards[0], str(shard))
-    for warning in (*map(str, loaded.warnings), *warnings):
-        print(f"kaisched: warning: {warning}", file=sys.stderr)  # noqa: T201
+        return default_policy()
+    found = read_shard(shard)
+    policy, warnings = build_policy(found.shard, found.file)
+    for warning in (*found.warnings, *warnings):
+        warn(warning)
     return policy
 
 
@@ -117,6 +112,9 @@ def _until(text: str | None) -> float | None:
 
 def _instant(option: str, text: str) -> float:
     """Read a duration, or plain seconds as they stand in a trace."""
+    from kaisched.errors import ConfigError  # noqa: PLC0415 - not for the help
+    from kaisched.units import UnitError, parse_duration  # noqa: PLC0415 - not for the help
+
     try:
         return parse_duration(f"{text}s" if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) else text)
     except UnitError as error:

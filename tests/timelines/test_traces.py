@@ -40,6 +40,7 @@ def run(trace, stretch, size, quota=QuotaMode.NONE):
     return simulate(trace, stretch, size, PolicyCycle(default_policy()), quota=quota)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quota", list(QuotaMode))
 def test_three_crowded_days_lose_nothing(philly, quota):
     report = run(philly, Stretch(28 * DAY_S, 31 * DAY_S), ClusterSize(32, 8), quota)
@@ -138,7 +139,7 @@ def test_simulate_prints_the_same_table_again_and_times_on_stderr(capsys):
     code, out, err = outcome(capsys, *line)
     assert code == 0
     assert "day 28 to 28.5, 8 nodes with 8 GPUs, quota none" in out
-    assert err.startswith("took ")
+    assert err.startswith("kaisched: took ")
     assert outcome(capsys, *line)[1] == out
 
 
@@ -190,6 +191,7 @@ def test_simulate_names_the_row_of_a_trace(capsys, write_trace):
     )
 
 
+@pytest.mark.slow
 def test_demo_fits_a_terminal_and_ends_with_a_next_step_that_works(capsys):
     assert run_line(["demo"]) == 0
     out = capsys.readouterr().out
