@@ -136,9 +136,10 @@ def _read_vcs(path: Path) -> tuple[tuple[str, ...], tuple[float | None, ...]]:
     names = columns["vc"]
     seen: set[str] = set()
     for row, name in enumerate(names.values):
-        if not name or name in seen:
-            message = "stands here twice" if name else "has no name"
-            raise names.fail(row, message, "give each vc one row and a name")
+        if not name or not name.isprintable():
+            raise names.fail(row, "is no name", "give each vc a name of printable characters")
+        if name in seen:
+            raise names.fail(row, "stands here twice", "give each vc one row")
         seen.add(name)
     nodes = columns["published_nodes"]
     given = [row for row, text in enumerate(nodes.values) if text]

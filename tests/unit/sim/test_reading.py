@@ -98,7 +98,8 @@ def test_a_missing_column_is_named(write_trace):
     ("vcs", "complaint"),
     [
         ("vc,published_nodes\na,3\na,1\n", "vcs.csv:3: vc: stands here twice (value 'a'); "),
-        ("vc,published_nodes\n,3\n", "vcs.csv:2: vc: has no name (value ''); "),
+        ("vc,published_nodes\n,3\n", "vcs.csv:2: vc: is no name (value ''); "),
+        ("vc,published_nodes\na\x1b[2J,3\n", "vcs.csv:2: vc: is no name (value 'a\\x1b[2J'); "),
         ("vc,published_nodes\na,-3\n", "vcs.csv:2: published_nodes: is out of range (value '-3')"),
         ("vc,published_nodes\na,many\n", "vcs.csv:2: published_nodes: is not a number"),
         ("vc\na\n", "vcs.csv:1: no column is called published_nodes (value 'vc'); "),
