@@ -64,6 +64,8 @@ class _Allocation:
         self._candidates = candidates
         self._walk = QueueWalk(session, action, candidates)
         self._shape = candidates.shape.tolist()
+        self._promised: set[int] = set()
+        """Candidates with a promise: their further pods must not start before the gang does."""
 
     def run(self) -> None:
         walk = self._walk
@@ -87,7 +89,7 @@ class _Allocation:
         item: Item | None = first
         while item is not None and not item.code and self._shape[item.at] == shape:
             size = int(self._candidates.size[item.at])
-            if need + size > room:
+            if need + size > room or item.at in self._promised:
                 break
             run.append(item)
             need += size
@@ -167,6 +169,7 @@ class _Allocation:
 
     def _keep(self, item: Item, is_waiting: bool) -> None:  # noqa: FBT001
         if is_waiting:
+            self._promised.add(item.at)
             self._session.outcome.refusal[int(self._candidates.job[item.at])] = _WAITING
 
     def _comes_back(self, item: Item) -> bool:

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kaisched.core.states import TaskState
+
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
+
+_PIPELINED = int(TaskState.PIPELINED)
 
 
 def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
@@ -34,10 +38,9 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
 def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool:
     """Place ``tasks`` one by one, on idle room or on room being released; False when one finds none.
 
-    A pod set that reaches its minimum only by promises makes promises of all of them: a gang is never
-    bound in part.
+    When a pod set has its minimum only by promises, earlier ones of this cycle included, all of
+    ``tasks`` become promises: a gang is never bound in part.
     """
-    before = session.ledger.podset_active.copy()
     for task in tasks.tolist():
         best = session.placement.best_future(int(session.tasks.shape_of_task[task]))
         if best is None:
@@ -47,15 +50,16 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool
             statement.allocate(task, node)
         else:
             statement.pipeline(task, node)
-    if statement.has_pipelined and _leans_on_promises(session, statement, tasks, before):
+    if _leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
         statement.pipeline_all()
     return True
 
 
-def _leans_on_promises(
-    session: Session, statement: Statement, tasks: RowVec, before: RowVec
-) -> bool:
-    podset = session.tasks.podset_of_task[tasks]
-    firm = np.bincount(podset, weights=~statement.is_promise(tasks), minlength=len(before))
-    rows = np.unique(podset)
-    return bool((before[rows] + firm[rows] < session.podsets.minimum[rows]).any())
+def _leans_on_promises(session: Session, job: int) -> bool:
+    """Tell whether some pod set of a job would lack its minimum without what it is promised."""
+    ledger, tasks = session.ledger, np.asarray(session.jobs.tasks[job], np.int64)
+    promised = tasks[ledger.state[tasks] == _PIPELINED]
+    if not promised.size:
+        return False
+    rows, counts = np.unique(session.tasks.podset_of_task[promised], return_counts=True)
+    return bool((ledger.podset_active[rows] - counts < session.podsets.minimum[rows]).any())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tree import roll_up
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _RELEASING = int(TaskState.RELEASING)
 _PENDING = int(TaskState.PENDING)
 _PIPELINED = int(TaskState.PIPELINED)
 _HOLDS = HOLDING_STATES.tolist()
-_ALLOCATED = ALLOCATED_STATES.tolist()
 _ACTIVE = ACTIVE_STATES.tolist()
 
 
@@ -56,7 +55,8 @@ class Ledger:
     releasing: Amounts
     """``(R, N)`` what is being released and not yet promised to a pipelined task."""
     held: Amounts
-    """``(R, Q)`` at every level of the tree."""
+    """``(R, Q)`` at every level of the tree; a promise counts, so that all of them together keep to
+    the order and the limits by which they will be bound."""
     held_non_preemptible: Amounts
     state: np.ndarray[tuple[int], np.dtype[np.int8]]
     node_of_task: RowVec
@@ -174,13 +174,12 @@ class Ledger:
         self.podset_active[podset] += active
         self.job_pending[job] += pending
         self.podset_pending[podset] += pending
-        held = _ALLOCATED[new] - _ALLOCATED[old]
         queue = int(self._queue_of_job[job])
-        if held and queue >= 0:
+        if active and queue >= 0:
             path = self._tree.path(queue)
-            self.held[:, path] += (request * held)[:, None]
+            self.held[:, path] += (request * active)[:, None]
             if not self._is_preemptible[job]:
-                self.held_non_preemptible[:, path] += (request * held)[:, None]
+                self.held_non_preemptible[:, path] += (request * active)[:, None]
 
 
 def _counts(rows: RowVec) -> tuple[list[int], list[int]]:
