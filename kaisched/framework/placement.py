@@ -56,7 +56,8 @@ class Placement:
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
         rooms.begin(session.snapshot)
-        self._rooms: Rooms = rooms
+        self._shared: Rooms = rooms
+        self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
         self.has_releasing = bool(session.nodes.releasing.any())
 
@@ -74,14 +75,15 @@ class Placement:
             ]
             return np.array(future, np.int64)[which]
         ledger = session.ledger if session.has_moved else None
-        slots = self._rooms.slots(shapes, session.snapshot, ledger)
-        total: IntVec = self._rooms.total[slots]
+        rooms = self._rooms()
+        slots = rooms.slots(shapes, session.snapshot, ledger)
+        total: IntVec = rooms.total[slots]
         return total
 
     def amounts_room(self, shape: int) -> IntVec:
         """``(N,)`` pods of the shape that the idle amounts allow now, whatever plugins say."""
         slot = self._slot(shape)
-        room: IntVec = self._rooms.room[slot]
+        room: IntVec = self._rooms().room[slot]
         return room
 
     def plan(self, shape: int) -> ShapePlan:
@@ -109,7 +111,7 @@ class Placement:
         """Pods of the shape that fit now on all nodes together."""
         if plan.codes is None and plan.cap is None:
             slot = self._slot(plan.shape)
-            return int(self._rooms.total[slot])
+            return int(self._rooms().total[slot])
         return int(self.room(plan).sum())
 
     def future(self, plan: ShapePlan) -> IntVec:
@@ -166,9 +168,19 @@ class Placement:
 
     # -- upkeep ------------------------------------------------------------------------------------
 
+    def _rooms(self) -> Rooms:
+        """Return the room table; one of its own when a later cycle has taken over the shared one.
+
+        Records are worked out when somebody reads them, which may be cycles later.
+        """
+        if self._shared.turn != self._turn:
+            self._shared = Rooms(self._session.snapshot)
+            self._turn = self._shared.turn
+        return self._shared
+
     def _slot(self, shape: int) -> int:
         """Return the shape's slot in the room table, with every move taken in."""
-        session, rooms = self._session, self._rooms
+        session, rooms = self._session, self._rooms()
         ledger = session.ledger if session.has_moved else None
         slot = rooms.slot_of_shape.get(shape)
         if slot is None:

@@ -41,6 +41,8 @@ class Rooms:
         self._seen: list[int] = []
         """Per slot, how much of the ledger's touched rows it has taken in."""
         self._touched: list[int] = []
+        self.turn = 0
+        """Counts sessions: a record that is read late must not see the amounts of a later one."""
 
     def serves(self, snapshot: Snapshot) -> bool:
         """Tell whether this table speaks of the same nodes and shape numbers."""
@@ -52,6 +54,7 @@ class Rooms:
 
     def begin(self, snapshot: Snapshot) -> None:
         """Take in what changed since the last cycle, tentative moves of that cycle included."""
+        self.turn += 1
         nodes = snapshot.nodes
         if self._touched:
             self._version[self._touched] = _UNKNOWN
@@ -102,6 +105,8 @@ class Rooms:
         bonus = np.where(request > 0, 0, HUGE)
         self._divisor = np.concatenate((self._divisor, divisor), axis=1)
         self._bonus = np.concatenate((self._bonus, bonus), axis=1)
+        if ledger is not None:
+            self._touched = ledger.touched  # the amounts below are tentative in these rows
         source = snapshot.nodes if ledger is None else ledger
         rows = np.arange(len(snapshot.nodes))
         free = _usable(source.idle, source.releasing, rows)
