@@ -7,14 +7,24 @@ is named in the session's failures, and what happens then is the rule of its que
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kaisched.core.refusals import Refusal
+from kaisched.framework.answers import (
+    Answer,
+    batch_fault,
+    code_fault,
+    fits,
+    keys_fault,
+    room_fault,
+    size_fault,
+    stale_fault,
+    wrong,
+)
 from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.probe import NULL
-from kaisched.framework.records import PluginFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,40 +39,11 @@ if TYPE_CHECKING:
     Keys = tuple[IntVec | FloatVec, ...]
 
 _FAILED = int(Refusal.PLUGIN_FAILED)
-_T = TypeVar("_T")
+_EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class CycleAbandonedError(Exception):
     """What the division rests on failed: the cycle ends without intents."""
-
-
-class _Answer:
-    """One plugin's answer to one question."""
-
-    __slots__ = ("call", "plugin", "question", "weight")
-
-    def __init__(self, setting: PluginSetting, question: str, probe: Probe) -> None:
-        self.plugin = setting.plugin.name
-        self.question = question
-        self.weight = setting.weight
-        self.call: Callable[..., Any] = probe.wrap(
-            self.plugin, question, getattr(setting.plugin, question)
-        )
-
-    def fail(self, session: Session, error: object) -> None:
-        """Name the plugin in the session's failures."""
-        text = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
-        session.failures.append(PluginFailure(self.plugin, self.question, text[:500]))
-
-
-def _fits(answer: object, shape: tuple[int, ...], kinds: str) -> bool:
-    return isinstance(answer, np.ndarray) and answer.shape == shape and answer.dtype.kind in kinds
-
-
-def _wrong(answer: object, shape: tuple[int, ...], kinds: str) -> str:
-    if isinstance(answer, np.ndarray):
-        return f"answered {answer.dtype}{list(answer.shape)}, not '{kinds}'{list(shape)}"
-    return f"answered {type(answer).__name__}, not an array of shape {list(shape)}"
 
 
 class Questions:
@@ -71,9 +52,9 @@ class Questions:
     def __init__(self, plugins: tuple[PluginSetting, ...], probe: Probe = NULL) -> None:
         """Compile the answers of ``plugins``, in their order."""
         self._plugins = plugins
-        self._answers: dict[str, tuple[_Answer, ...]] = {
+        self._answers: dict[str, tuple[Answer, ...]] = {
             question: tuple(
-                _Answer(setting, question, probe)
+                Answer(setting, question, probe)
                 for setting in plugins
                 if hasattr(getattr(setting.plugin, question), "kaisched_impl")
             )
@@ -111,6 +92,8 @@ class Questions:
         for answer in self._answers["session_open"]:
             try:
                 session.state[answer.plugin] = answer.call(session=session)
+            except CycleAbandonedError:
+                raise
             except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
                 answer.fail(session, error)
 
@@ -120,6 +103,8 @@ class Questions:
         for answer in self._answers["session_close"]:
             try:
                 fact = answer.call(session=session)
+            except CycleAbandonedError:
+                raise
             except Exception as error:  # noqa: BLE001
                 answer.fail(session, error)
                 continue
@@ -140,8 +125,8 @@ class Questions:
                 raise CycleAbandonedError(f"fair share: plugin {answer.plugin} failed") from error
             if share is None:
                 continue
-            if not _fits(share, shape, "i"):
-                answer.fail(session, _wrong(share, shape, "i"))
+            if not fits(share, shape, "i"):
+                answer.fail(session, wrong(share, shape, "i"))
                 raise CycleAbandonedError(f"fair share: plugin {answer.plugin} answered nonsense")
             return share  # type: ignore[no-any-return]
         return None
@@ -154,7 +139,7 @@ class Questions:
     def _fold(
         self,
         session: Session,
-        answers: tuple[_Answer, ...],
+        answers: tuple[Answer, ...],
         resource: RowVec,
         queue: RowVec,
         group: RowVec,
@@ -176,8 +161,8 @@ class Questions:
                 raise CycleAbandonedError(f"weights: plugin {answer.plugin} failed") from error
             if folded is None:
                 continue
-            if not _fits(folded, weights.shape, "f") or not np.isfinite(folded).all():
-                answer.fail(session, _wrong(folded, weights.shape, "f"))
+            if not fits(folded, weights.shape, "f") or not np.isfinite(folded).all():
+                answer.fail(session, wrong(folded, weights.shape, "f"))
                 raise CycleAbandonedError(f"weights: plugin {answer.plugin} answered nonsense")
             weights = folded
         return weights
@@ -196,9 +181,8 @@ class Questions:
                 continue
             if keys is None:
                 continue
-            bad = [key for key in keys if not _fits(key, (rows,), "iuf")]
-            if bad:
-                answer.fail(session, _wrong(bad[0], (rows,), "iuf"))
+            if fault := keys_fault(keys, rows):
+                answer.fail(session, fault)
                 continue
             columns.extend(keys)
         return columns
@@ -226,7 +210,7 @@ class Questions:
     # -- gates and batches -------------------------------------------------------------------------
 
     def _codes(
-        self, session: Session, answers: Iterable[_Answer], count: int, **arguments: object
+        self, session: Session, answers: Iterable[Answer], count: int, **arguments: object
     ) -> CodeVec | None:
         codes: CodeVec | None = None
         for answer in answers:
@@ -239,8 +223,8 @@ class Questions:
                 said = np.full(count, _FAILED, np.int16)
             if said is None:
                 continue
-            if not _fits(said, (count,), "i"):
-                answer.fail(session, _wrong(said, (count,), "i"))
+            if fault := code_fault(said, count):
+                answer.fail(session, fault)
                 said = np.full(count, _FAILED, np.int16)
             said = said.astype(np.int16, copy=False)
             codes = said if codes is None else np.where(codes != 0, codes, said)
@@ -282,33 +266,37 @@ class Questions:
                 return answer.plugin
         return ""
 
-    def _first(self, session: Session, question: str, **arguments: object) -> tuple[Any, str]:
+    def _first(
+        self, session: Session, question: str, fault_of: Callable[[Any], str], job: object
+    ) -> Any:
+        """Return the first answer that is one; nonsense is named and the next plugin is asked."""
         for answer in self._answers[question]:
             try:
-                said = answer.call(session=session, **arguments)
+                said = answer.call(session=session, job=job)
             except CycleAbandonedError:
                 raise
             except Exception as error:  # noqa: BLE001
                 answer.fail(session, error)
                 continue
-            if said is not None:
-                return said, answer.plugin
-        return None, ""
+            if said is None:
+                continue
+            if fault := fault_of(said):
+                answer.fail(session, fault)
+                continue
+            return said
+        return None
 
     def batch_size(self, session: Session, job: RowVec) -> IntVec:
         """Return how many pods ``(K,)`` come next; one each where nobody answers."""
-        size, plugin = self._first(session, "batch_size", job=job)
-        if size is not None and _fits(size, job.shape, "i"):
-            return size  # type: ignore[no-any-return]
-        if size is not None:
-            session.failures.append(
-                PluginFailure(plugin, "batch_size", _wrong(size, job.shape, "i"))
-            )
-        return np.minimum(session.pending_of(job), 1)
+        size = self._first(session, "batch_size", partial(size_fault, session, job), job)
+        return np.minimum(session.pending_of(job), 1) if size is None else size
 
     def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Return the next task rows of a structured job, or None where nobody answers."""
-        return self._first(session, "next_batch", job=job)[0]  # type: ignore[no-any-return]
+        batch: RowVec | None = self._first(
+            session, "next_batch", partial(batch_fault, session, job), job
+        )
+        return batch
 
     # -- nodes ---------------------------------------------------------------------------------------
 
@@ -322,13 +310,15 @@ class Questions:
         for answer in self._rooms:
             try:
                 room = answer.call(session=session, shape=shape, rows=rows)
+            except CycleAbandonedError:
+                raise
             except Exception as error:  # noqa: BLE001
                 answer.fail(session, error)
                 room = np.zeros(len(rows), np.int64)
             if room is None:
                 continue
-            if not _fits(room, rows.shape, "i"):
-                answer.fail(session, _wrong(room, rows.shape, "i"))
+            if fault := room_fault(room, len(rows)):
+                answer.fail(session, fault)
                 room = np.zeros(len(rows), np.int64)
             least = room if least is None else np.minimum(least, room)
         return least
@@ -341,13 +331,15 @@ class Questions:
         for answer in self._scores:
             try:
                 score = answer.call(session=session, shape=shape, rows=rows, extra=extra)
+            except CycleAbandonedError:
+                raise
             except Exception as error:  # noqa: BLE001
                 answer.fail(session, error)
                 continue
             if score is None:
                 continue
-            if not _fits(score, rows.shape, "f"):
-                answer.fail(session, _wrong(score, rows.shape, "f"))
+            if not fits(score, rows.shape, "f"):
+                answer.fail(session, wrong(score, rows.shape, "f"))
                 continue
             total += score * answer.weight
         # One look at the sum; NaN compares false with everything. Only if it is odd, one by one.
@@ -365,7 +357,7 @@ class Questions:
                 score = answer.call(session=session, shape=shape, rows=rows, extra=extra)
             except Exception:  # noqa: BLE001, S112 - noted by the caller already
                 continue
-            if score is None or not _fits(score, rows.shape, "f"):
+            if score is None or not fits(score, rows.shape, "f"):
                 continue
             if not (score.min() >= 0.0 and score.max() <= 1.0):
                 answer.fail(session, "answered scores outside [0, 1]")
@@ -376,14 +368,20 @@ class Questions:
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> list[tuple[RowVec, RowVec]]:
-        """Tell every listener, and return what each says is stale."""
+        """Tell every listener, and return what each says is stale; after a failure, everything."""
         stale: list[tuple[RowVec, RowVec]] = []
         for answer in self._moves:
             try:
                 said = answer.call(session=session, task=task, node=node, sign=sign)
+            except CycleAbandonedError:
+                raise
             except Exception as error:  # noqa: BLE001
                 answer.fail(session, error)
+                said = _EVERYTHING
+            if said is None:
                 continue
-            if said is not None:
-                stale.append(said)
+            if fault := stale_fault(said):
+                answer.fail(session, fault)
+                said = _EVERYTHING
+            stale.append(said)
         return stale

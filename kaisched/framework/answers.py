@@ -1,0 +1,124 @@
+"""One plugin's answer to a question, and whether it is one at all.
+
+Shape, type and range are checked before anything rests on an answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from kaisched.core.refusals import Refusal
+from kaisched.core.states import TaskState
+from kaisched.framework.records import PluginFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.axis import BoolVec
+    from kaisched.framework.policy import PluginSetting
+    from kaisched.framework.probe import Probe
+    from kaisched.framework.session import Session
+
+_HIGHEST: Final = max(Refusal)
+_IS_CODE: Final[BoolVec] = np.isin(np.arange(_HIGHEST + 1), list(Refusal))
+_PENDING: Final = int(TaskState.PENDING)
+
+
+class Answer:
+    """One plugin's answer to one question."""
+
+    __slots__ = ("call", "plugin", "question", "weight")
+
+    def __init__(self, setting: PluginSetting, question: str, probe: Probe) -> None:
+        self.plugin = setting.plugin.name
+        self.question = question
+        self.weight = setting.weight
+        self.call: Callable[..., Any] = probe.wrap(
+            self.plugin, question, getattr(setting.plugin, question)
+        )
+
+    def fail(self, session: Session, error: object) -> None:
+        """Name the plugin in the session's failures."""
+        text = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
+        session.failures.append(PluginFailure(self.plugin, self.question, text[:500]))
+
+
+def fits(answer: object, shape: tuple[int, ...], kinds: str) -> bool:
+    """Tell whether an answer is an array of this shape and of one of these kinds of numbers."""
+    return isinstance(answer, np.ndarray) and answer.shape == shape and answer.dtype.kind in kinds
+
+
+def wrong(answer: object, shape: tuple[int, ...], kinds: str) -> str:
+    """Say what an answer is instead."""
+    if isinstance(answer, np.ndarray):
+        return f"answered {answer.dtype}{list(answer.shape)}, not '{kinds}'{list(shape)}"
+    return f"answered {type(answer).__name__}, not an array of shape {list(shape)}"
+
+
+def code_fault(codes: Any, count: int) -> str:
+    """Return what is wrong with refusal codes ``(K,)``, or an empty string.
+
+    A number that is no refusal would open a gate when cut to 16 bits, or have no words.
+    """
+    if not fits(codes, (count,), "i"):
+        return wrong(codes, (count,), "i")
+    if not count or not codes.any():
+        return ""
+    if codes.min() < 0 or codes.max() > _HIGHEST or not _IS_CODE[codes].all():
+        return "answered a number that is no refusal code"
+    return ""
+
+
+def keys_fault(keys: Any, count: int) -> str:
+    """Return what is wrong with key columns ``(K,)``, or an empty string.
+
+    NaN is below nothing and above nothing: one of them spoils the whole order.
+    """
+    if not isinstance(keys, (tuple, list)):
+        return f"answered {type(keys).__name__}, not a tuple of key columns"
+    for key in keys:
+        if not fits(key, (count,), "iuf"):
+            return wrong(key, (count,), "iuf")
+        if key.dtype.kind == "f" and np.isnan(key).any():
+            return "answered a key that is NaN"
+    return ""
+
+
+def room_fault(room: Any, count: int) -> str:
+    """Return what is wrong with numbers of pods ``(K,)``, or an empty string."""
+    if not fits(room, (count,), "i"):
+        return wrong(room, (count,), "i")
+    return "answered room for fewer than 0 pods" if count and room.min() < 0 else ""
+
+
+def stale_fault(stale: Any) -> str:
+    """Return what is wrong with (shapes, node rows), or an empty string."""
+    if not (isinstance(stale, tuple) and len(stale) == 2):  # noqa: PLR2004 - a pair
+        return f"answered {type(stale).__name__}, not (shapes, node rows)"
+    shapes = stale[0]
+    if not (isinstance(shapes, np.ndarray) and shapes.ndim == 1 and shapes.dtype.kind == "i"):
+        return "answered shapes that are not a vector of shape rows"
+    return ""
+
+
+def size_fault(session: Session, job: Any, size: Any) -> str:
+    """Return what is wrong with batch sizes ``(K,)``, or an empty string."""
+    if not fits(size, job.shape, "i"):
+        return wrong(size, job.shape, "i")
+    if size.size and (size.min() < 0 or bool((size > session.pending_of(job)).any())):
+        return "answered a batch of fewer than 0 or more than the pending pods"
+    return ""
+
+
+def batch_fault(session: Session, job: int, tasks: Any) -> str:
+    """Return what is wrong with the task rows of a batch, or an empty string."""
+    if not (isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind == "i"):
+        return f"answered {type(tasks).__name__}, not a vector of task rows"
+    rows = tasks.tolist()
+    state = session.ledger.state if session.has_moved else session.tasks.state
+    own = {task for task in session.jobs.tasks[job] if state[task] == _PENDING}
+    if len(set(rows)) != len(rows) or not own.issuperset(rows):
+        return "answered tasks that are not distinct pending pods of the job"
+    return ""
