@@ -52,10 +52,17 @@ def run_cycle(
         facts = ask.close(session)
     except CycleAbandonedError as error:
         abandoned = str(error)
-        session.__dict__["outcome"] = Outcome(len(snapshot.jobs.name))
+        _forget(session)
         session.hints.clear()
         facts = dict(memory.facts)
     return _result(session, abandoned), Memory(facts, session.hints)
+
+
+def _forget(session: Session) -> None:
+    """Take back all that an abandoned cycle has decided: its result tells of the snapshot alone."""
+    session.outcome = Outcome(len(session.jobs.name))
+    for moved in ("ledger", "placement"):
+        session.__dict__.pop(moved, None)
 
 
 def _result(session: Session, abandoned: str) -> CycleResult:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 import numpy as np
 
 from kaisched.core.states import TaskState
+from kaisched.framework.dispatch import CycleAbandonedError
 from kaisched.framework.explain import record_of
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.records import DecisionRecord, QueueShare
@@ -163,7 +164,7 @@ class Shares(Lazy[QueueShare]):
     def _make(self) -> Iterable[QueueShare]:
         session = self._session
         queues = session.queues
-        fair = np.zeros_like(session.held) if self._abandoned else session.fair_share
+        fair = self._fair_share()
         held = session.ledger.held if session.has_moved else session.held
         for row, name in enumerate(queues.name):
             parent = int(queues.tree.parent_of_queue[row])
@@ -175,6 +176,16 @@ class Shares(Lazy[QueueShare]):
                 self._amounts(session.requested[:, row]),
                 self._amounts(queues.deserved[:, row]),
             )
+
+    def _fair_share(self) -> Amounts:
+        """Return the fair shares; zero where dividing fails, even when it fails only now."""
+        session = self._session
+        if not self._abandoned:
+            try:
+                return session.fair_share
+            except CycleAbandonedError:
+                pass
+        return np.zeros_like(session.held)
 
     def _amounts(self, column: Amounts) -> dict[str, int]:
         return {
