@@ -89,16 +89,21 @@ class Statement:
                 self._tell(line.task, line.state, line.node, line.old_state, line.old_node)
 
     def pipeline_all(self, mark: int = 0) -> None:
-        """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole."""
-        placed: list[tuple[int, int]] = []
+        """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
+
+        Evictions stay as they are.
+        """
+        moves: list[tuple[int, int, int]] = []
         for line in self._journal[mark:]:
             if isinstance(line, _Batch):
-                placed.extend(zip(line.tasks.tolist(), line.nodes.tolist(), strict=True))
-            elif line.state in (_ALLOCATED, _PIPELINED):
-                placed.append((line.task, line.node))
+                pairs = zip(line.tasks.tolist(), line.nodes.tolist(), strict=True)
+                moves.extend((task, _PIPELINED, node) for task, node in pairs)
+            else:
+                state = _PIPELINED if line.state == _ALLOCATED else line.state
+                moves.append((line.task, state, line.node))
         self.rollback(mark)
-        for task, node in placed:
-            self.pipeline(task, node)
+        for task, state, node in moves:
+            self._change(task, state, node)
 
     @property
     def has_pipelined(self) -> bool:
