@@ -5,6 +5,7 @@ Worked out on demand from the state the cycle left behind: the cycle itself keep
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy as np
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.framework.misses import misses_of
 from kaisched.framework.records import DecisionRecord, NodeMiss
+from kaisched.framework.task_order import pending_tasks
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, IntVec
+    from kaisched.core.axis import Amounts
     from kaisched.framework.session import Session
 
 _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
@@ -61,30 +63,48 @@ def _record(
 
 
 def _owner(session: Session, job: int) -> str:
+    """Return the plugin whose gate refuses the job, asking the gates again."""
     row = np.array([job])
-    owner = session.ask.gate_owner(session, "job_gate", {"action": "allocate", "job": row})
-    if owner:
+    asked: dict[str, Any] = {"action": "allocate", "job": row}
+    if owner := session.ask.gate_owner(session, "job_gate", asked):
         return owner
+    ask = _asked(session, job)[:, None]
+    source = session.ledger if session.has_moved else session
+    for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
+        asked |= {"queue": np.array([queue]), "ask": ask, "held": source.held[:, [queue]]}
+        asked["held_non_preemptible"] = source.held_non_preemptible[:, [queue]]
+        if owner := session.ask.gate_owner(session, "queue_gate", asked):
+            return owner
     failed = [failure.plugin for failure in session.failures]
     return failed[0] if failed else ""
 
 
 def _batch(session: Session, job: int) -> tuple[list[tuple[int, int]], int]:
-    """Return ([(shape, pods)], pods in all) of the job's next batch, as of now."""
+    """Return ([(shape, pods)], pods in all) of the job's next batch, as of now.
+
+    Shapes stand in the order of their first pods: their numbers depend on who came first.
+    """
     jobs = session.jobs
     row = np.array([job])
-    if int(jobs.podset_count[job]) == 1 and int(jobs.shape_of_job[job]) >= 0:
+    if int(jobs.podset_count[job]) == 1:
         size = int(session.ask.batch_size(session, row)[0])
-        return [(int(jobs.shape_of_job[job]), size)], size
-    tasks = np.asarray(jobs.tasks[job], np.int64)
-    state = session.ledger.state if session.has_moved else session.tasks.state
-    batch: IntVec | None = None
-    if int(jobs.podset_count[job]) > 1:
-        batch = session.ask.next_batch(session, job)
-    if batch is None:
-        batch = tasks[state[tasks] == 0]
-    shapes, counts = np.unique(session.tasks.shape_of_task[batch], return_counts=True)
-    return list(zip(shapes.tolist(), counts.tolist(), strict=True)), len(batch)
+        if int(jobs.shape_of_job[job]) >= 0:
+            return [(int(jobs.shape_of_job[job]), size)], size
+        batch = pending_tasks(session, job)[:size]
+    else:
+        step = session.ask.next_batch(session, job)
+        batch = pending_tasks(session, job)[:1] if step is None else step
+    counts = Counter(session.tasks.shape_of_task[batch].tolist())
+    return list(counts.items()), len(batch)
+
+
+def _asked(session: Session, job: int) -> Amounts:
+    """``(R,)`` what the job's next batch asks for."""
+    shapes, _ = _batch(session, job)
+    ask = np.zeros(len(session.axis), np.int64)
+    for shape, count in shapes:
+        ask += session.shapes.request[:, shape] * count
+    return ask
 
 
 def _room_record(session: Session, job: int, queue: str, code: Refusal) -> DecisionRecord:
@@ -115,11 +135,7 @@ def _queue_record(
     session: Session, job: int, name: str, queue: int, code: Refusal
 ) -> DecisionRecord:
     """Name the queue nearest to the leaf, and the resource, that stand in the way."""
-    shapes, _ = _batch(session, job)
-    ask = sum(
-        (session.shapes.request[:, shape] * count for shape, count in shapes),
-        start=np.zeros(len(session.axis), np.int64),
-    )
+    ask = _asked(session, job)
     over_limit = code is Refusal.OVER_LIMIT
     bound = session.queues.limit if over_limit else session.queues.deserved
     found = _first_over(session, queue, ask, bound, non_preemptible=not over_limit)
