@@ -42,11 +42,12 @@ _HOME = {
     "RowVec": "kaisched.core.axis",
     "UNLIMITED": "kaisched.units",
     "parse_duration": "kaisched.units",
+    "roll_up": "kaisched.core.tree",
     "fairshare": "kaisched.core",
     "shares": "kaisched.core",
 }
 
-__all__ = ["__version__", *sorted(_HOME)]
+__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - they are strings
 
 if TYPE_CHECKING:
     from kaisched.core import fairshare as fairshare
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from kaisched.core.states import HOLDING_STATES as HOLDING_STATES
     from kaisched.core.states import TaskState as TaskState
     from kaisched.core.tables import SubGroup as SubGroup
+    from kaisched.core.tree import roll_up as roll_up
     from kaisched.framework.hookspecs import Arguments as Arguments
     from kaisched.framework.hookspecs import Plugin as Plugin
     from kaisched.framework.hookspecs import hookimpl as hookimpl
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
     from kaisched.units import parse_duration as parse_duration
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's names are of any type
+def __getattr__(name: str) -> Any:
     """Load a public name on first use."""
     home = _HOME.get(name)
     if home is None:

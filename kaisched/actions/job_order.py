@@ -47,9 +47,7 @@ class LeafJobs:
                 stop += 1
             if stop - start > 1:
                 of_job = self._of_job
-                rows[start:stop] = sorted(
-                    rows[start:stop], key=lambda at: self._names[of_job[at]]
-                )
+                rows[start:stop] = sorted(rows[start:stop], key=lambda at: self._names[of_job[at]])
             self._settled = stop
 
     def drop_first(self, count: int) -> None:

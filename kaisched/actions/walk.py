@@ -100,7 +100,7 @@ class QueueWalk:
         self._has_np = bool(self._is_np.any())
         self._alive = np.ones(len(candidates), np.bool_)
         self._root = _Queue(-1, None)
-        self._leaf_of_at: dict[int, _Queue] = {}
+        self._leaf_of_queue: dict[int, _Queue] = {}
         self._lay_out()
 
     # -- for the caller -----------------------------------------------------------------------------
@@ -119,14 +119,14 @@ class QueueWalk:
     def placed(self, item: Item) -> None:
         """Say that the next item was placed as predicted."""
         self._alive[item.at] = False
-        node: _Queue | None = self._leaf_of_at[item.at]
+        node: _Queue | None = self._leaf_of(item)
         while node is not None:
             node.head += 1
             node = node.parent
 
     def refused(self, item: Item) -> None:
         """Say that the next item was not placed; it leaves the walk."""
-        leaf = self._leaf_of_at[item.at]
+        leaf = self._leaf_of(item)
         if item.code and leaf.items[leaf.head] == item:
             # The leaf foresaw it, so no prediction rested on it; those above counted nothing.
             self.placed(item)
@@ -139,7 +139,7 @@ class QueueWalk:
 
     def again(self, item: Item, ask: Amounts, size: int) -> None:
         """Put the item just placed back with its next batch."""
-        leaf = self._leaf_of_at[item.at]
+        leaf = self._leaf_of(item)
         self.candidates.size[item.at] = size
         self.candidates.ask[:, item.at] = ask
         self._forget(leaf)
@@ -156,6 +156,8 @@ class QueueWalk:
     def drop(self, gone: RowVec) -> None:
         """Take candidates out that have become hopeless, wherever they wait."""
         self._alive[gone] = False
+        if not self._alive.any():
+            return
         for node in (*self._leaves, *self._inner):
             self._rebase(node)
         for leaf in self._leaves:
@@ -167,6 +169,9 @@ class QueueWalk:
     def waiting(self) -> BoolVec:
         """``(C,)`` which candidates still wait for their turn."""
         return self._alive
+
+    def _leaf_of(self, item: Item) -> _Queue:
+        return self._leaf_of_queue[int(self.candidates.queue[item.at])]
 
     # -- layout -----------------------------------------------------------------------------------------
 
@@ -185,8 +190,7 @@ class QueueWalk:
                 above = node
             above.jobs = jobs
             leaves.append(above)
-            for at in jobs.rows:
-                self._leaf_of_at[at] = above
+            self._leaf_of_queue[jobs.queue] = above
         self._inner = [node for node in nodes.values() if node.children or node is self._root]
         self._leaves = leaves
         if len(self.candidates) == 1:

@@ -138,6 +138,7 @@ class Division:
         self.queues = TwoQueues(
             tree=None, priority=None, deserved=np.zeros((4, 2)), limit=None, weight=None
         )
+        monkeypatch.setattr(division, "roll_up", lambda amounts, _: amounts)
         monkeypatch.setattr(
             division,
             "fairshare",
@@ -183,6 +184,13 @@ def test_whatever_a_share_rests_on_divides_anew(monkeypatch, change):
     division.share(pending=4)
     division.share(**{"pending": 4, **change})
     assert division.made == 2
+
+
+def test_a_backlog_beyond_the_cluster_may_change_without_a_division(monkeypatch):
+    """What a queue asks for beyond everything there is to divide cannot change its share."""
+    division = Division(monkeypatch)
+    assert division.share(pending=40) is division.share(pending=50)
+    assert division.share(pending=40, total=60) is not division.share(pending=50, total=60)
 
 
 def test_with_a_weight_fold_nothing_is_remembered(monkeypatch):
