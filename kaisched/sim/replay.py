@@ -68,7 +68,9 @@ class Replay:
                 arrival, first, last = next(batches, _NO_MORE)
                 is_changed = True
             if is_changed:
-                self._cycle(tick)
+                result = self._cycle(tick)
+                upcoming = min(arrival, events.next_tick, until + 1)
+                self._sample(result, tick, upcoming if upcoming < NEVER else tick + 1)
                 if tell is not None:
                     tell(tick)
         self._close(until)
@@ -102,7 +104,7 @@ class Replay:
             self._cluster.add(job)
             self.tally.arrive(queue[job])
 
-    def _cycle(self, tick: int) -> None:
+    def _cycle(self, tick: int) -> CycleResult:
         now_s = float(tick * GRID_S)
         snapshot = self._cluster.snapshot()
         result = self._decide(snapshot, now_s)
@@ -119,9 +121,19 @@ class Replay:
             self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
         if len(result.nominate_tasks):
             self._cluster.nominate(result.nominate_tasks, result.nominate_nodes)
-        if tick >= self._sample_at:
-            self._sample_at = tick + SAMPLE_TICKS
-            self.tally.sample_fair_share(tick, self._cluster.fair_shares(result))
+        return result
+
+    def _sample(self, result: CycleResult, tick: int, upcoming: int) -> None:
+        """Take the fair shares of this cycle where they hold at a time of sampling.
+
+        Nothing changes until ``upcoming``. To sample when something changes would be easier and
+        wrong: then bursts of short jobs would be seen more often than they are there.
+        """
+        at = _next_sample(self._sample_at, tick)
+        if at < upcoming:
+            self.tally.sample_fair_share(at, self._cluster.fair_shares(result))
+            at = _next_sample(at, upcoming)
+        self._sample_at = at
 
     def _start(self, tasks: RowVec, nodes: RowVec, tick: int, now_s: float) -> None:
         work, tally = self._work, self.tally
@@ -177,6 +189,11 @@ class Replay:
 
 
 _NO_MORE: Final = (NEVER, 0, 0)
+
+
+def _next_sample(at: int, tick: int) -> int:
+    """Return the first time of sampling from ``at`` on that is not before a tick."""
+    return at + max(-(-(tick - at) // SAMPLE_TICKS), 0) * SAMPLE_TICKS
 
 
 def _batches(arrival: list[int]) -> list[tuple[int, int, int]]:

@@ -7,7 +7,7 @@ from kaisched.framework.records import PluginFailure
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.grid import NEVER
 from kaisched.sim.reading import read_trace
-from kaisched.sim.replay import Replay
+from kaisched.sim.replay import Replay, _next_sample
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
 
 
@@ -142,3 +142,24 @@ def test_rows_survive_that_the_store_drops_dead_ones(write_trace, first_fit):
     replay = replayed(write_trace(jobs), first_fit)
     assert replay.tally.finished == [1, 3999]
     assert replay.tally.used == [100_000, 3999]
+
+
+def test_fair_shares_are_those_in_force_at_the_time_of_sampling(write_trace, first_fit):
+    """Jobs run in minutes 1 and 16; samples are due at 15 and 30, when nothing happens."""
+
+    def count(snapshot, now_s):
+        result = first_fit(snapshot, now_s)
+        for share in result.shares:
+            share.fair_share["gpu"] = 1000 * first_fit.calls
+        return result
+
+    replay = replayed(write_trace("60,60,1,a\n960,60,1,a\n"), count, until=40)
+    assert first_fit.calls == 4
+    assert replay.tally.entitled == [2000 * 15 + 4000 * 10] * 2
+
+
+@pytest.mark.parametrize(
+    ("at", "tick", "following"), [(0, 0, 0), (0, 1, 15), (15, 15, 15), (15, 31, 45), (30, 4, 30)]
+)
+def test_times_of_sampling_are_a_grid_of_their_own(at, tick, following):
+    assert _next_sample(at, tick) == following
