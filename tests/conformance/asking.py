@@ -17,6 +17,7 @@ from kaisched.units import UNLIMITED
 from tests.conformance import policy as policies
 from tests.conformance.amounts import RESOURCES, ROWS, Scale
 
+PLENTY = 1 << 40
 PLUGINS = ("proportion", "priority", "elastic", "subgrouporder", "taskorder")
 
 
@@ -63,13 +64,19 @@ def queue_row(
 def store_of(
     queues: Sequence[QueueRow], jobs: Sequence[Job] = (), total: np.ndarray | None = None
 ) -> RowStore:
-    """Return a store with one node that offers ``total``, and nothing running."""
+    """Return a store in which nothing runs, with one node that offers ``total``.
+
+    Room never is the question here, so there is plenty on a node that is not ready: it is part of
+    no total, and no filter is asked.
+    """
     store = RowStore()
     for queue in queues:
         store.put_queue(queue)
     if total is not None:
         amounts = {name: int(total[row]) for row, name in enumerate(FIXED)}
-        store.put_node(NodeRow("total", {**amounts, "pods": 1 << 20}))
+        store.put_node(NodeRow("total", {**amounts, "pods": PLENTY}))
+    plenty = dict.fromkeys(FIXED, PLENTY)
+    store.put_node(NodeRow("elsewhere", plenty, is_ready=False))
     for job in jobs:
         add_job(store, job)
     return store

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.kai_remainders import play_case
+
 LIST = Path(__file__).with_name("deviations.json")
 
 
@@ -60,6 +62,22 @@ def _is_number(text: Any) -> bool:
     return True
 
 
+def rounds_a_lower_priority_up(case: dict[str, Any]) -> bool:
+    """Tell whether KAI's rule gives what rounding left over to a lower priority."""
+    return _is_division(case) and any(it.leaks_to_lower_priority for it in play_case(case))
+
+
+def rounds_above_the_request(case: dict[str, Any]) -> bool:
+    """Tell whether KAI's rule gives a queue more than it asked for."""
+    return _is_division(case) and any(it.exceeds_request for it in play_case(case))
+
+
+def _is_division(case: dict[str, Any]) -> bool:
+    return case.get("kind") in {"fair_share", "hierarchy_fair_share"}
+
+
 PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "asks_a_malformed_argument": asks_a_malformed_argument,
+    "rounds_a_lower_priority_up": rounds_a_lower_priority_up,
+    "rounds_above_the_request": rounds_above_the_request,
 }

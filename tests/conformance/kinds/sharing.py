@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.core.division import Claims, divide_level, divide_surplus, plan_level
+from kaisched.core.division import Claims, divide_level, divide_surplus
 from kaisched.core.fairshare import fair_share as divide_tree
 from kaisched.core.shares import allocatable_share
 from kaisched.core.shares import dominant_share as dominant
 from kaisched.core.shares import requestable_share as requestable
 from kaisched.core.tree import build_tree
-from tests.conformance.amounts import ROWS, Scale, weights
+from kaisched.units import UNLIMITED
+from tests.conformance.amounts import RESOURCES, ROWS, Scale, weights
 from tests.conformance.outcome import NotBuiltError
 
 TOLERANCE = 1e-6
@@ -103,19 +104,32 @@ def hierarchy_fair_share(case: dict[str, Any]) -> str:
 
 
 def queues_by_priority(case: dict[str, Any]) -> str:
-    """Group queues by priority, highest first, as the division does level by level."""
+    """Group queues by priority, highest first: whoever is served while all want everything."""
     queues = case["input"]["queues"]
-    priority = np.array([queue.get("priority") or 0 for queue in queues], np.int64)
-    plan = plan_level(
-        np.arange(len(queues)), np.zeros(len(queues), np.intp), priority, _rank(queues), len(queues)
+    groups: list[list[str]] = []
+    while queues:
+        served = _served(queues)
+        groups.append(sorted(queue["id"] for queue in served))
+        queues = [queue for queue in queues if queue not in served]
+    priority = {queue["id"]: queue.get("priority") or 0 for queue in case["input"]["queues"]}
+    return _compare_groups(case["expected"], groups, [priority[ids[0]] for ids in groups])
+
+
+def _served(queues: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    count = len(queues)
+    column = np.ones((RESOURCES, count), np.int64)
+    claims = Claims(
+        deserved=column * 0,
+        limit=column * UNLIMITED,
+        request=column * UNLIMITED,
+        weights=column.astype(np.float64),
+        priority=np.array([queue.get("priority") or 0 for queue in queues], np.int64),
+        rank=_rank(queues),
     )
-    everyone = np.arange(len(queues))
-    groups = [
-        sorted(queues[at]["id"] for at in plan.queue[everyone if tier is None else tier])
-        for tier in plan.tiers
-    ]
-    priorities = [max(q.get("priority") or 0 for q in queues if q["id"] in ids) for ids in groups]
-    return _compare_groups(case["expected"], groups, priorities)
+    amount = np.full((RESOURCES, 1), count, np.int64)
+    unit = np.ones(RESOURCES, np.int64)
+    share, _ = divide_level(amount, np.zeros(count, np.intp), claims, unit)
+    return [queue for at, queue in enumerate(queues) if share[0, at] > 0]
 
 
 def _compare_groups(expected: Any, groups: list[list[str]], priorities: list[int]) -> str:
