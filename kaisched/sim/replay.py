@@ -24,7 +24,7 @@ from kaisched.sim.grid import GRID_S, NEVER
 from kaisched.sim.tally import Tally
 from kaisched.sim.workload import Workload
 
-SAMPLE_TICKS: Final = 15
+SAMPLE_TICKS: Final = 30
 """Fair shares are looked at this often."""
 _IDLE: Final = -1
 """End of a job that does not run."""

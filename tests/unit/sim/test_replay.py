@@ -145,7 +145,7 @@ def test_rows_survive_that_the_store_drops_dead_ones(write_trace, first_fit):
 
 
 def test_fair_shares_are_those_in_force_at_the_time_of_sampling(write_trace, first_fit):
-    """Jobs run in minutes 1 and 16; samples are due at 15 and 30, when nothing happens."""
+    """Jobs run in minutes 1 and 31; samples are due at 30 and 60, when nothing happens."""
 
     def count(snapshot, now_s):
         result = first_fit(snapshot, now_s)
@@ -153,13 +153,13 @@ def test_fair_shares_are_those_in_force_at_the_time_of_sampling(write_trace, fir
             share.fair_share["gpu"] = 1000 * first_fit.calls
         return result
 
-    replay = replayed(write_trace("60,60,1,a\n960,60,1,a\n"), count, until=40)
+    replay = replayed(write_trace("60,60,1,a\n1860,60,1,a\n"), count, until=70)
     assert first_fit.calls == 4
-    assert replay.tally.entitled == [2000 * 15 + 4000 * 10] * 2
+    assert replay.tally.entitled == [2000 * 30 + 4000 * 10] * 2
 
 
 @pytest.mark.parametrize(
-    ("at", "tick", "following"), [(0, 0, 0), (0, 1, 15), (15, 15, 15), (15, 31, 45), (30, 4, 30)]
+    ("at", "tick", "following"), [(0, 0, 0), (0, 1, 30), (30, 30, 30), (30, 61, 90), (60, 4, 60)]
 )
 def test_times_of_sampling_are_a_grid_of_their_own(at, tick, following):
     assert _next_sample(at, tick) == following
