@@ -20,7 +20,7 @@ class LeafJobs:
     a cycle looks at the first few.
     """
 
-    __slots__ = ("_names", "_of_job", "_run", "_settled", "queue", "rows")
+    __slots__ = ("_job", "_names", "_run", "_settled", "queue", "rows")
 
     def __init__(
         self, session: Session, candidates: Candidates, rows: list[int], run: list[int]
@@ -31,7 +31,7 @@ class LeafJobs:
         self._run = run
         self._settled = 0
         self._names = session.jobs.name
-        self._of_job: list[int] = candidates.job.tolist()
+        self._job = candidates.job  # of all candidates: shared, since there may be many leaves
 
     def __len__(self) -> int:
         """Return how many are left."""
@@ -46,8 +46,10 @@ class LeafJobs:
             while stop < len(rows) and run[stop] == run[start]:
                 stop += 1
             if stop - start > 1:
-                of_job = self._of_job
-                rows[start:stop] = sorted(rows[start:stop], key=lambda at: self._names[of_job[at]])
+                tied = rows[start:stop]
+                jobs = self._job[tied].tolist()
+                name = {at: self._names[job] for at, job in zip(tied, jobs, strict=True)}
+                rows[start:stop] = sorted(tied, key=name.__getitem__)
             self._settled = stop
 
     def drop_first(self, count: int) -> None:
