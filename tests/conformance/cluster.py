@@ -83,7 +83,7 @@ class Builder:
                 "gpu": int(node["allocatable_gpus"] * GPU_UNIT),
                 "pods": node["max_pods"] if self._checks_nodes else UNBOUNDED_PODS,
             },
-            labels={**node["labels"], NODE_LABEL: node["name"]},
+            labels={**(node["labels"] or {}), NODE_LABEL: node["name"]},
         )
 
     def _queue(self, queue: Mapping[str, Any]) -> QueueRow:
@@ -143,7 +143,7 @@ class Builder:
             state=state,
             node=copy.node or "",
             order_priority=task["order_priority"],
-            labels=task["labels"],
+            labels=task["labels"] or {},
         )
 
 

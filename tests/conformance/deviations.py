@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.kai_remainders import play_case
+from tests.conformance.amounts import ROWS
+from tests.conformance.kai_remainders import UNLIMITED, play_case
 
 LIST = Path(__file__).with_name("deviations.json")
 
@@ -41,8 +42,8 @@ def rule_for(case: dict[str, Any]) -> Rule | None:
     return next((rule for rule in rules() if rule.applies_to(case)), None)
 
 
-def asks_a_malformed_argument(case: dict[str, Any]) -> bool:
-    """Tell whether a plugin is given an argument that is no number where one is wanted."""
+def asks_an_argument_that_cannot_be(case: dict[str, Any]) -> bool:
+    """Tell whether a plugin is given an argument that is no number, or out of its range."""
     if case.get("kind") != "plugin_arguments":
         return False
     given = [
@@ -51,15 +52,29 @@ def asks_a_malformed_argument(case: dict[str, Any]) -> bool:
         if stated["of"].endswith("Arguments")
         for arguments in stated["value"]
     ]
-    return any(not _is_number(value) for arguments in given for value in arguments.values())
+    return any(not _can_be(*item) for arguments in given for item in arguments.items())
 
 
-def _is_number(text: Any) -> bool:
+def _can_be(name: str, text: Any) -> bool:
     try:
-        float(text)
+        number = float(text)
     except (TypeError, ValueError):
         return False
-    return True
+    return number >= (1 if name.endswith("Multiplier") else 0)
+
+
+def serves_an_over_utilised_queue(case: dict[str, Any]) -> bool:
+    """Tell whether a queue is above its share of all that it holds, but not of all there is."""
+    if case.get("kind") != "queue_order":
+        return False
+    return any(_is_over_in_what_it_holds(case["input"][side]) for side in ("left", "right"))
+
+
+def _is_over_in_what_it_holds(queue: dict[str, Any]) -> bool:
+    shares = [queue[name] for name in ROWS]
+    held = [share for share in shares if share["allocated"] > 0]
+    above = [share["allocated"] > share["fair_share"] != UNLIMITED for share in held]
+    return bool(held) and all(above) and len(held) < len(shares)
 
 
 def rounds_a_lower_priority_up(case: dict[str, Any]) -> bool:
@@ -77,7 +92,8 @@ def _is_division(case: dict[str, Any]) -> bool:
 
 
 PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "asks_a_malformed_argument": asks_a_malformed_argument,
+    "asks_an_argument_that_cannot_be": asks_an_argument_that_cannot_be,
     "rounds_a_lower_priority_up": rounds_a_lower_priority_up,
     "rounds_above_the_request": rounds_above_the_request,
+    "serves_an_over_utilised_queue": serves_an_over_utilised_queue,
 }

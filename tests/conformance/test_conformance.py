@@ -23,7 +23,9 @@ NOT_BUILT = {
 DEVIATIONS = {
     "own::leak": "remainders-stay-in-their-priority",
     "own::beyond-the-request": "no-share-above-the-request",
+    "own::over-utilised": "over-utilised-in-what-is-held",
     "own::typo": "malformed-arguments-are-refused",
+    "own::multiplier-below-1": "malformed-arguments-are-refused",
 }
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.actions.candidates import gather, pending_jobs
+from kaisched.actions.candidates import gather, keep_best, pending_jobs
 from kaisched.actions.walk import QueueWalk
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT
@@ -56,6 +56,10 @@ def job_order(case: dict[str, Any]) -> str:
     made = [job_of(scale, job, name=job.get("key") or job["name"]) for job in jobs]
     session = session_of(store_of([_queue(queue) for queue in asked["queues"]], made))
     candidates = gather(session, "allocate", pending_jobs(session))
+    if asked["options"]["drop_non_preemptible"]:
+        candidates = candidates.keep(session.jobs.is_preemptible[candidates.job])
+    if asked["options"]["depth"] >= 0:
+        candidates = keep_best(session, candidates, asked["options"]["depth"])
     walk = QueueWalk(session, "allocate", candidates)
     order = []
     # To push a popped job back unplaced is to look at it and leave it there, so that

@@ -21,6 +21,11 @@ from tests.conformance.outcome import NotBuiltError
 GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
 RESERVATION = "kai-resource-reservation"
 NODE = "node"
+READ = {
+    "relcaimerSaturationMultiplier": "reclaimer_utilization_multiplier",
+    "kValue": "k_value",
+}
+"""Upstream's fields to our arguments."""
 
 
 def node_resources_for_division(case: dict[str, Any]) -> str:
@@ -75,15 +80,19 @@ def pre_predicate(case: dict[str, Any]) -> str:
 def plugin_arguments(case: dict[str, Any]) -> str:
     """Make the plugin with the arguments stated; what is stated of its parts is upstream's own."""
     given: dict[str, Any] = {}
-    multiplier = 1.0
-    for stated in case["expected"]:
-        if stated["of"].endswith("Arguments"):
-            given, _ = kai_names.map_arguments("proportion", stated["value"][0])
-        elif stated["of"].endswith("Multiplier"):
-            multiplier = stated["value"][0]
+    stated = {}
+    for each in case["expected"]:
+        name = each["of"].rpartition(".")[2]
+        if name.endswith("Arguments"):
+            given, _ = kai_names.map_arguments("proportion", each["value"][0])
+        elif name in READ:
+            stated[name] = each["value"][0]
     try:
         plugin = installed_plugins().make("proportion", given).plugin
     except ConfigError as error:
         return f"refused: {error}"
-    got = plugin.arguments.reclaimer_utilization_multiplier
-    return "" if got == multiplier else f"multiplier: expected {multiplier}, got {got}"
+    for name, value in stated.items():
+        got = getattr(plugin.arguments, READ[name])
+        if got != value:
+            return f"{name}: expected {value}, got {got}"
+    return ""
