@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Final
 
 import typer
@@ -35,26 +34,18 @@ def command(
 ) -> None:
     """Show fair share at work on four days of a real trace. Needs no cluster."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.cli.simulate import timing_line  # noqa: PLC0415 - not for the help
+    from kaisched.cli.simulate import timed  # noqa: PLC0415 - not for the help
     from kaisched.engine.policy import default_policy  # noqa: PLC0415 - not for the help
-    from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
-    from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
-    from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
-        PolicyCycle,
-        Stretch,
-        simulate,
-    )
+    from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
     from kaisched.sim.table import table_of  # noqa: PLC0415 - not for the help
-    from kaisched.sim.workload import ClusterSize  # noqa: PLC0415 - not for the help
+    from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
     print(_BEFORE.format(nodes=_NODES), flush=True)  # noqa: T201
     size = ClusterSize(_NODES, _GPUS_PER_NODE)
     stretch = Stretch(_FROM_DAY * _DAY_S, _UNTIL_DAY * _DAY_S)
-    began = time.perf_counter()
-    trace = read_trace(find_trace(_TRACE))
-    with Bar("four days", *stretch.bounds(trace), is_wanted=progress) as bar:
-        report = simulate(trace, stretch, size, PolicyCycle(default_policy()), progress=bar.tell)
+    report, timing = timed(
+        _TRACE, stretch, size, QuotaMode.NONE, default_policy(), is_progress_wanted=progress
+    )
     print(table_of(report))  # noqa: T201
     print(_AFTER, flush=True)  # noqa: T201
-    took_s = time.perf_counter() - began
-    warn(timing_line(report.until_s - report.from_s, took_s, report.cycles))
+    warn(timing)

@@ -11,6 +11,9 @@ import typer
 
 if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
+    from kaisched.sim.report import Report
+    from kaisched.sim.simulation import Stretch
+    from kaisched.sim.workload import ClusterSize, QuotaMode
 
 _DAY_S = 86_400
 
@@ -54,34 +57,46 @@ def command(
     The cluster is empty at --from: jobs submitted before it are not simulated. The same arguments
     print the same bytes; how long it took stands on stderr.
     """
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
-    from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
-    from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
-        PolicyCycle,
-        Stretch,
-        simulate,
-    )
+    from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
     from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
-    policy = _policy_of(shard)
-    whole = read_trace(find_trace(trace))
     stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
-    begin_s, end_s = stretch.bounds(whole)
+    size = ClusterSize(nodes, gpus_per_node)
+    report, timing = timed(
+        trace, stretch, size, QuotaMode(quota), _policy_of(shard), is_progress_wanted=progress
+    )
+    _print(json_of(report) if output == "json" else table_of(report), timing)
+
+
+def _print(text: str, timing: str) -> None:
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+
+    print(text, flush=True)  # noqa: T201
+    warn(timing)
+
+
+def timed(
+    name: str,
+    stretch: Stretch,
+    size: ClusterSize,
+    quota: QuotaMode,
+    policy: Policy,
+    *,
+    is_progress_wanted: bool | None,
+) -> tuple[Report, str]:
+    """Simulate with a progress bar; return the report, and a line on how long it took."""
+    from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
+    from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
+    from kaisched.sim.simulation import PolicyCycle, simulate  # noqa: PLC0415 - not for the help
+
+    trace = read_trace(find_trace(name))
     began = time.perf_counter()
-    with Bar("simulating", begin_s, end_s, is_wanted=progress) as bar:
-        report = simulate(
-            whole,
-            stretch,
-            ClusterSize(nodes, gpus_per_node),
-            PolicyCycle(policy),
-            quota=QuotaMode(quota),
-            progress=bar.tell,
-        )
+    with Bar("simulating", *stretch.bounds(trace), is_wanted=is_progress_wanted) as bar:
+        cycle = PolicyCycle(policy)
+        report = simulate(trace, stretch, size, cycle, quota=quota, progress=bar.tell)
     took_s = time.perf_counter() - began
-    print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
-    warn(timing_line(report.until_s - report.from_s, took_s, report.cycles))
+    return report, timing_line(report.until_s - report.from_s, took_s, report.cycles)
 
 
 def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:

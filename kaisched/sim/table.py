@@ -41,7 +41,7 @@ def table_of(report: Report) -> str:
 
 
 def json_of(report: Report) -> str:
-    """Return everything there is, unrounded, with the keys of our other JSON: camelCase."""
+    """Return everything there is, unrounded; keys in camelCase, ``_s`` written out."""
     answer = {"schemaVersion": "kaisched.io/simulation/v1", **_camel(asdict(report))}
     return json.dumps(answer, indent=2, allow_nan=False)
 
@@ -56,7 +56,7 @@ def _camel(value: Any) -> Any:
 
 def _camel_key(key: str) -> str:
     first, *others = key.split("_")
-    return first + "".join(word.capitalize() for word in others)
+    return first + "".join("Seconds" if word == "s" else word.capitalize() for word in others)
 
 
 def short_duration(seconds: float) -> str:

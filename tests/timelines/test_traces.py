@@ -144,8 +144,8 @@ def test_simulate_prints_the_same_table_again_and_times_on_stderr(capsys):
 
 
 def test_simulate_speaks_json(capsys):
-    _, out, _ = outcome(capsys, "--from", "28d", "--until", "28.2d", "-o", "json")
-    assert json.loads(out)["fromS"] == 28 * DAY_S
+    _, out, _ = outcome(capsys, "--from", "28d", "--until", "29d", "-o", "json")
+    assert json.loads(out)["untilSeconds"] == 29 * DAY_S
 
 
 def test_simulate_takes_a_shard(capsys, tmp_path):

@@ -66,7 +66,7 @@ def test_json_holds_everything_in_camel_case(write_trace, first_fit):
     answer = json.loads(json_of(reported(write_trace(HAND), first_fit)))
     assert answer["schemaVersion"] == "kaisched.io/simulation/v1"
     assert answer["queues"][1]["gpuHours"] == 0.25
-    assert answer["queues"][1]["wait"]["p95S"] == 180
+    assert answer["queues"][1]["wait"]["p95Seconds"] == 180
 
 
 @pytest.mark.parametrize(
