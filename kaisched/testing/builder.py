@@ -174,23 +174,12 @@ class ClusterBuilder:
             raise ValueError(f"job {name} has {tasks} tasks, but {len(places)} have a place")
         places += [(TaskState.PENDING, "")] * (tasks - len(places))
         request = {"gpu": gpu * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
-        pod = Task("", request, constraints or _only(on), labels=labels or {})
-        made = [
-            replace(
-                pod,
-                name=f"{name}-{number}",
-                podset=podsets[number] if podsets else "default",
-                state=state,
-                node=node,
-                nominated=node if state == TaskState.PENDING else "",
-            )
-            for number, (state, node) in enumerate(places)
-        ]
+        pod = Task(name, request, constraints or _only(on), labels=labels or {})
         is_low = priority < NON_PREEMPTIBLE_FROM
         job = Job(
             name,
             queue,
-            made,
+            _pods(pod, places, podsets),
             priority=priority,
             is_preemptible=is_low if is_preemptible is None else is_preemptible,
             created_s=float(len(self._jobs)),
@@ -243,6 +232,21 @@ def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, 
         for state, nodes in zip(states, nodes_by_state, strict=True)
         for node, count in (nodes or {}).items()
         for _ in range(count)
+    ]
+
+
+def _pods(pod: Task, places: Sequence[tuple[TaskState, str]], podsets: Sequence[str]) -> list[Task]:
+    """Return a pod in each place, named after the job and numbered."""
+    return [
+        replace(
+            pod,
+            name=f"{pod.name}-{number}",
+            podset=podsets[number] if podsets else "default",
+            state=state,
+            node=node,
+            nominated=node if state == TaskState.PENDING else "",
+        )
+        for number, (state, node) in enumerate(places)
     ]
 
 
