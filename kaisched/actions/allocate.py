@@ -1,8 +1,8 @@
 """Allocate: give free room to pending jobs, in fair order.
 
-A job that does not fit blocks nobody. Runs of jobs with equal pods are placed as one batch; the result
-is that of placing them one after the other. Fair share is not a gate here: it decides the order, and
-limits and quotas decide what is allowed.
+A job that does not fit blocks nobody. Runs of jobs with equal pods are placed as one batch; the
+result is that of placing them one after the other. Fair share is not a gate here: it decides the
+order, and limits and quotas decide what is allowed.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Allocation:
             self._wait_or_refuse(first, shape)
             return
         nodes = placement.choose(shape, need)
-        assert nodes is not None  # noqa: S101 - room was counted above
+        assert nodes is not None
         statement = session.statement()
         statement.place(self._tasks(run), nodes, shape)
         statement.commit(self._action)
@@ -167,7 +167,7 @@ class _Allocation:
         note_no_room(self._session, self._candidates.job[[item.at]])
         self._walk.refused(item)
 
-    def _keep(self, item: Item, is_waiting: bool) -> None:  # noqa: FBT001
+    def _keep(self, item: Item, is_waiting: bool) -> None:
         if is_waiting:
             self._promised.add(item.at)
             self._session.outcome.refusal[int(self._candidates.job[item.at])] = _WAITING

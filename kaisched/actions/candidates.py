@@ -1,8 +1,8 @@
 """The jobs an action may try: gated, sized, and refused at once where no search could help.
 
 All columns have one entry a candidate. A *simple* candidate is a job of one pod set whose tasks all
-have one shape: everything about it is worked out for all of them together. The others carry their task
-rows with them.
+have one shape: everything about it is worked out for all of them together. The others carry their
+task rows with them.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def _note(session: Session, job: RowVec, codes: CodeVec | None) -> RowVec:
 def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     """Refuse candidates that the room of all nodes together, now or once released, cannot hold.
 
-    Nothing is lost: an action that only takes room never makes more of it. Jobs of several shapes are
-    checked for each shape's count, which is necessary, not sufficient.
+    Nothing is lost: an action that only takes room never makes more of it. Jobs of several shapes
+    are checked for each shape's count, which is necessary, not sufficient.
     """
     if not len(candidates):
         return candidates

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class LeafJobs:
     """One leaf's candidate rows in order; ties are settled by name only as far as one looks.
 
-    Names are too long to be a column, and a burst of jobs made in one second is one long tie of which
-    a cycle looks at the first few.
+    Names are too long to be a column, and a burst of jobs made in one second is one long tie of
+    which a cycle looks at the first few.
     """
 
     __slots__ = ("_job", "_names", "_run", "_settled", "queue", "rows")

@@ -26,8 +26,8 @@ class Item(NamedTuple):
 class Line:
     """What a queue will hand out next, as far as predicted.
 
-    ``items`` and ``keys`` run side by side. ``head`` counts the items whose turn is over, ``pulled``
-    those that the parent has merged into its own line.
+    ``items`` and ``keys`` run side by side. ``head`` counts the items whose turn is over,
+    ``pulled`` those that the parent has merged into its own line.
     """
 
     __slots__ = (

@@ -36,7 +36,7 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
 
 
 def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool:
-    """Place ``tasks`` one by one, on idle room or on room being released; False when one finds none.
+    """Place ``tasks`` one by one, on idle room or room being released; False when one has none.
 
     When a pod set has its minimum only by promises, earlier ones of this cycle included, all of
     ``tasks`` become promises: a gang is never bound in part.

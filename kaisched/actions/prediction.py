@@ -141,8 +141,8 @@ class Prediction:
     def _take_merged(self, line: Line, merged: list[Item]) -> None:
         """Append merged items up to and with the first that this queue itself refuses.
 
-        Behind such an item the children's predictions are wrong as well (they counted it), so nothing
-        more is predicted here until its turn has come and the path starts anew.
+        Behind such an item the children's predictions are wrong as well (they counted it), so
+        nothing more is predicted here until its turn has come and the path starts anew.
         """
         at = np.array([item.at for item in merged], np.int64)
         accepted = np.array([item.code == 0 for item in merged])

@@ -2,11 +2,11 @@
 
 At every level the queue with the lowest key is next, and a queue's key depends on what it holds and
 on its best candidate, so the order changes with each placement. Asking the plugins after every
-placement would cost more than all the rest of the cycle; but keys depend on *assumed* positions just
-as well ("if this queue's first three jobs were placed"), so each queue predicts a block of its own
-line in one question, and its parent merges the children's lines, all under the assumption that every
-job is placed. When one is not, the queues on its path throw their predictions away and start again
-from what is really held. The order that comes out is that of asking after each placement.
+placement would cost more than all the rest of the cycle; but keys depend on *assumed* positions
+just as well ("if this queue's first three jobs were placed"), so each queue predicts a block of its
+own line in one question, and its parent merges the children's lines, all under the assumption that
+every job is placed. When one is not, the queues on its path throw their predictions away and start
+again from what is really held. The order that comes out is that of asking after each placement.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The resource axis: which resources a snapshot counts, in which order and unit.
 
-Every amount in the project is a column of an int64 array whose first axis is this one. The first four
-resources are always there, at fixed positions; extended resources follow, sorted by name.
+Every amount in the project is a column of an int64 array whose first axis is this one. The first
+four resources are always there, at fixed positions; extended resources follow, sorted by name.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; empty ``key`` with operator Exists tolerates all, empty effect every effect."""
+    """A pod's toleration. An empty key with Exists tolerates all, an empty effect every effect."""
 
     key: str
     operator: str

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Snapshot:
     """One frozen view of a shard.
 
-    ``(R, Q)`` columns count tasks at the *leaf* they belong to, inner queues zero; the session rolls
-    them up.
+    ``(R, Q)`` columns count tasks at the *leaf* they belong to, inner queues zero; the session
+    rolls them up.
     """
 
     axis: ResourceAxis

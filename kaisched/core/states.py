@@ -1,6 +1,7 @@
 """The states of a task (pod), and the sets of states the accounting speaks of.
 
-The names and sets are KAI's (reference: its scheduling cycle); a finished or vanished task is ``GONE``.
+The names and sets are KAI's (reference: its scheduling cycle); a finished or vanished task is
+``GONE``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The tables of a snapshot: plain read-only columns, one row a node, queue, job, pod set, task, shape.
+"""The tables of a snapshot: plain read-only columns, one row a thing.
 
 Rows are only ever appended, never reused, within one *generation* of the store that made them, so a
 row number stays good as long as the snapshot lives. Rows of vanished jobs and tasks stay behind as
 ``GONE`` until the store compacts and starts a new generation.
 
-Nodes are sorted by name, queues stand in preorder (siblings by creation, then name): the lowest row is
-the last rule of every tie.
+Nodes are sorted by name, queues stand in preorder (siblings by creation, then name): the lowest row
+is the last rule of every tie.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class NodeTable:
     """Labels, taints, readiness: the same object as long as none of them changed."""
     allocatable: Amounts
     idle: Amounts
-    """Allocatable less what every task on the node holds, releasing ones included. May be negative."""
+    """Allocatable less what every task on the node holds, releasing ones included. May be
+    negative."""
     releasing: Amounts
     """What tasks being deleted will give back."""
     version: IntVec

@@ -39,8 +39,8 @@ def run_cycle(
     """Decide on a snapshot.
 
     Returns the result and what to remember. No clock, chance, network, logging or thread is used;
-    ``probe`` may watch the plugins being asked. When something the division rests on fails, the result
-    has no intents, says so in ``stats.abandoned``, and the old facts stay.
+    ``probe`` may watch the plugins being asked. When something the division rests on fails, the
+    result has no intents, says so in ``stats.abandoned``, and the old facts stay.
     """
     ask = policy.questions.probed(probe)
     session = Session(snapshot, usage, policy, now_s, memory, ask)

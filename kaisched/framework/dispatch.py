@@ -1,7 +1,7 @@
 """Asking the plugins: each question's implementations as a flat tuple, and how answers combine.
 
-Compiled once per shard (and per probe). Every call is guarded: a plugin that raises or answers nonsense
-is named in the session's failures, and what happens then is the rule of its question.
+Compiled once per shard (and per probe). Every call is guarded: a plugin that raises or answers
+nonsense is named in the session's failures, and what happens then is the rule of its question.
 """
 
 from __future__ import annotations
@@ -298,7 +298,8 @@ class Questions:
         )
         return batch
 
-    # -- nodes ---------------------------------------------------------------------------------------
+    # -- nodes
+    # ---------------------------------------------------------------------------------------
 
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection."""

@@ -27,7 +27,7 @@ def encode_result(result: CycleResult) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _intent(intent: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the intent classes
+def _intent(intent: Any) -> dict[str, Any]:
     return {
         field.name: getattr(intent, field.name)
         for field in fields(intent)

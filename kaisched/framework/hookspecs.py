@@ -2,13 +2,13 @@
 """Every question a plugin may answer. A document first, code second.
 
 A plugin subclasses :class:`Plugin` and overrides the questions it answers, each marked with
-``@hookimpl`` and with the very signature below (mypy and the loader both check). Letters: ``K`` rows
-asked about now, ``R`` resources, ``N`` nodes, ``Q`` queues. All arguments are read-only arrays or the
-session; answers are new arrays. Amounts are int64 base units.
+``@hookimpl`` and with the very signature below (mypy and the loader both check). Letters: ``K``
+rows asked about now, ``R`` resources, ``N`` nodes, ``Q`` queues. All arguments are read-only arrays
+or the session; answers are new arrays. Amounts are int64 base units.
 
-Rules for every answer: it depends on the arguments, the session and the plugin's own typed arguments
-only, never on the clock, on chance or on what was asked before; rows are independent of each other.
-``None`` always means "nothing to say". Order among plugins is the shard's.
+Rules for every answer: it depends on the arguments, the session and the plugin's own typed
+arguments only, never on the clock, on chance or on what was asked before; rows are independent of
+each other. ``None`` always means "nothing to say". Order among plugins is the shard's.
 
 How answers combine is said at each question:
 
@@ -19,9 +19,9 @@ How answers combine is said at each question:
 * *first result*: the first plugin that answers anything.
 * *fold*: each plugin gets the previous one's answer.
 
-When a plugin raises or answers nonsense (wrong shape, type, NaN) it is named in the cycle's failures
-and: a score counts as neutral, an order is left out, a filter or gate closes with ``PLUGIN_FAILED``,
-and whatever the division rests on abandons the cycle without intents.
+When a plugin raises or answers nonsense (wrong shape, type, NaN) it is named in the cycle's
+failures and: a score counts as neutral, an order is left out, a filter or gate closes with
+``PLUGIN_FAILED``, and whatever the division rests on abandons the cycle without intents.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _impl = pluggy.HookimplMarker(PROJECT)
 def hookimpl(function: _F) -> _F:
     """Mark a method as a plugin's answer to the question of the same name.
 
-    Takes no options: the order is the shard file's, so ``tryfirst``, ``trylast`` and wrappers do not
-    exist here (the loader refuses them when they come from pluggy's own marker).
+    Takes no options: the order is the shard file's, so ``tryfirst``, ``trylast`` and wrappers do
+    not exist here (the loader refuses them when they come from pluggy's own marker).
     """
     return _impl(function)
 
@@ -108,8 +108,8 @@ class Plugin:
     def session_open(self, session: Session) -> object:
         """Return this cycle's state of the plugin. Asked once, in plugin order, before all else.
 
-        Combine: each plugin's own, kept as ``session.state[name]``. Cost: O(rows), no loop per node or
-        task; put what may not be needed behind a cached property.
+        Combine: each plugin's own, kept as ``session.state[name]``. Cost: O(rows), no loop per node
+        or task; put what may not be needed behind a cached property.
         """
 
     @_question
@@ -120,10 +120,11 @@ class Plugin:
         """
 
     @_first
-    def fair_share(self, session: Session) -> Amounts:
-        """Return the fair share ``(R, Q)`` of each queue at every level. Asked at most once a cycle.
+    def fair_share(self, session: Session) -> Amounts | None:
+        """Return the fair share ``(R, Q)`` of each queue at every level.
 
-        Combine: first result; without an answer nobody has a fair share (all zero).
+        Asked at most once a cycle. Combine: first result; without an answer nobody has a fair share
+        (all zero).
         """
 
     @_question
@@ -135,13 +136,14 @@ class Plugin:
         group: RowVec,
         active: BoolVec,
         weights: FloatVec,
-    ) -> FloatVec:
+    ) -> FloatVec | None:
         """Return the weights ``(K,)`` with which the surplus is shared in this round.
 
         Asked each division round, for all sibling groups of one depth at once: entry i is queue
         ``queue[i]`` for resource ``resource[i]``; ``group[i]`` numbers (resource, parent) groups;
         ``active[i]`` says that it still wants more; ``weights`` are normalised over the group.
-        Combine: fold, in plugin order. Without an answer the weights stand (the fold is the identity).
+        Combine: fold, in plugin order. Without an answer the weights stand (the fold is the
+        identity).
         """
 
     # -- order ---------------------------------------------------------------------------
@@ -149,7 +151,7 @@ class Plugin:
     @_question
     def queue_order(
         self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
-    ) -> tuple[IntVec | FloatVec, ...]:
+    ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which of several sibling queues goes first.
 
         ``held`` ``(R, K)`` is what the queue would hold then and ``ask`` ``(R, K)`` what its best
@@ -158,7 +160,7 @@ class Plugin:
         """
 
     @_question
-    def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
+    def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
 
         Asked when an action starts, and again for an elastic job whose turn is over. Reads the
@@ -166,7 +168,7 @@ class Plugin:
         """
 
     @_question
-    def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...]:
+    def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which pods of a job are placed first.
 
         Combine: lexicographic.
@@ -175,7 +177,7 @@ class Plugin:
     @_question
     def subgroup_order(
         self, session: Session, active: IntVec, minimum: IntVec
-    ) -> tuple[IntVec | FloatVec, ...]:
+    ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which subgroup of a job is served first.
 
         ``active`` and ``minimum`` ``(K,)`` count the pods (for an inner group, the children) that
@@ -185,7 +187,7 @@ class Plugin:
     # -- what and whether ------------------------------------------------------------------
 
     @_question
-    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec:
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
         Asked once when an action starts. Combine: first refusal.
@@ -201,23 +203,23 @@ class Plugin:
         ask: Amounts,
         held: Amounts,
         held_non_preemptible: Amounts,
-    ) -> CodeVec:
+    ) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
 
-        Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R, K)``
-        is what the queue would hold by then). Combine: first refusal.
+        Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
+        K)`` is what the queue would hold by then). Combine: first refusal.
         """
 
     @_first
-    def batch_size(self, session: Session, job: RowVec) -> IntVec:
+    def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
-        Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0 for
-        nothing. Combine: first result; without an answer pods are placed one by one.
+        Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0
+        for nothing. Combine: first result; without an answer pods are placed one by one.
         """
 
     @_first
-    def next_batch(self, session: Session, job: int) -> RowVec:
+    def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
         Empty for nothing. Combine: first result; without an answer pods are placed one by one.
@@ -226,7 +228,7 @@ class Plugin:
     # -- nodes -------------------------------------------------------------------------------
 
     @_question
-    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec:
+    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
 
         Asked once per shape for all nodes, then only for rows named stale by :meth:`on_moves`.
@@ -234,7 +236,7 @@ class Plugin:
         """
 
     @_question
-    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec:
+    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
         For host ports and anti-affinity. Asked again for every touched row. Combine: minimum, with
@@ -242,11 +244,13 @@ class Plugin:
         """
 
     @_question
-    def node_score(self, session: Session, shape: int, rows: RowVec, extra: IntVec) -> FloatVec:
-        """Return scores ``(K,)`` in [0, 1], higher is better, as if ``extra`` ``(K,)`` more pods of
-        the shape were already on each node.
+    def node_score(
+        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+    ) -> FloatVec | None:
+        """Return scores ``(K,)`` in [0, 1], higher is better.
 
-        Row-wise: never normalised over the rows asked about (constants of the snapshot are fine).
+        As if ``extra`` ``(K,)`` more pods of the shape were already on each node. Row-wise: never
+        normalised over the rows asked about (constants of the snapshot are fine).
         ``session.ledger`` holds the amounts of now. Combine: sum, weighted by the shard.
         """
 

@@ -1,7 +1,8 @@
 """The working amounts of a cycle: the only arrays that change while it runs.
 
-Copies of the snapshot's mutable columns. Changed through :class:`~kaisched.framework.statement.Statement`
-alone, which can take every change back to the bit (all integers, no rounding).
+Copies of the snapshot's mutable columns. Changed through
+:class:`~kaisched.framework.statement.Statement` alone, which can take every change back to the bit
+(all integers, no rounding).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
 
 _FEW = 16
-"""Up to so many rows a loop of scalars beats the arrays (measured: 0.2 us a row against 4 us a call)."""
+"""Up to so many rows a loop of scalars beats the arrays (measured: 0.2 us a row against 4 us a
+call)."""
 _RELEASING = int(TaskState.RELEASING)
 _PENDING = int(TaskState.PENDING)
 _PIPELINED = int(TaskState.PIPELINED)
@@ -31,11 +33,11 @@ class Ledger:
 
     __slots__ = (
         "_is_preemptible",
-        "_tree",
         "_podset_of_task",
         "_queue_of_job",
         "_request",
         "_shape_of_task",
+        "_tree",
         "held",
         "held_non_preemptible",
         "idle",

@@ -46,7 +46,7 @@ def _shortages(session: Session, request: Amounts, idle: Amounts, short: BoolVec
     """Count nodes by the first resource they lack; what is left lacks something plugins bound."""
     misses: list[NodeMiss] = []
     left = short.copy()
-    for resource in _by_scarcity(session, request):
+    for resource in _by_scarcity(request):
         lacking = left & (idle[resource] < request[resource])
         count = int(np.count_nonzero(lacking))
         if not count:
@@ -65,7 +65,7 @@ def _shortages(session: Session, request: Amounts, idle: Amounts, short: BoolVec
     return misses
 
 
-def _by_scarcity(session: Session, request: Amounts) -> list[int]:
+def _by_scarcity(request: Amounts) -> list[int]:
     """Return the resources asked for, GPUs and extended ones before CPU, memory and pod slots."""
     asked = np.flatnonzero(request > 0).tolist()
     return sorted(asked, key=lambda resource: (resource in (0, 1, PODS), resource))

@@ -2,8 +2,8 @@
 
 Per shape and cycle: a mask of allowed nodes, the room on each, a score, all kept up to date for the
 rows that moves touched. A batch of identical pods gets exactly the places that choosing one by one
-would give (highest score, then the lower node row), found without looking one by one where the scores
-allow it.
+would give (highest score, then the lower node row), found without looking one by one where the
+scores allow it.
 """
 
 from __future__ import annotations
@@ -242,8 +242,9 @@ class Placement:
 
         if open_rows.size * depth <= _LEVEL_CELLS:
             levels = [masked[open_rows]]
-            for extra in range(1, depth):
-                levels.append(score(open_rows, np.full(open_rows.size, extra)))
+            levels.extend(
+                score(open_rows, np.full(open_rows.size, extra)) for extra in range(1, depth)
+            )
             chosen = fill_level(np.stack(levels), open_rows, room[open_rows], count)
             if chosen is not None:
                 return chosen

@@ -1,4 +1,4 @@
-"""What a cycle leaves behind: its result, and one decision record for each job that stays pending."""
+"""What a cycle leaves behind: its result, and why each job that stays pending does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NodeMiss:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """Why a job is pending: one dominant reason of the closed list, the numbers, the node misses."""
+    """Why a job is pending: one dominant reason of a closed list, with its numbers."""
 
     pod_group: str
     queue: str
@@ -95,6 +95,6 @@ class CycleResult:
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""
-        from kaisched.framework.encoding import encode_result
+        from kaisched.framework.encoding import encode_result  # noqa: PLC0415 - made of these
 
         return encode_result(self)

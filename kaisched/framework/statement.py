@@ -1,7 +1,7 @@
 """A journal of tentative moves: checkpoint, roll back to the bit, commit or discard.
 
-Every line knows its inverse; amounts are integers, so taking a line back leaves the ledger exactly as
-it was. Committing hands the moves to the session's outcome; nothing touches the world here.
+Every line knows its inverse; amounts are integers, so taking a line back leaves the ledger exactly
+as it was. Committing hands the moves to the session's outcome; nothing touches the world here.
 """
 
 from __future__ import annotations

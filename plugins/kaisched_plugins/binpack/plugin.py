@@ -31,7 +31,7 @@ class Binpack(Plugin):
         return {}
 
     @hookimpl
-    def node_score(  # type: ignore[override]
+    def node_score(
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Answer how little is free (binpack), or how much of the node is free (spread).

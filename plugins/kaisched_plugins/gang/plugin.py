@@ -15,7 +15,7 @@ class Gang(Plugin):
     name = "gang"
 
     @hookimpl
-    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:  # type: ignore[override]
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Refuse jobs of which fewer pods exist, running or waiting, than they need."""
         counts = Counts.of(session)
         first = session.jobs.first_podset.take(job)
@@ -41,7 +41,7 @@ class Gang(Plugin):
         return np.where(pending >= size, size, 0)
 
     @hookimpl
-    def next_batch(self, session: Session, job: int) -> RowVec | None:  # type: ignore[override]
+    def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Answer the tasks of a structured job that come next, following its tree of subgroups."""
         root = session.jobs.structure.get(job)
         return None if root is None else next_members(session, job, root)

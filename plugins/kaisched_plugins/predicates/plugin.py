@@ -24,7 +24,7 @@ class Predicates(Plugin):
         return Neighbours(PodTerms.of(session))
 
     @hookimpl
-    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:  # type: ignore[override]
+    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
         masks: StaticMasks | None = session.hints.get(_MASKS)
         if masks is None or masks.statics is not session.nodes.statics:
@@ -37,7 +37,7 @@ class Predicates(Plugin):
         return None if codes is None else codes.take(rows)
 
     @hookimpl
-    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:  # type: ignore[override]
+    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
         """Answer one pod a node where its port, or its dislike of its like, allows no second."""
         neighbours: Neighbours = session.state[self.name]
         terms = neighbours.terms

@@ -67,7 +67,7 @@ class Proportion(Plugin):
         return standing.order(queue, held, ask)
 
     @hookimpl
-    def queue_gate(  # type: ignore[override]  # noqa: PLR0917
+    def queue_gate(
         self,
         session: Session,
         action: str,

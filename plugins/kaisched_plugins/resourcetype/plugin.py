@@ -16,7 +16,7 @@ class ResourceType(Plugin):
     is_score_rising = True  # it does not depend on what is there
 
     @hookimpl
-    def node_score(  # type: ignore[override]
+    def node_score(
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Answer which nodes offer no GPU, for pods that ask for none."""
