@@ -9,6 +9,7 @@ import numpy as np
 
 from kaisched.cluster.accounts import Accounts
 from kaisched.cluster.columns import ListColumn
+from kaisched.cluster.shapes import LabelRows
 from kaisched.core.axis import BoolVec, RowVec
 from kaisched.core.tables import SubGroup
 
@@ -34,7 +35,7 @@ def is_due(accounts: Accounts) -> bool:
     )
 
 
-def compact(accounts: Accounts) -> Remap:
+def compact(accounts: Accounts, labels: LabelRows) -> Remap:
     """Keep only living jobs with their pod sets and the tasks that are not gone, in their order."""
     jobs, podsets, tasks = accounts.jobs, accounts.podsets, accounts.tasks
     is_live = ~np.array(jobs.is_dead, np.bool_)
@@ -58,7 +59,27 @@ def compact(accounts: Accounts) -> Remap:
     tasks.row_of_name = {name: row for row, name in enumerate(tasks.name.data)}
     tasks.gone = 0
     _keep_jobs(accounts, kept_jobs, job_map, podset_map, task_map)
+    _keep_shapes(accounts, labels)
     return Remap(job_map[:-1], task_map[:-1])
+
+
+def _keep_shapes(accounts: Accounts, labels: LabelRows) -> None:
+    """Drop the shapes and label sets of which no task is left: names of pods end up in labels."""
+    jobs, tasks, shapes = accounts.jobs, accounts.tasks, accounts.shapes
+    is_used = np.zeros(len(shapes), np.bool_)
+    is_used[tasks.shape_of_task.data[: tasks.size]] = True
+    is_used[:] |= shapes.are_pinned
+    kept, shape_map = _mapping(is_used)
+    of_shapes = [shapes.constraints.data[row].label_set for row in kept.tolist()]
+    is_seen = np.zeros(len(labels.labels.data) + 1, np.bool_)  # the last one stands for "none"
+    is_seen[tasks.label_set_of_task.data[: tasks.size]] = True
+    is_seen[of_shapes] = True
+    kept_labels, label_map = _mapping(is_seen[:-1])
+    shapes.keep(kept, label_map)
+    labels.keep(kept_labels)
+    _renumber(tasks.shape_of_task.data, tasks.size, shape_map)
+    _renumber(jobs.shape_of_job.data, jobs.size, shape_map)
+    _renumber(tasks.label_set_of_task.data, tasks.size, label_map)
 
 
 def _keep_jobs(

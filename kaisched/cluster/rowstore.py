@@ -103,6 +103,11 @@ class RowStore:
         A resource the axis lacks joins it, which starts a new generation. Numbers that this
         returned stay good for the life of the store.
         """
+        self.shapes.are_pinned = True
+        return self.shape_of(request, constraints)
+
+    def shape_of(self, request: Mapping[str, int], constraints: Constraints) -> int:
+        """Return the number of a shape, which stays good until the next compaction only."""
         needed = {name: amount for name, amount in request.items() if amount and name != "pods"}
         shape = self.shapes.find(needed, constraints)
         if shape < 0:
@@ -336,7 +341,7 @@ class RowStore:
         self.generation += 1
 
     def _compact(self) -> None:
-        remap = self.remap = compact(self.accounts)
+        remap = self.remap = compact(self.accounts, self.labels)
         self._own_refusal = {
             int(remap.job[job]): refusal for job, refusal in self._own_refusal.items()
         }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from kaisched.cluster.columns import Block, ListColumn
-from kaisched.core.axis import PODS, IntVec, ResourceAxis
+from kaisched.core.axis import PODS, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
 from kaisched.core.tables import LabelSets, ShapeTable
 
@@ -23,6 +24,8 @@ class ShapeRows:
         self.request_of_shape: list[IntVec] = []
         """``(R,)`` of each shape on its own, contiguous: what single moves add and subtract."""
         self.constraints: ListColumn[Constraints] = ListColumn()
+        self.are_pinned = False
+        """Somebody outside the store keeps numbers of shapes, so none may change."""
         self._table: ShapeTable | None = None
 
     def __len__(self) -> int:
@@ -44,6 +47,24 @@ class ShapeRows:
         self._number[tuple(sorted(request.items())), constraints] = shape
         self._table = None
         return shape
+
+    def keep(self, rows: RowVec, label_map: RowVec) -> None:
+        """Keep only these shapes, whose label sets have new numbers."""
+        self.request.replace(self.request.data[:, rows].copy())
+        self.request_of_shape = [self.request_of_shape[row] for row in rows.tolist()]
+        self.constraints.replace(
+            [
+                replace(old, label_set=int(label_map[old.label_set]))
+                for old in (self.constraints.data[row] for row in rows.tolist())
+            ]
+        )
+        self._number = {
+            (_items(self._axis, request), constraints): number
+            for number, (request, constraints) in enumerate(
+                zip(self.request_of_shape, self.constraints.data, strict=True)
+            )
+        }
+        self._table = None
 
     def spread(self, axis: ResourceAxis, rows: IntVec) -> None:
         """Move to a wider axis."""
@@ -83,11 +104,28 @@ class LabelRows:
             self._table = None
         return number
 
+    def keep(self, rows: RowVec) -> None:
+        """Keep only these label sets."""
+        self.namespace.replace([self.namespace.data[row] for row in rows.tolist()])
+        self.labels.replace([self.labels.data[row] for row in rows.tolist()])
+        self._number = {
+            (namespace, frozenset(labels.items())): number
+            for number, (namespace, labels) in enumerate(
+                zip(self.namespace.data, self.labels.data, strict=True)
+            )
+        }
+        self._table = None
+
     def table(self) -> LabelSets:
         """Freeze; the same object while no label set was added."""
         if self._table is None:
             self._table = LabelSets(namespace=self.namespace.frozen(), labels=self.labels.frozen())
         return self._table
+
+
+def _items(axis: ResourceAxis, request: IntVec) -> tuple[tuple[str, int], ...]:
+    named = zip(axis.names, request.tolist(), strict=True)
+    return tuple(sorted((name, amount) for name, amount in named if amount and name != "pods"))
 
 
 def spread_rows(old: ResourceAxis, new: ResourceAxis) -> IntVec:

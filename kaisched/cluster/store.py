@@ -207,7 +207,7 @@ class StateStore(RowStore):
         return TaskRow(
             name=pod.key,
             uid=pod.uid,
-            shape=self.intern_shape(pod.request, constraints),
+            shape=self.shape_of(pod.request, constraints),
             created_s=pod.created_s,
             order_priority=pod.order_priority,
             label_set=label_set,

@@ -54,7 +54,9 @@ def nodes(draw):
         draw(st.sampled_from(NODES)),
         draw(st.integers(0, 8)),
         spec={"unschedulable": draw(st.booleans())},
-        status={"conditions": [{"type": "Ready", "status": draw(st.sampled_from(["True", "False"]))}]},
+        status={
+            "conditions": [{"type": "Ready", "status": draw(st.sampled_from(["True", "False"]))}]
+        },
         labels=draw(st.sampled_from([{}, {"zone": "z"}, {"kai.scheduler/node-pool": "other"}])),
     )
 
@@ -166,8 +168,7 @@ def objects():
     return st.one_of(pods(), pods(), pods(), groups(), queues(), nodes(), others())
 
 
-def histories(most=40):
-    """A list of (object, whether it comes or goes)."""
-    return st.lists(
-        st.tuples(objects(), st.sampled_from([True, True, True, False])), max_size=most
-    )
+def histories():
+    """A list of (object, whether it comes or goes), in which a good deal happens."""
+    event = st.tuples(objects(), st.sampled_from([True, True, True, False]))
+    return st.lists(event, max_size=3) | st.lists(event, min_size=25, max_size=50)

@@ -1,4 +1,4 @@
-"""What a snapshot should say, summed task by task from nothing but states, and its content by name."""
+"""What a snapshot should say, summed task by task from the states alone, and its content by name."""
 
 import numpy as np
 
@@ -54,12 +54,16 @@ def _recounted(s):
 
 
 def content(snapshot):
-    """What decisions can depend on, by names: the same for equal clusters, however they came about."""
+    """What decisions can depend on, by names: the same for equal clusters, however made."""
     s = snapshot
-    names = s.axis.names
+    living = np.unique(s.tasks.shape_of_task[s.tasks.state != TaskState.GONE])
+    # A resource once asked for stays on the axis; it decides nothing while nobody asks for it.
+    is_asked = s.shapes.request[:, living].any(axis=1)
+    is_asked[:4] = True
 
     def amounts(column):
-        return {name: int(amount) for name, amount in zip(names, column, strict=True) if amount}
+        rows = zip(s.axis.names, column, is_asked, strict=True)
+        return {name: int(amount) for name, amount, counts in rows if amount and counts}
 
     def node(row):
         return s.nodes.name[row] if row >= 0 else ""
