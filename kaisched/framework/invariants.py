@@ -1,0 +1,213 @@
+"""What must hold after every cycle, whatever it decided: used by tests, the replay and the daemon.
+
+The identifiers are those of docs/explanation/the-cycle.md. A violation is a bug of the code (or a
+policy that leaves out the plugin which looks after it), never a property of a cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.core.constraints import Constraints
+from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.tree import roll_up
+from kaisched.units import UNLIMITED, format_amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.tables import SubGroup
+    from kaisched.framework.records import CycleResult
+
+_NO_ROOM: Final = frozenset({TEXTS[Refusal.NO_ROOM].name, TEXTS[Refusal.GANG_NO_ROOM].name})
+_PENDING: Final = int(TaskState.PENDING)
+_RELEASING: Final = int(TaskState.RELEASING)
+
+
+def violations(snapshot: Snapshot, result: CycleResult, *, with_records: bool = False) -> list[str]:
+    """Return what a cycle's result breaks, one line each; empty when all is well.
+
+    A few passes over the columns. ``with_records`` also looks at the decision records (I21, I22),
+    which have to be worked out for that.
+    """
+    if result.stats.abandoned:
+        moves = (result.bind_tasks, result.evict_tasks, result.nominate_tasks)
+        return ["an abandoned cycle has intents"] if any(len(rows) for rows in moves) else []
+    found = list(_accounts(snapshot))
+    strangers = list(_moved_tasks(snapshot, result))
+    if strangers:
+        return found + strangers  # what is below speaks of tasks of jobs on nodes
+    found.extend(_nodes(snapshot, result))
+    found.extend(_gangs(snapshot, result))
+    found.extend(_queues(snapshot, result))
+    if with_records:
+        found.extend(_records(snapshot, result))
+    return found
+
+
+def _accounts(snapshot: Snapshot) -> Iterator[str]:
+    """I19: what nodes and queues are said to hold is the sum over their tasks."""
+    tasks, jobs, nodes = snapshot.tasks, snapshot.jobs, snapshot.nodes
+    placed = np.flatnonzero(HOLDING_STATES[tasks.state] & (tasks.node_of_task >= 0))
+    held = _sum(snapshot, placed, tasks.node_of_task[placed], len(nodes))
+    yield from _unequal(
+        snapshot, "I19 idle of node", nodes.name, nodes.allocatable - held, nodes.idle
+    )
+    leaving = placed[tasks.state[placed] == _RELEASING]
+    released = _sum(snapshot, leaving, tasks.node_of_task[leaving], len(nodes))
+    yield from _unequal(snapshot, "I19 releasing of node", nodes.name, released, nodes.releasing)
+    ours = np.flatnonzero(ALLOCATED_STATES[tasks.state] & (tasks.job_of_task >= 0))
+    queue = jobs.queue_of_job[tasks.job_of_task[ours]]
+    ours, queue = ours[queue >= 0], queue[queue >= 0]
+    held = _sum(snapshot, ours, queue, len(snapshot.queues))
+    names = snapshot.queues.name
+    yield from _unequal(snapshot, "I19 allocated of queue", names, held, snapshot.allocated)
+
+
+def _unequal(
+    snapshot: Snapshot, what: str, names: object, counted: Amounts, said: Amounts
+) -> Iterator[str]:
+    for resource, row in np.argwhere(counted != said).tolist():
+        name = snapshot.axis.names[resource]
+        yield (
+            f"{what} {names[row]}: {name} is said to be {said[resource, row]},"  # type: ignore[index]
+            f" counted {counted[resource, row]}"
+        )
+
+
+def _moved_tasks(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I5, I6: a pending pod of ours gets one node at most; nothing else is bound or promised."""
+    tasks = snapshot.tasks
+    placed = np.concatenate((result.bind_tasks, result.nominate_tasks))
+    rows, counts = np.unique(placed, return_counts=True)
+    for row in rows[counts > 1].tolist():
+        yield f"I5 pod {tasks.name[row]} is placed more than once"
+    for row in rows.tolist():
+        job = int(tasks.job_of_task[row])
+        if job < 0:
+            yield f"I6 pod {tasks.name[row]} is not ours"
+        elif tasks.state[row] != _PENDING:
+            yield f"I6 pod {tasks.name[row]} is {TaskState(int(tasks.state[row])).name}"
+        elif snapshot.jobs.refusal[job]:
+            yield f"I6 pod {tasks.name[row]} belongs to a refused job"
+    for row in result.evict_tasks.tolist():
+        if not ACTIVE_STATES[tasks.state[row]]:
+            yield f"I13 pod {tasks.name[row]} is evicted but does not run"
+
+
+def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I1, I3: binds fit into what is idle, promises into what will be."""
+    nodes = snapshot.nodes
+    bound = _sum(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
+    leaving = result.evict_tasks
+    freed = _sum(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
+    promised = _sum(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
+    idle = nodes.idle - bound
+    later = idle + nodes.releasing + freed - promised
+    for what, over in (
+        ("bound", (idle < 0) & (bound > 0)),
+        ("promised", (later < 0) & (promised > 0)),
+    ):
+        for resource, row in np.argwhere(over).tolist():
+            rule = "I3" if resource == PODS else "I1"
+            name = snapshot.axis.names[resource]
+            yield f"{rule} node {nodes.name[row]}: more {name} is {what} than there is"
+
+
+def _gangs(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I4: of a gang all that are needed start together, or none."""
+    podsets, tasks, jobs = snapshot.podsets, snapshot.tasks, snapshot.jobs
+    count = len(podsets.name)
+    bound = np.bincount(tasks.podset_of_task[result.bind_tasks], minlength=count)
+    gone = result.evict_tasks[tasks.job_of_task[result.evict_tasks] >= 0]
+    left = np.bincount(tasks.podset_of_task[gone], minlength=count)
+    firm = podsets.active - left + bound
+    for row in np.flatnonzero((bound > 0) & (firm < podsets.minimum)).tolist():
+        yield (
+            f"I4 job {jobs.name[int(podsets.job_of_podset[row])]}, pod set {podsets.name[row]}:"
+            f" {firm[row]} of {podsets.minimum[row]} run"
+        )
+    if jobs.structure:
+        for job in np.unique(tasks.job_of_task[result.bind_tasks]).tolist():
+            root = jobs.structure.get(job)
+            if root is not None and not _is_met(root, firm, podsets.minimum):
+                yield f"I4 job {jobs.name[job]}: a subgroup that it needs does not run"
+
+
+def _is_met(group: SubGroup, firm: IntVec, minimum: IntVec) -> bool:
+    if group.podset >= 0:
+        return bool(firm[group.podset] >= minimum[group.podset])
+    return sum(_is_met(child, firm, minimum) for child in group.children) >= group.min_subgroup
+
+
+def _queues(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I7, I8: no queue grows over its limit, none non-preemptibly over its quota."""
+    queues, tasks, jobs = snapshot.queues, snapshot.tasks, snapshot.jobs
+    placed = np.concatenate((result.bind_tasks, result.nominate_tasks))
+    gone = result.evict_tasks[tasks.job_of_task[result.evict_tasks] >= 0]
+    every = np.ones(len(jobs.name), np.bool_)
+    for rule, word, counts, before, bound in (
+        ("I7", "limit", every, snapshot.allocated, queues.limit),
+        ("I8", "quota", ~jobs.is_preemptible, snapshot.allocated_non_preemptible, queues.deserved),
+    ):
+        more = _by_queue(snapshot, placed, counts)
+        after = roll_up(before + more - _by_queue(snapshot, gone, counts), queues.tree)
+        grown = roll_up(more, queues.tree) > 0
+        for resource, row in np.argwhere(grown & (bound < UNLIMITED) & (after > bound)).tolist():
+            name = snapshot.axis.names[resource]
+            yield (
+                f"{rule} queue {queues.name[row]}:"
+                f" {name} {format_amount(name, int(after[resource, row]))}"
+                f" is over its {word} of {format_amount(name, int(bound[resource, row]))}"
+            )
+
+
+def _by_queue(snapshot: Snapshot, tasks: RowVec, counts: BoolVec) -> Amounts:
+    job = snapshot.tasks.job_of_task[tasks]
+    tasks, job = tasks[counts[job]], job[counts[job]]
+    return _sum(snapshot, tasks, snapshot.jobs.queue_of_job[job], len(snapshot.queues))
+
+
+def _sum(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
+    """``(R, count)`` requests of tasks, added up where each belongs."""
+    request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
+    total = np.zeros((len(snapshot.axis), count), np.int64)
+    for row, amounts in zip(total, request, strict=True):
+        np.add.at(row, where, amounts)
+    return total
+
+
+def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I21, I22: whoever waits is told why, and who waits for room finds none."""
+    jobs = snapshot.jobs
+    reason = {record.pod_group: record.reason for record in result.records}
+    bound = np.bincount(snapshot.tasks.job_of_task[result.bind_tasks], minlength=len(jobs.name))
+    waiting = np.flatnonzero(jobs.pending > bound).tolist()
+    for job in waiting:
+        if jobs.name[job] not in reason:
+            yield f"I22 job {jobs.name[job]} waits without a record"
+    nodes = snapshot.nodes
+    idle = nodes.idle - _sum(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
+    promised = _sum(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
+    idle -= np.maximum(promised - nodes.releasing, 0)
+    statics = nodes.statics
+    is_plain = statics.is_ready & ~statics.is_unschedulable & ~statics.has_pressure
+    is_plain &= np.array([not taints for taints in statics.taints], np.bool_).reshape(len(nodes))
+    if any(each.pod_anti_affinity for each in snapshot.shapes.constraints):
+        return  # then a node with room may be closed to a pod that says nothing itself
+    for job in waiting:
+        shape = int(jobs.shape_of_job[job])
+        is_single = jobs.podset_count[job] == 1 and jobs.pending[job] - bound[job] == 1
+        if not is_single or shape < 0 or reason.get(jobs.name[job]) not in _NO_ROOM:
+            continue
+        if snapshot.shapes.constraints[shape] == Constraints():
+            fits = (snapshot.shapes.request[:, [shape]] <= idle).all(axis=0) & is_plain
+            if fits.any():
+                node = nodes.name[int(fits.argmax())]
+                yield f"I21 job {jobs.name[job]} waits for room although node {node} has it"

@@ -1,0 +1,40 @@
+"""Allocate decides what asking everything again after each batch would decide."""
+
+from hypothesis import given, note
+
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from tests.laws.clusters import NOW_S, clusters, policies, told
+from tests.oracles.naive_allocate import naive_allocate
+
+
+def decided(snapshot, policy):
+    result, _ = run_cycle(snapshot, None, policy, NOW_S, Memory())
+    assert not result.failures
+    assert not result.stats.abandoned
+    binds = list(zip(result.bind_tasks.tolist(), result.bind_nodes.tolist(), strict=True))
+    promises = list(
+        zip(result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True)
+    )
+    refusal = result.records._session.outcome.refusal
+    codes = {job: code for job, code in enumerate(refusal.tolist()) if code}
+    return binds, promises, codes
+
+
+@given(clusters, policies)
+def test_the_decisions_are_those_of_asking_after_every_batch(cluster, policy):
+    note(told(cluster))
+    snapshot = cluster.store().snapshot()
+    expected = naive_allocate(snapshot, policy)
+    binds, promises, codes = decided(snapshot, policy)
+    # The names of rows, so that a failure can be read.
+    task, node = snapshot.tasks.name, snapshot.nodes.name
+    named = (
+        [(task[row], node[at]) for row, at in binds],
+        [(task[row], node[at]) for row, at in promises],
+    )
+    assert named == (
+        [(task[row], node[at]) for row, at in expected.binds.items()],
+        [(task[row], node[at]) for row, at in expected.nominations.items()],
+    )
+    assert codes == expected.refusal

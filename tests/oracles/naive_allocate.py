@@ -1,0 +1,370 @@
+"""Allocate, slow and plain: after every batch everything is asked again, one row at a time.
+
+What kaisched/actions/allocate.py must answer, without prediction, runs of jobs or caches: the
+amounts are added up from the tasks anew for each question, plugins are opened anew, and every pod
+looks for its node by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import SimpleNamespace
+
+import numpy as np
+
+from kaisched.core.refusals import Refusal
+from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+
+PENDING, ALLOCATED, PIPELINED = TaskState.PENDING, TaskState.ALLOCATED, TaskState.PIPELINED
+NO_ROOM = int(Refusal.NO_ROOM)
+HUGE = 1 << 40
+
+
+class PlainSession:
+    """What plugins may look at, added up from the tasks as they stand."""
+
+    has_moved = True
+
+    def __init__(self, snapshot, policy, state, node_of_task, fair_share=None):
+        self.snapshot, self.policy = snapshot, policy
+        self.axis, self.nodes, self.queues = snapshot.axis, snapshot.nodes, snapshot.queues
+        self.jobs, self.podsets, self.tasks = snapshot.jobs, snapshot.podsets, snapshot.tasks
+        self.shapes, self.label_sets = snapshot.shapes, snapshot.label_sets
+        self.hints, self.state, self.failures = {}, {}, []
+        self.usage, self.fold = None, None
+        self.ask = policy.questions
+        self.ledger = self._ledger(np.array(state), np.array(node_of_task))
+        if fair_share is not None:
+            self.fair_share = fair_share
+        self.ask.open(self)
+
+    @cached_property
+    def fair_share(self):
+        return self.ask.fair_share(self)
+
+    @cached_property
+    def requested(self):
+        requested = np.zeros((len(self.axis), len(self.queues)), np.int64)
+        for task, (state, job) in enumerate(
+            zip(self.tasks.state.tolist(), self.tasks.job_of_task.tolist(), strict=True)
+        ):
+            if job >= 0 and (state == PENDING or ACTIVE_STATES[state]):
+                self._add_to_path(requested, task)
+        return requested
+
+    def _ledger(self, state, node_of_task):
+        snapshot = self.snapshot
+        idle, releasing = snapshot.nodes.allocatable.copy(), np.zeros_like(snapshot.nodes.idle)
+        held = np.zeros((len(self.axis), len(self.queues)), np.int64)
+        held_np = held.copy()
+        counts = {
+            "job_active": np.zeros(len(self.jobs.name), np.int64),
+            "job_pending": np.zeros(len(self.jobs.name), np.int64),
+            "podset_active": np.zeros(len(self.podsets.name), np.int64),
+            "podset_pending": np.zeros(len(self.podsets.name), np.int64),
+        }
+        for task in range(len(state)):
+            job, podset = int(self.tasks.job_of_task[task]), int(self.tasks.podset_of_task[task])
+            node, now = int(node_of_task[task]), int(state[task])
+            request = self.request(task)
+            if node >= 0 and HOLDING_STATES[now]:
+                idle[:, node] -= request
+            if node >= 0 and now == TaskState.RELEASING:
+                releasing[:, node] += request
+            if now == PIPELINED:
+                releasing[:, node] -= request
+            if job < 0:
+                continue
+            kind = "active" if ACTIVE_STATES[now] else "pending" if now == PENDING else ""
+            if kind:
+                counts[f"job_{kind}"][job] += 1
+                counts[f"podset_{kind}"][podset] += 1
+            if ACTIVE_STATES[now]:
+                self._add_to_path(held, task)
+                if not self.jobs.is_preemptible[job]:
+                    self._add_to_path(held_np, task)
+        return SimpleNamespace(
+            idle=idle,
+            releasing=releasing,
+            held=held,
+            held_non_preemptible=held_np,
+            state=state,
+            node_of_task=node_of_task,
+            **counts,
+        )
+
+    def request(self, task):
+        return self.shapes.request[:, self.tasks.shape_of_task[task]]
+
+    def _add_to_path(self, amounts, task):
+        queue = int(self.jobs.queue_of_job[self.tasks.job_of_task[task]])
+        while queue >= 0:
+            amounts[:, queue] += self.request(task)
+            queue = int(self.queues.tree.parent_of_queue[queue])
+
+    def room(self, shape):
+        """Pods of a shape that fit now; what is promised beyond what is released is not free."""
+        ledger = self.ledger
+        return self._pods(shape, ledger.idle + np.minimum(ledger.releasing, 0))
+
+    def future_room(self, shape):
+        """Pods of a shape that fit once everything is released."""
+        return self._pods(shape, self.ledger.idle + self.ledger.releasing)
+
+    def _pods(self, shape, free):
+        rooms = np.full(len(self.nodes), HUGE, np.int64)
+        for node in range(len(self.nodes)):
+            for resource, asked in enumerate(self.shapes.request[:, shape].tolist()):
+                if asked:
+                    rooms[node] = min(rooms[node], max(0, int(free[resource, node]) // asked))
+        return rooms
+
+    def pending_of(self, job):
+        return self.ledger.job_pending[job]
+
+
+@dataclass
+class Answer:
+    """Task row to node row, in the order of decision; job row to refusal code."""
+
+    binds: dict[int, int] = field(default_factory=dict)
+    nominations: dict[int, int] = field(default_factory=dict)
+    refusal: dict[int, int] = field(default_factory=dict)
+
+
+class NaiveAllocate:
+    """One run over a snapshot."""
+
+    def __init__(self, snapshot, policy):
+        self.snapshot, self.policy = snapshot, policy
+        self.state = [int(state) for state in snapshot.tasks.state]
+        self.node = snapshot.tasks.node_of_task.tolist()
+        self.fair_share = None
+        self.answer = Answer()
+        self.fair_share = self.now.fair_share
+
+    @property
+    def now(self):
+        """A session of this very moment."""
+        return PlainSession(self.snapshot, self.policy, self.state, self.node, self.fair_share)
+
+    def run(self):
+        waiting = self._bounded(self._in_depth(self._open_jobs()))
+        waiting = [job for job in waiting if not self._refused_by_queues(job)]
+        while waiting:
+            job = self._next(waiting)
+            batch = self._batch(job)
+            if self._refused_by_queues(job):
+                waiting.remove(job)
+            elif self._place(job, batch):
+                if not self._batch(job):
+                    waiting.remove(job)
+            else:
+                for other in [job, *self._no_easier(job, batch, waiting)]:
+                    self.answer.refusal[other] = NO_ROOM
+                    waiting.remove(other)
+        return self.answer
+
+    # -- who takes part -----------------------------------------------------------------------
+
+    def _open_jobs(self):
+        """Jobs with pending pods that no gate refuses and that have something to place."""
+        now, jobs = self.now, self.snapshot.jobs
+        for job in range(len(jobs.name)):
+            if now.ledger.job_pending[job] == 0 or jobs.refusal[job]:
+                continue
+            code = one(now.ask.job_gate(now, "allocate", np.array([job])))
+            if code:
+                self.answer.refusal[job] = code
+            elif self._is_shut_out(now, job):
+                self.answer.refusal[job] = NO_ROOM
+            elif self._batch(job):
+                yield job
+
+    def _is_shut_out(self, now, job):
+        """Not even one of its pods fits anywhere; who has no depth to count needs not look on."""
+        shape = int(self.snapshot.jobs.shape_of_job[job])
+        is_counted = self.policy.queue_depth.get("allocate") is not None
+        return shape >= 0 and not is_counted and not now.future_room(shape).any()
+
+    def _in_depth(self, open_jobs):
+        """The best jobs of each leaf, as many as the shard says."""
+        depth = self.policy.queue_depth.get("allocate")
+        by_leaf: dict[int, list[int]] = {}
+        for job in open_jobs:
+            by_leaf.setdefault(int(self.snapshot.jobs.queue_of_job[job]), []).append(job)
+        for jobs in by_leaf.values():
+            ranked = sorted(jobs, key=self._rank)
+            for place, job in enumerate(ranked):
+                if depth is not None and place >= depth:
+                    self.answer.refusal[job] = int(Refusal.QUEUE_DEPTH)
+                else:
+                    yield job
+
+    def _bounded(self, jobs):
+        """Jobs that all nodes together could hold by the amounts, now or after the releases."""
+        now = self.now
+        for job in jobs:
+            shapes = [self._shape(task) for task in self._batch(job)]
+            if all(shapes.count(s) <= now.future_room(s).sum() for s in set(shapes)):
+                yield job
+            else:
+                self.answer.refusal[job] = NO_ROOM
+
+    def _no_easier(self, job, batch, waiting):
+        """Whoever asks for at least as many of the very same pods; for jobs of one shape only."""
+        if not self._is_simple(job):
+            return []
+        return [
+            other
+            for other in waiting
+            if other != job
+            and self._is_simple(other)
+            and self.snapshot.jobs.shape_of_job[other] == self.snapshot.jobs.shape_of_job[job]
+            and len(self._batch(other)) >= len(batch)
+        ]
+
+    def _is_simple(self, job):
+        jobs = self.snapshot.jobs
+        return jobs.podset_count[job] == 1 and jobs.shape_of_job[job] >= 0
+
+    # -- what comes next ------------------------------------------------------------------------
+
+    def _batch(self, job):
+        """The task rows a job places next, all or nothing."""
+        now = self.now
+        if self.snapshot.jobs.podset_count[job] == 1:
+            size = int(now.ask.batch_size(now, np.array([job]))[0])
+            return self._pending(now, job)[:size]
+        batch = now.ask.next_batch(now, job)
+        return self._pending(now, job)[:1] if batch is None else batch.tolist()
+
+    def _pending(self, now, job):
+        tasks = self.snapshot.tasks
+
+        def rank(task):
+            keys = [key[0] for key in now.ask.task_order(now, np.array([task]))]
+            return (*keys, tasks.created_s[task], tasks.name[task])
+
+        rows = self.snapshot.jobs.tasks[job]
+        return sorted((task for task in rows if self.state[task] == PENDING), key=rank)
+
+    def _rank(self, job):
+        now, jobs = self.now, self.snapshot.jobs
+        keys = [key[0] for key in now.ask.job_order(now, np.array([job]))]
+        return (*keys, jobs.created_s[job], jobs.name[job])
+
+    def _next(self, waiting):
+        """The best job of the best queue of ... of the best root."""
+        tree = self.snapshot.queues.tree
+        below: dict[int, list[int]] = {}
+        for job in waiting:
+            below.setdefault(int(self.snapshot.jobs.queue_of_job[job]), []).append(job)
+        best = {leaf: min(jobs, key=self._rank) for leaf, jobs in below.items()}
+        for depth in range(len(tree.levels) - 1, -1, -1):
+            groups: dict[int, list[int]] = {}
+            for queue in best:
+                if tree.depth_of_queue[queue] == depth:
+                    groups.setdefault(int(tree.parent_of_queue[queue]), []).append(queue)
+            for parent, siblings in groups.items():
+                first = min(siblings, key=lambda queue: self._standing(queue, best[queue]))
+                best[parent] = best[first]
+        return best[-1]
+
+    def _standing(self, queue, job):
+        now = self.now
+        held = now.ledger.held[:, [queue]]
+        keys = now.ask.queue_order(now, np.array([queue]), held, self._ask(job)[:, None])
+        return (*(key[0] for key in keys), queue)
+
+    def _ask(self, job):
+        request = self.snapshot.shapes.request
+        return sum(
+            (request[:, self._shape(task)] for task in self._batch(job)),
+            start=np.zeros(len(self.snapshot.axis), np.int64),
+        )
+
+    def _shape(self, task):
+        return int(self.snapshot.tasks.shape_of_task[task])
+
+    def _refused_by_queues(self, job):
+        """Ask the gates from the leaf to the root; note the first refusal."""
+        now, ask = self.now, self._ask(job)[:, None]
+        leaf = int(self.snapshot.jobs.queue_of_job[job])
+        for queue in self.snapshot.queues.tree.path(leaf).tolist():
+            code = one(
+                now.ask.queue_gate(
+                    now,
+                    "allocate",
+                    np.array([queue]),
+                    np.array([job]),
+                    ask,
+                    now.ledger.held[:, [queue]],
+                    now.ledger.held_non_preemptible[:, [queue]],
+                )
+            )
+            if code:
+                self.answer.refusal[job] = code
+                return True
+        return False
+
+    # -- placing ----------------------------------------------------------------------------------
+
+    def _place(self, job, batch):
+        before = list(self.state), list(self.node)
+        for task in batch:
+            found = self._best_node(self._shape(task))
+            if found is None:
+                self.state, self.node = before
+                return False
+            self.node[task], fits_now = found
+            self.state[task] = int(ALLOCATED if fits_now else PIPELINED)
+        if self._leans_on_promises(job):
+            for task in batch:
+                self.state[task] = int(PIPELINED)
+        for task in batch:
+            is_firm = self.state[task] == ALLOCATED
+            (self.answer.binds if is_firm else self.answer.nominations)[task] = self.node[task]
+        if any(self.state[task] == PIPELINED for task in batch):
+            self.answer.refusal[job] = int(Refusal.WAITING_FOR_RELEASE)
+        return True
+
+    def _best_node(self, shape):
+        """The open node with room now or later that scores highest, the lower row at a tie."""
+        now = self.now
+        every = np.arange(len(now.nodes))
+        codes = now.ask.node_filter(now, shape, every)
+        caps = now.ask.node_room(now, shape, every)
+        best, highest = None, -1.0
+        for node in every.tolist():
+            if (codes is not None and codes[node]) or (caps is not None and caps[node] <= 0):
+                continue
+            if now.future_room(shape)[node] <= 0:
+                continue
+            score = now.ask.node_score(now, shape, np.array([node]), np.zeros(1, np.int64))[0]
+            if score > highest:
+                best, highest = (node, bool(now.room(shape)[node] > 0)), score
+        return best
+
+    def _leans_on_promises(self, job):
+        """Some pod set has promised pods and, without them, fewer than its minimum."""
+        tasks = self.snapshot.tasks
+        members: dict[int, list[int]] = {}
+        for task in self.snapshot.jobs.tasks[job]:
+            members.setdefault(int(tasks.podset_of_task[task]), []).append(self.state[task])
+        for podset, states in members.items():
+            firm = sum(bool(ACTIVE_STATES[s]) and s != PIPELINED for s in states)
+            if PIPELINED in states and firm < self.snapshot.podsets.minimum[podset]:
+                return True
+        return False
+
+
+def one(codes):
+    """The code of the only row."""
+    return 0 if codes is None else int(codes[0])
+
+
+def naive_allocate(snapshot, policy):
+    """Return what allocate must decide."""
+    return NaiveAllocate(snapshot, policy).run()
