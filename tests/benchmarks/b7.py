@@ -1,16 +1,12 @@
 """B7: fair division of 1,000 to 100,000 queues, 3 resources, 2 and 3 levels, with usage.
 
 Reports our time, the floor measured in the same process, and their ratio. The floor is one plain
-pass of as many rounds on flat arrays, without tree, contests, units or ties. `published_ms` is the
-floor in the project's performance notes, taken on another machine. Before a time counts, the
+pass of as many rounds on flat arrays, without tree, contests, units or ties. The published floor is
+the one of the project's performance notes, taken on another machine. Before a time counts, the
 answer must equal the plain loop's bit for bit.
-
-    python -m tests.benchmarks.b7
 """
 
 from dataclasses import dataclass
-from statistics import median
-from time import perf_counter
 from unittest.mock import patch
 
 import numpy as np
@@ -18,13 +14,11 @@ import numpy as np
 from kaisched.core.division import Claims
 from kaisched.core.fairshare import fair_share, plan_levels
 from kaisched.core.tree import QueueTree, build_tree, roll_up
+from tests.benchmarks.harness import Measured, Watch, expect
 from tests.oracles import division_loop
 
 K = 1.0
 UNIT = np.array([1, 1, 1000])
-# (queues, levels); an inner queue has about ten children.
-CASES = ((1_000, 2), (1_000, 3), (10_000, 2), (10_000, 3), (100_000, 2), (100_000, 3))
-
 PUBLISHED_MS = {1_000: 0.55, 10_000: 3.2, 100_000: 37.0}
 
 
@@ -42,6 +36,7 @@ class Case:
 
 
 def make_case(queues: int, levels: int, seed: int = 7) -> Case:
+    """Make a tree in which an inner queue has about ten children."""
     rng = np.random.default_rng(seed)
     names = [f"q{i:06}" for i in range(queues)]
     # Queue i > 0 of a depth hangs under a random queue of the depth above.
@@ -139,45 +134,26 @@ def expected(case: Case) -> np.ndarray:
     return share
 
 
-def median_ms(call, repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        call()
-        times.append((perf_counter() - start) * 1e3)
-    return median(times)
+def divide(repeat: int, queues: int, levels: int) -> Measured:
+    case = make_case(queues, levels)
+    plan = plan_levels(case.tree, case.claims.priority, case.claims.rank, len(UNIT))
 
+    def ours() -> np.ndarray:
+        return fair_share(case.tree, case.total, case.claims, UNIT, case.fold, plan=plan)
 
-def run() -> list[dict]:
-    rows = []
-    for queues, levels in CASES:
-        case = make_case(queues, levels)
-        plan = plan_levels(case.tree, case.claims.priority, case.claims.rank, 3)
-
-        def ours(case=case, plan=plan):
-            return fair_share(case.tree, case.total, case.claims, UNIT, case.fold, plan=plan)
-
-        assert np.array_equal(ours(), expected(case)), f"{queues} queues differ from the loop"
-        repeats = 9 if queues >= 100_000 else 30
-        time_ms = median_ms(ours, repeats)
-        columns, played = floor_columns(case), rounds_of(case)
-        floor_ms = median_ms(lambda c=columns, p=played: floor(c, p), repeats)
-        rows.append(
-            {
-                "benchmark": "B7",
-                "queues": queues,
-                "levels": levels,
-                "rounds": len(played),
-                "ms": round(time_ms, 3),
-                "floor_ms": round(floor_ms, 3),
-                "ratio": round(time_ms / floor_ms, 2),
-                "target_ratio": 3.0,
-                "published_ms": PUBLISHED_MS[queues],
-            }
-        )
-    return rows
-
-
-if __name__ == "__main__":
-    for row in run():
-        print(row)
+    expect(np.array_equal(ours(), expected(case)), "the division differs from the plain loop")
+    columns, played = floor_columns(case), rounds_of(case)
+    floor(columns, played)
+    watch, plain = Watch(), Watch()
+    # In turns, so that a busy moment of the machine meets both.
+    for _ in range(repeat):
+        watch.time(ours)
+        plain.time(lambda: floor(columns, played))
+    ours_s, floor_s = watch.summary()["cpu_s"], plain.summary()["cpu_s"]
+    detail = {
+        "rounds": len(played),
+        "floor_s": floor_s,
+        "ratio_to_floor": ours_s / floor_s,
+        "published_floor_s": PUBLISHED_MS.get(queues, 0.0) / 1000,
+    }
+    return Measured(watch, detail)

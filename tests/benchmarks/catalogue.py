@@ -1,0 +1,114 @@
+"""Which benchmarks there are: plain data, so that listing them imports nothing heavy.
+
+Every row runs in a process of its own, started from one that has not imported numpy: a new process
+on Linux inherits the peak memory of the one it was started from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MB_600 = 600e6 / 2**20
+
+
+@dataclass(frozen=True)
+class Target:
+    """The most a figure of the report may be, and what would be better still."""
+
+    of: str
+    most: float
+    stretch: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the report: a function of a module, its size and what is hoped for."""
+
+    benchmark: str
+    title: str
+    function: str
+    size: Mapping[str, Any]
+    targets: tuple[Target, ...]
+    repeat: int = 30
+    tiny: Mapping[str, Any] = field(default_factory=dict)
+    """A size at which the whole of it takes a moment: for the tests."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.benchmark} {self.title}"
+
+    @property
+    def module(self) -> str:
+        return f"tests.benchmarks.{self.benchmark.lower()}"
+
+
+def _seconds(most: float, stretch: float | None = None) -> tuple[Target, ...]:
+    return (Target("median_s", most, stretch),)
+
+
+def _fill(queues: int) -> Row:
+    tiny = {"nodes": 4, "queues": min(queues, 3)}
+    what = "1 queue" if queues == 1 else f"{queues} queues"
+    size = {"nodes": 500, "queues": queues}
+    return Row("B1", f"fill 4,000 GPUs, {what}", "fill", size, _seconds(0.1, 0.06), tiny=tiny)
+
+
+def _hopeless(kind: str) -> Row:
+    tiny = {"nodes": 12, "kind": kind}
+    size = {"nodes": 500, "kind": kind}
+    return Row("B5", f"hopeless: {kind}", "verdict", size, _seconds(0.005), tiny=tiny)
+
+
+def _division(queues: int, levels: int) -> Row:
+    tiny = {"queues": 40, "levels": levels}
+    size = {"queues": queues, "levels": levels}
+    repeat = 9 if queues >= 100_000 else 30
+    targets = (Target("ratio_to_floor", 3.0, 2.0),)
+    return Row("B7", f"divide {queues:,}, {levels} levels", "divide", size, targets, repeat, tiny)
+
+
+_BACKLOG = {
+    "nodes": 5_000,
+    "departments": 100,
+    "queues": 1_000,
+    "workloads": 10_000,
+    "pods": 5,
+    "shapes": 100,
+}
+_TINY_BACKLOG = {
+    "nodes": 20,
+    "departments": 2,
+    "queues": 6,
+    "workloads": 40,
+    "pods": 5,
+    "shapes": 8,
+}
+_GANG = {"nodes": 5_000, "pods": 512, "racks": 64}
+_TINY_GANG = {"nodes": 12, "pods": 5, "racks": 3}
+
+ROWS: tuple[Row, ...] = (
+    _fill(1),
+    _fill(20),
+    _fill(100),
+    Row(
+        "B2",
+        "backlog of 50,000 pods",
+        "backlog",
+        _BACKLOG,
+        (Target("median_s", 2.0, 1.0), Target("peak_mib", MB_600)),
+        repeat=20,
+        tiny=_TINY_BACKLOG,
+    ),
+    Row("B3", "gang of 512: place", "place", _GANG, _seconds(0.01, 0.005), tiny=_TINY_GANG),
+    Row("B3", "gang of 512: refuse", "refuse", _GANG, _seconds(0.002), tiny=_TINY_GANG),
+    *(_hopeless(kind) for kind in ("limit", "quota", "shape", "room")),
+    Row(
+        "B5",
+        "B1 before 400 of them",
+        "loss",
+        {"nodes": 500, "queues": 20, "gangs": 400},
+        (Target("loss", 0.1),),
+        tiny={"nodes": 12, "queues": 2, "gangs": 8},
+    ),
+    *(_division(queues, levels) for queues in (1_000, 10_000, 100_000) for levels in (2, 3)),
+)
