@@ -1,0 +1,206 @@
+"""A plugin that raises or answers nonsense is contained and named, whatever the question."""
+
+import numpy as np
+import pytest
+
+from kaisched.actions.allocate import Allocate
+from kaisched.cluster.queues import QueueRow
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.memory import Memory
+from kaisched.testing.rows import Group, Job, Task
+from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
+
+QUESTIONS = [name for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")]
+DIVISION = {"fair_share", "over_quota_weights"}
+ANYTHING_GOES = {"session_open", "session_close"}
+
+
+def raises(**_):
+    raise RuntimeError("out of order")
+
+
+def rows_of(arguments):
+    for name in ("job", "queue", "task", "rows", "active"):
+        if isinstance(arguments.get(name), np.ndarray):
+            return len(arguments[name])
+    return 1
+
+
+def columns(question, array):
+    return (array,) if question.endswith("_order") else array
+
+
+NONSENSE = {
+    "raises": lambda _: raises,
+    "a word": lambda _: lambda **_: "nonsense",
+    "a number": lambda _: lambda **_: 7,
+    "too long": lambda question: (
+        lambda **given: columns(question, np.zeros(rows_of(given) + 1, np.int64))
+    ),
+    "NaN": lambda question: lambda **given: columns(question, np.full(rows_of(given), np.nan)),
+    "words": lambda question: lambda **given: columns(question, np.full(rows_of(given), "x")),
+}
+
+
+def world():
+    """A world in which every question is asked."""
+    parts = Group("root", None, (Group("x", 1), Group("y", 1)))
+    tasks = (Task("s-0", {"gpu": 1000}, podset="x"), Task("s-1", {"gpu": 2000}, podset="y"))
+    mixed = (Task("m-0", {"gpu": 1000}), Task("m-1", {"gpu": 2000}))
+    return store(
+        job("a", "q", pods=3, minimum=2),
+        job("b", "r"),
+        Job("s", "q", tasks, root=parts),
+        Job("m", "r", mixed, root=Group("default", 2)),
+        job("huge", "r", gpu=3, pods=9, minimum=9),
+        queues=tuple(QueueRow(name, quota={"gpu": 0}) for name in "qr"),  # all is surplus
+    ).snapshot()
+
+
+@pytest.mark.parametrize(
+    ("question", "nonsense"),
+    [
+        (question, nonsense)
+        for question in QUESTIONS
+        for nonsense in NONSENSE
+        if question not in ANYTHING_GOES or nonsense == "raises"
+    ],
+)
+def test_nonsense_is_contained_and_named(question, nonsense):
+    """The cycle ends with a result that can be read, and says which plugin failed at what."""
+    answers = {question: NONSENSE[nonsense](question)}
+    result = cycle(world(), with_default(plugin(**answers)))
+    result.encode()
+    named = {(failure.plugin, failure.question) for failure in result.failures}
+    assert ("fake", question) in named
+    assert bool(result.stats.abandoned) == (question in DIVISION)
+
+
+@pytest.mark.parametrize("question", sorted(DIVISION))
+def test_a_failed_division_abandons_the_cycle(question):
+    """No intents, every pending job says why, and the facts of before are kept."""
+    rules = with_default(plugin(**{question: raises, "session_close": lambda **_: "new"}))
+    before = Memory({"fake": "old"}, {"rooms": "anything"})
+    result, after = run_cycle(world(), None, rules, 0.0, before)
+    assert (len(result.binds), len(result.nominations), len(result.evictions)) == (0, 0, 0)
+    assert {record.reason for record in result.records} == {"PluginFailed"}
+    assert len(result.records) == 5
+    assert all("abandoned" in record.message for record in result.records)
+    assert after.facts == {"fake": "old"}
+    assert after.hints == {}
+
+
+class AsksLate:
+    """An action that needs the division after others have placed pods."""
+
+    name = "late"
+
+    def run(self, session):
+        assert session.fair_share is not None
+
+
+def test_what_was_placed_before_the_cycle_was_abandoned_is_taken_back():
+    """The result tells of the snapshot alone: nothing is held, and the job is pending again."""
+    rules = policy(plugin(fair_share=raises), actions=(Allocate(), AsksLate()))
+    result = cycle(store(job("a")).snapshot(), rules)
+    assert result.stats.abandoned
+    assert len(result.binds) == 0
+    assert [record.pod_group for record in result.records] == ["default/a"]
+    assert result.shares[0].allocated["gpu"] == 0
+
+
+def test_shares_that_nobody_needed_can_still_be_read():
+    """A division that fails only when the result is read gives shares of zero."""
+    result = cycle(store(job("a")).snapshot(), policy(plugin(fair_share=raises)))
+    assert not result.stats.abandoned
+    assert result.shares[0].fair_share["gpu"] == 0
+
+
+def test_a_failed_division_inside_another_answer_abandons_too():
+    """A score that rests on fair shares cannot count as neutral when these fail."""
+
+    def score(session, rows, **_):
+        return np.zeros(len(rows)) + session.fair_share.sum()
+
+    rules = policy(plugin("divides", fair_share=raises), plugin("scores", node_score=score))
+    result = cycle(store(job("a")).snapshot(), rules)
+    assert result.stats.abandoned
+    assert {failure.plugin for failure in result.failures} == {"divides"}
+
+
+@pytest.mark.parametrize("code", [-1, 7777, 65536])
+def test_a_number_that_is_no_refusal_closes_the_gate(code):
+    """65536 cut to 16 bits would be 0, which opens it."""
+
+    def gate(job, **_):
+        return np.full(len(job), code)
+
+    result = cycle(store(job("a")).snapshot(), with_default(plugin(job_gate=gate)))
+    assert placed(result) == {}
+    assert [(each.reason, each.plugin) for each in result.records] == [("PluginFailed", "fake")]
+
+
+def test_a_failed_filter_closes_all_nodes():
+    result = cycle(store(job("a")).snapshot(), with_default(plugin(node_filter=raises)))
+    assert placed(result) == {}
+    assert [miss.reason for miss in result.records[0].node_misses] == ["PluginFailed"]
+
+
+def test_a_failed_room_is_no_room():
+    result = cycle(store(job("a")).snapshot(), with_default(plugin(node_room=raises)))
+    assert placed(result) == {}
+
+
+def test_room_for_fewer_than_no_pods_is_no_room():
+    result = cycle(
+        store(job("a")).snapshot(),
+        with_default(plugin(node_room=lambda rows, **_: np.full(len(rows), -3))),
+    )
+    assert placed(result) == {}
+    assert result.failures[0].question == "node_room"
+
+
+def test_a_failed_score_is_neutral():
+    """The other plugins' scores decide, as if it were not there."""
+    rules = with_default(plugin(weight=1e6, node_score=raises))
+    snapshot = store(job("a"), nodes=(4, 2)).snapshot()
+    assert placed(cycle(snapshot, rules)) == placed(cycle(snapshot)) == {"a-0": "n1"}
+
+
+def test_a_failed_order_is_left_out():
+    snapshot = store(job("a"), job("b", priority=75), nodes=(1,)).snapshot()
+    assert placed(cycle(snapshot, with_default(plugin(job_order=raises)))) == {"b-0": "n0"}
+
+
+@pytest.mark.parametrize("size", [-1, 5])
+def test_a_batch_that_cannot_be_is_the_next_plugins_question(size):
+    """Neither fewer than no pods nor more than wait: the gang plugin answers instead."""
+    wrong = plugin(batch_size=lambda job, **_: np.full(len(job), size))
+    result = cycle(store(job("a", pods=2, minimum=2)).snapshot(), with_default(wrong))
+    assert sorted(placed(result)) == ["a-0", "a-1"]
+    assert result.failures[0].question == "batch_size"
+
+
+@pytest.mark.parametrize("rows", [[0, 0], [4], [-1], [99]])
+def test_a_batch_of_other_pods_is_the_next_plugins_question(rows):
+    """Rows twice, of another job, of no task at all: the gang plugin answers instead."""
+    parts = Group("root", None, (Group("x", 1), Group("y", 1)))
+    tasks = tuple(Task(f"s-{x}", {"gpu": 1000}, podset=x) for x in "xy")
+    snapshot = store(Job("s", "q", tasks, root=parts), job("other", pods=3)).snapshot()
+    rules = with_default(plugin(next_batch=lambda **_: np.array(rows)))
+    result = cycle(snapshot, rules)
+    assert {"s-x", "s-y"} <= set(placed(result))
+    assert ("fake", "next_batch") in {(each.plugin, each.question) for each in result.failures}
+
+
+def test_a_listener_that_fails_makes_every_filter_be_asked_again():
+    """What its silence hides is unknown, so nothing known of nodes is kept."""
+    asked = []
+
+    def node_filter(rows, **_):
+        asked.append(len(rows))
+
+    rules = policy(plugin("a", on_moves=raises), plugin("b", node_filter=node_filter))
+    cycle(store(job("a", pods=3, minimum=1)).snapshot(), rules)
+    assert len(asked) > 1
