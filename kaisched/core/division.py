@@ -229,11 +229,9 @@ def share_surplus(
 
     """
     purse = left.reshape(-1)
-    if not np.count_nonzero(purse):
-        return None
     wants = (need > 0) & (weights > 0)
     wants &= (left > 0).take(plan.group, axis=1)
-    result: Int64 | None = None
+    result = None
     for tier in plan.tiers:
         rows = wants.ravel().nonzero()[0] if tier is None else tier[wants.take(tier)]
         contest = plan.contest_of_row.take(rows)

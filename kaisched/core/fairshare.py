@@ -85,17 +85,14 @@ def fair_share(
     Args:
         tree: `Q` queues in preorder.
         total: `(R,)` what there is to divide, base units, below 2**50.
-        claims: `(R, Q)` columns of all queues, in preorder; the request of an inner queue is
-            the sum of its descendants' (`tree.roll_up`).
+        claims: `(R, Q)` columns in preorder; an inner queue's request is rolled up.
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
-        fold: asked for the weights of each round (R5); None leaves them.
-        weight_mode: "equal" takes the queues' over-quota weights; "quota" makes the weights
-            follow the quotas (R12).
+        fold: asked for the weights of each round (R5), if any.
+        weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
         plan: of this tree, priority and rank; made when absent.
 
     Returns:
-        `(R, Q)` int64. The shares of siblings add up to more than their parent's only where
-        their deserved parts do (R3).
+        `(R, Q)` int64; siblings' shares pass their parent's only where deserved parts do (R3).
 
     Raises:
         ValueError: the fold answered something that is not a finite number.
@@ -114,9 +111,7 @@ def fair_share(
             have = np.minimum(quota, level.pick(requestable))
         left = np.maximum(amount - np.add.reduceat(have, level.start, axis=1), 0)
         if np.count_nonzero(left):
-            weights = level.pick(claims.weights)
-            if weight_mode == "quota":
-                weights = _quota_weights(amount, level, level.pick(claims.deserved), weights)
+            weights = _weights(level, claims, amount, weight_mode)
             need = level.pick(requestable) - have
             purse = np.minimum(left, MOST).astype(np.float64)
             got = share_surplus(level, purse, need, weights, unit, fold=fold)
@@ -125,6 +120,14 @@ def fair_share(
             return have
         share[:, level.queue] = have
     return share
+
+
+def _weights(level: LevelPlan, claims: Claims, amount: Int64, mode: WeightMode) -> Float64:
+    """Return the weights in plan order: the queues' own, or such as follow the quotas (R12)."""
+    weights = level.pick(claims.weights)
+    if mode == "quota":
+        return _quota_weights(amount, level, level.pick(claims.deserved), weights)
+    return weights
 
 
 def _quota(amount: Int64, level: LevelPlan, deserved: Int64) -> Int64:

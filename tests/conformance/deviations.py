@@ -91,8 +91,29 @@ def _is_division(case: dict[str, Any]) -> bool:
     return case.get("kind") in {"fair_share", "hierarchy_fair_share"}
 
 
+RESERVATION = "kai-resource-reservation"
+"""Label ``app`` of the pods with which KAI reserves a GPU to be shared."""
+
+
+def asks_for_a_claim(case: dict[str, Any]) -> bool:
+    """Tell whether a pod that is only checked before scheduling refers to a resource claim."""
+    if case.get("kind") != "pre_predicate":
+        return False
+    tasks = [task for job in case["input"]["cluster"]["jobs"] for task in job["tasks"]]
+    return any(task["resource_claims"] or task["resource_claim_templates"] for task in tasks)
+
+
+def counts_reservation_pods(case: dict[str, Any]) -> bool:
+    """Tell whether reservation pods run on the node whose resources are divided."""
+    if case.get("kind") != "node_resources_for_division":
+        return False
+    return any(pod["labels"].get("app") == RESERVATION for pod in case["input"]["pods"])
+
+
 PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "asks_an_argument_that_cannot_be": asks_an_argument_that_cannot_be,
+    "asks_for_a_claim": asks_for_a_claim,
+    "counts_reservation_pods": counts_reservation_pods,
     "rounds_a_lower_priority_up": rounds_a_lower_priority_up,
     "rounds_above_the_request": rounds_above_the_request,
     "serves_an_over_utilised_queue": serves_an_over_utilised_queue,

@@ -107,11 +107,17 @@ def _ask(scale: Scale, asked: Mapping[str, Any], session: Any) -> np.ndarray:
     return np.asarray(gather(session, "allocate", np.zeros(1, np.int64)).ask[:, 0])
 
 
-def request_of(scale: Scale, task: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a task asks for in base units, by our resource names."""
-    request = task.get("request") or {}
+def request_of(scale: Scale, task: Mapping[str, Any], device_memory_mib: int = 0) -> dict[str, int]:
+    """Return what a task asks for in base units, by our resource names.
+
+    A request for GPU memory counts as shares of the smallest device, rounded up to a hundredth.
+    """
+    request = dict(task.get("request") or {})
     if request.get("gpu_memory_mib"):
-        raise NotBuiltError("GPU memory requests")
+        if not device_memory_mib:
+            raise NotBuiltError("GPU memory requests")
+        hundredths = -(-100 * request["gpu_memory_mib"] // device_memory_mib)
+        request["gpu"] = hundredths / 100 * request["gpu_devices"]
     if request.get("mig"):
         raise NotBuiltError("MIG")
     if request.get("dra_gpus"):
@@ -121,13 +127,23 @@ def request_of(scale: Scale, task: Mapping[str, Any]) -> dict[str, int]:
 
 
 def job_of(
-    scale: Scale, job: Mapping[str, Any], *, name: str = "", queue: str = "", created_s: float = 0.0
+    scale: Scale,
+    job: Mapping[str, Any],
+    *,
+    name: str = "",
+    queue: str = "",
+    created_s: float = 0.0,
+    device_memory_mib: int = 0,
 ) -> Job:
     """Return a job of a unit case with its pending tasks."""
     podsets: Sequence[Mapping[str, Any]] = job["pod_sets"]
     name = name or job["name"] or "job"
     tasks = [
-        Task(f"{name}-{at}-{task['id']}", request_of(scale, task), podset=podset["name"])
+        Task(
+            f"{name}-{at}-{task['id']}",
+            request_of(scale, task, device_memory_mib),
+            podset=podset["name"],
+        )
         for at, podset in enumerate(podsets)
         for task in podset["tasks"]
     ]

@@ -23,7 +23,14 @@ def queue_order(case: dict[str, Any]) -> str:
     scale = Scale.of(asked)
     queues = [asked[side] for side in SIDES]
     jobs = [
-        job_of(scale, asked[f"{side}_job"], name=side, queue=asked[side]["id"]) for side in SIDES
+        job_of(
+            scale,
+            asked[f"{side}_job"],
+            name=side,
+            queue=asked[side]["id"],
+            device_memory_mib=asked["min_node_gpu_memory_mib"],
+        )
+        for side in SIDES
     ]
     shares = scale.shares(queues, "fair_share")
     store = store_of(

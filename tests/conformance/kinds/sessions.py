@@ -19,7 +19,6 @@ from tests.conformance.kinds.gates import request_of
 from tests.conformance.outcome import NotBuiltError
 
 GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
-RESERVATION = "kai-resource-reservation"
 NODE = "node"
 READ = {
     "relcaimerSaturationMultiplier": "reclaimer_utilization_multiplier",
@@ -45,8 +44,6 @@ def node_resources_for_division(case: dict[str, Any]) -> str:
     for pod in asked["pods"]:
         state = STATES[pod["status"]]
         if pod["scheduler"] != asked["own_scheduler"] and HOLDING_STATES[state]:
-            if pod["labels"].get("app") == RESERVATION:
-                raise NotBuiltError("GPU fractions (reservation pods)")
             add_foreign(store, Task(pod["id"], request_of(scale, pod), state=state, node=NODE))
     total = store.snapshot().total
     for name, row in ROWS.items():
@@ -68,8 +65,6 @@ def pre_predicate(case: dict[str, Any]) -> str:
     refused = []
     for task in tasks:
         claims = [*task["resource_claims"], *task["resource_claim_templates"]]
-        if claims and asked["feature_enabled"]:
-            raise NotBuiltError("DRA")
         spec = PodSpec(resource_claims=[PodResourceClaim(name=name) for name in claims])
         refused.append(unsupported(Pod(metadata=ObjectMeta(name=task["id"]), spec=spec)))
     got = any(refused)
