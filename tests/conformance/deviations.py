@@ -97,7 +97,7 @@ RESERVATION = "kai-resource-reservation"
 
 def asks_for_a_claim(case: dict[str, Any]) -> bool:
     """Tell whether a pod that is only checked before scheduling refers to a resource claim."""
-    if case.get("kind") != "pre_predicate":
+    if case.get("kind") != "pre_predicate" or not case["input"]["feature_enabled"]:
         return False
     tasks = [task for job in case["input"]["cluster"]["jobs"] for task in job["tasks"]]
     return any(task["resource_claims"] or task["resource_claim_templates"] for task in tasks)
