@@ -1,4 +1,4 @@
-"""Random objects of a small world, for the suites: few names, so that everything meets everything."""
+"""Random objects of a small world, for the suites: few names, so that all meet each other."""
 
 from hypothesis import strategies as st
 from msgspec import convert

@@ -1,4 +1,4 @@
-"""What a snapshot should say, summed task by task from the states alone, and its content by name."""
+"""What a snapshot should say, summed task by task from states alone, and its content by name."""
 
 import numpy as np
 

@@ -1,0 +1,188 @@
+"""What becomes of each object: units, defaults, states, and one form for equal demands."""
+
+import pytest
+from msgspec import convert
+
+from kaisched.cluster.demands import constraints_of, unsupported_demand
+from kaisched.cluster.translate import node_row, pod_row, queue_row, state_of
+from kaisched.core.constraints import Requirement, Taint, Toleration
+from kaisched.core.states import TaskState
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.units import UNLIMITED
+from tests.contract.clusters import make, node, pod
+
+OURS = frozenset({"kaisched"})
+
+
+def row_of_queue(**resources):
+    return queue_row(make(Queue, "q", spec={"resources": resources}))
+
+
+def test_gpus_left_out_are_owed_nothing_and_cpu_and_memory_left_out_are_not_managed():
+    row = row_of_queue()
+    assert (row.quota, row.limit, row.weight) == ({"gpu": 0}, {"gpu": UNLIMITED}, {"gpu": 1.0})
+
+
+def test_a_resource_that_is_named_is_managed():
+    row = row_of_queue(cpu={"limit": 1500}, gpu={"quota": 1.5, "overQuotaWeight": 2})
+    assert (row.quota["cpu"], row.limit["cpu"], row.weight["cpu"]) == (0, 1500, 1.0)
+    assert (row.quota["gpu"], row.limit["gpu"], row.weight["gpu"]) == (1500, UNLIMITED, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "mebibytes"), [(1048.576, 1000), (1, 0), (2, 1), (1000, 953), (-1, UNLIMITED)]
+)
+def test_memory_of_queues_is_in_megabytes_and_rounds_down(megabytes, mebibytes):
+    assert row_of_queue(memory={"quota": megabytes}).quota["memory"] == mebibytes
+
+
+def test_pod_slots_and_other_resources():
+    row = row_of_queue(pods={"limit": 5}, **{"x.io/y": {"quota": 3}})
+    assert "pods" not in row.limit
+    assert (row.quota["x.io/y"], row.limit["x.io/y"]) == (3, UNLIMITED)
+
+
+def test_runtimes_and_parent():
+    spec = {"parentQueue": "top", "preemptMinRuntime": "90s", "priority": 7}
+    row = queue_row(make(Queue, "q", spec=spec))
+    assert (row.parent, row.priority, row.created_s) == ("top", 7, 1767225600.0)
+    assert (row.preempt_min_runtime_s, row.reclaim_min_runtime_s) == (90.0, -1.0)
+
+
+def test_a_node_in_base_units():
+    row = node_row(node("n", 8), GPU_RESOURCES)
+    assert row.allocatable["gpu"] == 8000
+    assert row.allocatable["cpu"] == 64_000
+    assert row.allocatable["memory"] == 512 * 1024
+    assert row.is_ready
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_ready", "has_pressure"),
+    [
+        ({}, True, False),
+        ({"Ready": "True"}, True, False),
+        ({"Ready": "Unknown"}, False, False),
+        ({"Ready": "True", "DiskPressure": "True"}, True, True),
+        ({"MemoryPressure": "False"}, True, False),
+    ],
+)
+def test_conditions_of_a_node(conditions, is_ready, has_pressure):
+    listed = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    row = node_row(node("n", status={"conditions": listed}), GPU_RESOURCES)
+    assert (row.is_ready, row.has_pressure) == (is_ready, has_pressure)
+
+
+def test_taints_and_cordon():
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    row = node_row(node("n", spec={"unschedulable": True, "taints": [taint]}), GPU_RESOURCES)
+    assert row.is_unschedulable
+    assert row.taints == (Taint("k", "v", "NoSchedule"),)
+
+
+DELETED = {"deletionTimestamp": "2026-01-02T00:00:00Z"}
+GATED = {"schedulingGates": [{"name": "g"}]}
+
+
+@pytest.mark.parametrize(
+    ("what", "state"),
+    [
+        ({}, TaskState.PENDING),
+        ({"spec": GATED}, TaskState.GATED),
+        ({"where": "n"}, TaskState.BOUND),
+        ({"where": "n", "phase": "Running"}, TaskState.RUNNING),
+        ({"where": "n", "phase": "Running", "metadata": DELETED}, TaskState.RELEASING),
+        ({"metadata": DELETED}, TaskState.GONE),
+        ({"where": "n", "phase": "Succeeded"}, TaskState.GONE),
+        ({"where": "n", "phase": "Failed", "metadata": DELETED}, TaskState.GONE),
+    ],
+)
+def test_where_a_pod_is_in_its_life(what, state):
+    assert state_of(pod("p", **what)) == state
+
+
+def test_a_pod_that_makes_no_sense_asks_for_nothing_and_says_why():
+    row = pod_row(pod("p", gpus="1.5"), OURS, GPU_RESOURCES)
+    assert row.request == {}
+    assert "whole" in row.fault
+
+
+@pytest.mark.parametrize("annotation", ["gpu-fraction", "gpu-memory"])
+def test_shared_gpus_are_not_offered(annotation):
+    assert annotation in pod_row(pod("p", annotations={annotation: "1"}), OURS, GPU_RESOURCES).fault
+
+
+def test_a_pod_was_placed_when_it_was_scheduled_or_else_started():
+    conditions = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}
+    ]
+    status = {"startTime": "1970-01-01T00:02:00Z"}
+    both = pod("p", where="n", status=status | {"conditions": conditions})
+    assert pod_row(both, OURS, GPU_RESOURCES).started_s == 60
+    assert pod_row(pod("p", where="n", status=status), OURS, GPU_RESOURCES).started_s == 120
+
+
+def term(*expressions):
+    return {"matchExpressions": [{"key": k, "operator": o, "values": v} for k, o, v in expressions]}
+
+
+def affinity(*terms):
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def test_equal_demands_written_differently_are_equal():
+    one = {
+        "nodeSelector": {"a": "1", "b": "2"},
+        "tolerations": [{"key": "x", "operator": "Exists"}, {"key": "y", "value": "v"}],
+        **affinity(term(("k", "In", ["p", "q"])), term(("l", "Exists", []))),
+    }
+    two = {
+        "nodeSelector": {"b": "2", "a": "1"},
+        "tolerations": [{"key": "y", "operator": "Equal", "value": "v"}]
+        + [{"key": "x", "operator": "Exists"}] * 2,
+        **affinity(term(("l", "Exists", [])), term(("k", "In", ["q", "p", "q"]))),
+    }
+    assert constraints_of(pod("p", spec=one)) == constraints_of(pod("q", spec=two))
+    assert Toleration("y", "Equal", "v", "") in constraints_of(pod("p", spec=two)).tolerations
+
+
+def test_an_empty_node_term_matches_nothing():
+    assert constraints_of(pod("p")).node_terms is None
+    assert constraints_of(pod("p", spec=affinity({}))).node_terms == ()
+    one = constraints_of(pod("p", spec=affinity({}, term(("k", "Exists", [])))))
+    assert one.node_terms == (((Requirement("k", "Exists"),), ()),)
+
+
+def test_host_ports():
+    ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 82, "protocol": "UDP"}]
+    spec = {"containers": [{"ports": ports}]}
+    assert constraints_of(pod("p", spec=spec)).host_ports == (("UDP", "0.0.0.0", 82),)
+    own = constraints_of(pod("p", spec=spec | {"hostNetwork": True})).host_ports
+    assert own == (("TCP", "0.0.0.0", 80), ("UDP", "0.0.0.0", 82))
+
+
+def near(**changes):
+    one = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}} | changes
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [one]}
+    return pod("p", spec={"affinity": {"podAntiAffinity": required}})
+
+
+def test_pod_terms():
+    (one,) = constraints_of(near()).pod_anti_affinity
+    assert (one.topology_key, one.namespaces, one.all_namespaces) == ("zone", ("ns",), False)
+    assert one.selector == (Requirement("app", "In", ("x",)),)
+    (one,) = constraints_of(near(namespaces=["b", "a"])).pod_anti_affinity
+    assert one.namespaces == ("a", "b")
+    (one,) = constraints_of(near(namespaceSelector={})).pod_anti_affinity
+    assert one.all_namespaces
+    (one,) = constraints_of(near(labelSelector=None)).pod_anti_affinity
+    assert one.match_none
+    assert not unsupported_demand(near())
+    assert unsupported_demand(near(namespaceSelector={"matchLabels": {"team": "x"}}))
+
+
+def test_the_builders_of_these_tests_are_strict():
+    with pytest.raises(Exception, match="unknown field"):
+        convert({"metadata": {"name": "q"}, "spec": {"quota": 1}}, Queue)
