@@ -10,7 +10,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.hookspecs import Arguments, Plugin, hookimpl
 from kaisched.framework.memory import Memory
-from kaisched.framework.policy import Policy, PluginSetting
+from kaisched.framework.policy import PluginSetting, Policy
 from kaisched.framework.session import Session
 from kaisched.testing.rows import Group, Job, Task, add_job
 
@@ -36,7 +36,11 @@ def plugin(name="fake", *, weight=1.0, is_score_rising=False, **answers):
     return PluginSetting(made(Arguments()), weight)
 
 
-def policy(*plugins, actions=(Allocate(),), depth=None):
+_ACTIONS = (Allocate(),)
+_QUEUES = (QueueRow("q"),)
+
+
+def policy(*plugins, actions=_ACTIONS, depth=None):
     """Return a policy of just these plugins."""
     return Policy(tuple(plugins), tuple(actions), {} if depth is None else {"allocate": depth})
 
@@ -52,7 +56,7 @@ def job(name, queue="q", pods=1, minimum=1, gpu=1, **more):
     return Job(name, queue, tasks, root=Group("default", minimum), **more)
 
 
-def store(*jobs, nodes=(4, 4), queues=(QueueRow("q"),), extra_nodes=()):
+def store(*jobs, nodes=(4, 4), queues=_QUEUES, extra_nodes=()):
     """Return a store with nodes of so many GPUs, queues and jobs."""
     made = RowStore()
     for number, gpus in enumerate(nodes):

@@ -1,0 +1,128 @@
+"""Tentative moves: what each does to the amounts, and that it can be taken back."""
+
+import numpy as np
+
+from kaisched.core.axis import GPU
+from kaisched.core.states import TaskState
+from kaisched.testing.rows import Group, Job, Task
+from tests.unit.framework.fakes import job, plugin, session, store
+
+TASK = 0
+
+
+def waiting(*plugins, nodes=(4,)):
+    return session(store(job("a", pods=3, gpu=2), nodes=nodes).snapshot(), *plugins)
+
+
+def running(*plugins):
+    task = Task("r-0", {"gpu": 2000}, state=TaskState.RUNNING, node="n0")
+    made = store(Job("r", "q", (task,), is_preemptible=False), job("a"), nodes=(4,))
+    return session(made.snapshot(), *plugins)
+
+
+def gpus(opened):
+    ledger = opened.ledger
+    held, fixed = ledger.held[GPU, 0], ledger.held_non_preemptible[GPU, 0]
+    return [
+        int(each) // 1000 for each in (ledger.idle[GPU, 0], ledger.releasing[GPU, 0], held, fixed)
+    ]
+
+
+def test_an_allocated_pod_takes_idle_room():
+    opened = waiting()
+    opened.statement().allocate(TASK, 0)
+    assert gpus(opened) == [2, 0, 2, 0]
+    ledger = opened.ledger
+    assert (ledger.state[TASK], ledger.node_of_task[TASK]) == (TaskState.ALLOCATED, 0)
+    assert (ledger.job_active[0], ledger.job_pending[0]) == (1, 2)
+    assert (ledger.podset_active[0], ledger.podset_pending[0]) == (1, 2)
+
+
+def test_a_promised_pod_takes_released_room_and_counts_for_its_queue():
+    opened = waiting()
+    opened.statement().pipeline(TASK, 0)
+    assert gpus(opened) == [4, -2, 2, 0]
+    assert opened.room(0).tolist() == [1]  # what is promised is not free
+
+
+def test_an_evicted_pod_releases_its_room_and_leaves_its_queue():
+    opened = running()
+    assert gpus(opened) == [2, 0, 2, 2]
+    opened.statement().evict(TASK)
+    assert gpus(opened) == [2, 2, 0, 0]
+    assert opened.ledger.job_active[0] == 0
+
+
+def test_a_batch_does_what_its_pods_do_one_by_one():
+    one, other = waiting(nodes=(4, 4)), waiting(nodes=(4, 4))
+    one.statement().place(np.array([0, 1, 2]), np.array([0, 0, 1]), 0)
+    statement = other.statement()
+    for task, node in ((0, 0), (1, 0), (2, 1)):
+        statement.allocate(task, node)
+    for name in ("idle", "held", "state", "node_of_task", "job_active", "podset_pending"):
+        assert np.array_equal(getattr(one.ledger, name), getattr(other.ledger, name)), name
+
+
+def test_a_rollback_goes_to_its_mark_and_no_further():
+    opened = waiting()
+    statement = opened.statement()
+    statement.allocate(0, 0)
+    mark = statement.checkpoint()
+    statement.pipeline(1, 0)
+    statement.rollback(mark)
+    assert gpus(opened) == [2, 0, 2, 0]
+    statement.rollback()
+    assert gpus(opened) == [4, 0, 0, 0]
+
+
+def test_placements_become_promises_and_evictions_stay():
+    """A gang waits whole; whoever makes way for it still goes."""
+    opened = running()
+    statement = opened.statement()
+    statement.evict(TASK)
+    statement.allocate(1, 0)
+    statement.pipeline_all()
+    assert opened.ledger.state.tolist() == [TaskState.RELEASING, TaskState.PIPELINED]
+    statement.commit("reclaim", "default/a", "because")
+    outcome = opened.outcome
+    assert outcome.nominations == [(1, 0)]
+    assert [(move.task, move.action) for move in outcome.evictions] == [(TASK, "reclaim")]
+
+
+def test_committed_moves_become_intents_in_their_order():
+    opened = waiting()
+    statement = opened.statement()
+    statement.allocate(1, 0)
+    statement.place(np.array([0]), np.array([0]), 0)
+    assert not statement.has_pipelined
+    statement.pipeline(2, 0)
+    assert statement.has_pipelined
+    statement.commit("allocate")
+    tasks, nodes = opened.outcome.binds()
+    assert (tasks.tolist(), nodes.tolist()) == ([1, 0], [0, 0])
+    assert opened.outcome.nominations == [(2, 0)]
+    statement.rollback()  # nothing is left to take back
+    assert opened.ledger.state.tolist() == [2, 2, 3]
+
+
+def test_listeners_hear_of_every_move_and_of_its_undoing():
+    heard = []
+
+    def listen(task, node, sign, **_):
+        heard.append((task.tolist(), node.tolist(), sign))
+
+    opened = waiting(plugin(on_moves=listen))
+    statement = opened.statement()
+    statement.place(np.array([0, 1]), np.array([0, 0]), 0)
+    statement.pipeline(2, 0)
+    statement.rollback()
+    assert heard == [([0, 1], [0, 0], 1), ([2], [0], 1), ([2], [0], -1), ([0, 1], [0, 0], -1)]
+
+
+def test_amounts_of_a_gang_tree_are_counted_by_pod_set():
+    tree = Group("root", None, (Group("x", 1), Group("y", 1)))
+    tasks = (Task("s-0", {"gpu": 1000}, podset="x"), Task("s-1", {"gpu": 1000}, podset="y"))
+    opened = session(store(Job("s", "q", tasks, root=tree)).snapshot())
+    opened.statement().allocate(1, 0)
+    assert opened.ledger.podset_active.tolist() == [0, 1]
+    assert opened.ledger.podset_pending.tolist() == [1, 0]

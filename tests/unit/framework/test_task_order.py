@@ -1,0 +1,38 @@
+"""The order of pods inside a job."""
+
+import numpy as np
+
+from kaisched.framework.task_order import ordered_tasks, pending_tasks
+from kaisched.testing.rows import Job, Task
+from tests.unit.framework.fakes import plugin, session, store
+
+
+def opened(*plugins):
+    names = ("b", "c", "a")
+    return session(store(Job("j", "q", tuple(map(Task, names)))).snapshot(), *plugins)
+
+
+def named(one, rows):
+    return [one.tasks.name[row].partition("/")[2] for row in rows]
+
+
+def test_names_decide_where_nothing_else_does():
+    one = opened()
+    assert named(one, ordered_tasks(one, np.arange(3))) == ["a", "b", "c"]
+
+
+def test_plugins_decide_first():
+    one = opened(plugin(task_order=lambda task, **_: (np.where(task == 1, 0, 1),)))
+    assert named(one, ordered_tasks(one, np.arange(3))) == ["c", "a", "b"]
+
+
+def test_only_pending_pods_come_next():
+    one = opened()
+    one.statement().allocate(2, 0)
+    assert named(one, pending_tasks(one, 0)) == ["b", "c"]
+
+
+def test_one_pod_needs_no_order():
+    one = opened(plugin(task_order=lambda **_: 1 / 0))
+    assert ordered_tasks(one, np.array([1])).tolist() == [1]
+    assert one.failures == []
