@@ -107,7 +107,13 @@ class StateStore(RowStore):
     def remove_node(self, name: str) -> None:
         """Drop a node; its pods stay until they are said to end."""
         self._node_faults.pop(name, None)
+        if not self.nodes.is_known(name):
+            return
         super().remove_node(name)
+        for pod, member in list(self._pods.values()):
+            if member is None and pod.node == name:
+                self._drop(pod.key)
+                self._strangers[pod.key] = pod
 
     def upsert_queue(self, queue: Queue) -> None:
         """Take in a queue that came or changed; one with a fault is as good as absent."""
@@ -189,7 +195,9 @@ class StateStore(RowStore):
             if found is not None:
                 self._drop(pod.key)
             return
-        if member is None and not self.nodes.is_known(pod.node) and found is None:
+        if member is None and not self.nodes.is_known(pod.node):
+            if found is not None:
+                self._drop(pod.key)
             self._strangers[pod.key] = pod
             return
         self._pods[pod.key] = (pod, member)

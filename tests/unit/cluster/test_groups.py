@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import StateStore
@@ -150,8 +151,6 @@ def test_nobody_joins_a_job_by_its_name_alone():
 )
 def test_which_queue(owner, own, queue_name):
     plain = owned("p", "Job", "train")
-    from msgspec.structs import replace
-
     plain = replace(plain, metadata=replace(plain.metadata, labels=own))
     store = store_of(
         queue("default-queue"), make(Job, "train", uid="uid-train", labels=owner), plain
