@@ -83,13 +83,13 @@ class _Allocation:
         """Place the next turns together, as long as their pods are the same and fit."""
         session, walk = self._session, self._walk
         placement = session.placement
-        room = placement.total_room(placement.plan(shape))
+        vacancy = placement.vacancy(shape)
         run: list[Item] = []
         need = 0
         item: Item | None = first
         while item is not None and not item.code and self._shape[item.at] == shape:
             size = int(self._candidates.size[item.at])
-            if need + size > room or item.at in self._promised:
+            if need + size > vacancy.total or item.at in self._promised:
                 break
             run.append(item)
             need += size
@@ -99,7 +99,7 @@ class _Allocation:
         if not run:
             self._wait_or_refuse(first, shape)
             return
-        nodes = placement.choose(shape, need)
+        nodes = placement.choose(vacancy, need)
         assert nodes is not None
         statement = session.statement()
         statement.place(self._tasks(run), nodes, shape)

@@ -28,7 +28,8 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
     cuts = np.flatnonzero(shapes[1:] != shapes[:-1]) + 1
     for group in np.split(tasks, cuts):
         shape = int(session.tasks.shape_of_task[group[0]])
-        nodes = session.placement.choose(shape, len(group))
+        placement = session.placement
+        nodes = placement.choose(placement.vacancy(shape), len(group))
         if nodes is None:
             return False
         statement.place(group, nodes, shape)

@@ -113,7 +113,7 @@ def _room_record(session: Session, job: int, queue: str, code: Refusal) -> Decis
     fits = 0
     misses: tuple[NodeMiss, ...] = ()
     for shape, count in shapes:
-        total = placement.total_room(placement.plan(shape))
+        total = placement.vacancy(shape).total
         fits += min(total, count)
         if total < count and not misses:
             code, misses = misses_of(session, shape, code)

@@ -21,8 +21,7 @@ def misses_of(session: Session, shape: int, code: Refusal) -> tuple[Refusal, tup
 
     ``code`` stands unless no node could ever take such a pod.
     """
-    plan = session.placement.plan(shape)
-    room = session.placement.room(plan)
+    plan, room, _ = session.placement.vacancy(shape)
     request = session.shapes.request[:, shape]
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
     misses: list[NodeMiss] = []

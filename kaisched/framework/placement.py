@@ -8,7 +8,7 @@ scores allow it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,15 @@ class ShapePlan:
         """``(N,)`` score where there is room, else -1."""
         self.seen = 0
         """How much of the ledger's touched rows the scores have taken in."""
+
+
+class Vacancy(NamedTuple):
+    """Where pods of a shape fit at one moment."""
+
+    plan: ShapePlan
+    room: IntVec
+    """``(N,)`` pods on each node."""
+    total: int
 
 
 class Placement:
@@ -99,20 +108,19 @@ class Placement:
             self._plans[shape] = plan
         return plan
 
-    def room(self, plan: ShapePlan) -> IntVec:
-        """``(N,)`` pods of the shape that fit on each node now, everything considered."""
-        room = self.amounts_room(plan.shape)
+    def vacancy(self, shape: int) -> Vacancy:
+        """Return where pods of the shape fit now, everything considered."""
+        plan = self.plan(shape)
+        slot = self._slot(shape)
+        room: IntVec = self._shared.room[slot]
+        if plan.codes is None and plan.cap is None:
+            return Vacancy(plan, room, int(self._shared.total[slot]))
         if plan.cap is not None:
             self._refresh_cap(plan)
             room = np.minimum(room, plan.cap)
-        return room if plan.codes is None else room * (plan.codes == 0)
-
-    def total_room(self, plan: ShapePlan) -> int:
-        """Pods of the shape that fit now on all nodes together."""
-        if plan.codes is None and plan.cap is None:
-            slot = self._slot(plan.shape)
-            return int(self._rooms().total[slot])
-        return int(self.room(plan).sum())
+        if plan.codes is not None:
+            room = room * (plan.codes == 0)
+        return Vacancy(plan, room, int(room.sum()))
 
     def future(self, plan: ShapePlan) -> IntVec:
         """``(N,)`` pods that fit once what is being released is free."""
@@ -124,34 +132,31 @@ class Placement:
 
     # -- choosing --------------------------------------------------------------------------------
 
-    def choose(self, shape: int, count: int) -> RowVec | None:
+    def choose(self, vacancy: Vacancy, count: int) -> RowVec | None:
         """Return a node row for each of ``count`` identical pods, on idle room, or None.
 
-        Changes nothing: the caller places them through a statement.
+        Changes nothing: the caller places them through a statement. ``vacancy`` is of this moment.
         """
-        plan = self.plan(shape)
-        room = self.room(plan)
-        if count == 1:
-            masked = self._masked(plan, room)
-            best = int(masked.argmax())
-            return np.array([best]) if masked[best] >= 0 else None
-        if self.total_room(plan) < count:
+        plan, room, total = vacancy
+        if total < count:
             return None
         masked = self._masked(plan, room)
+        if count == 1:
+            return np.array([int(masked.argmax())])
         chosen = fill_first(masked, room, count)
-        if self._ask.fills_first or self._rises(plan, chosen):
+        if self._ask.fills_first or self._rises(vacancy, chosen):
             return chosen
         return self._choose_falling(plan, masked, room, count)
 
     def best_future(self, shape: int) -> tuple[int, bool] | None:
         """Return (node row, fits now) for one pod, counting what is being released, or None."""
-        plan = self.plan(shape)
+        plan, room, _ = self.vacancy(shape)
         future = self.future(plan)
-        score = np.where(future > 0, self._score(plan), -1.0)
+        score = np.where(future > 0, self._score(plan, room), -1.0)
         best = int(score.argmax()) if score.size else -1
         if best < 0 or score[best] < 0:
             return None
-        return best, bool(self.room(plan)[best] > 0)
+        return best, bool(room[best] > 0)
 
     def heed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Tell the plugins of moves and ask again for what they say is stale."""
@@ -196,7 +201,7 @@ class Placement:
             plan.cap = self._ask.node_room(session, plan.shape, self._rows)
             plan.masked = None
 
-    def _score(self, plan: ShapePlan) -> FloatVec:
+    def _score(self, plan: ShapePlan, room: IntVec) -> FloatVec:
         """``(N,)`` scores as of now: asked in full once, then for touched rows."""
         session = self._session
         touched = session.ledger.touched if session.has_moved else []
@@ -208,18 +213,17 @@ class Placement:
             fresh = self._ask.node_score(session, plan.shape, rows, self._none[: rows.size])
             plan.score[rows] = fresh
             if plan.masked is not None:
-                room = self.room(plan)[rows]
-                plan.masked[rows] = np.where(room > 0, fresh, -1.0)
+                plan.masked[rows] = np.where(room[rows] > 0, fresh, -1.0)
         plan.seen = len(touched)
         return plan.score
 
     def _masked(self, plan: ShapePlan, room: IntVec) -> FloatVec:
-        score = self._score(plan)
+        score = self._score(plan, room)
         if plan.masked is None:
             plan.masked = np.where(room > 0, score, -1.0)
         return plan.masked
 
-    def _rises(self, plan: ShapePlan, chosen: RowVec) -> bool:
+    def _rises(self, vacancy: Vacancy, chosen: RowVec) -> bool:
         """Check that no node's score fell below its first while it was filled."""
         rows, counts = np.unique(chosen, return_counts=True)
         again = np.repeat(rows, counts - 1)
@@ -227,8 +231,9 @@ class Placement:
             return True
         starts = np.repeat(np.cumsum(counts - 1) - (counts - 1), counts - 1)
         extra = np.arange(again.size) - starts + 1
+        plan, room, _ = vacancy
         later = self._ask.node_score(self._session, plan.shape, again, extra)
-        return bool((later >= self._score(plan)[again]).all())
+        return bool((later >= self._score(plan, room)[again]).all())
 
     def _choose_falling(
         self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int

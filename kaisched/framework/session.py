@@ -124,6 +124,10 @@ class Session:
         """``(N,)`` pods of a shape that the idle amounts of each node allow now."""
         return self.placement.amounts_room(shape)
 
+    def pending_count(self, job: int) -> int:
+        """Pending tasks of one job, as of now."""
+        return int((self.ledger.job_pending if self.has_moved else self.jobs.pending)[job])
+
     def pending_of(self, job: RowVec) -> IntVec:
         """``(K,)`` pending tasks of jobs, as of now."""
         return self.ledger.job_pending[job] if self.has_moved else self.jobs.pending[job]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,13 @@ def ordered_tasks(session: Session, tasks: RowVec) -> RowVec:
     """Return task rows in the order in which they are placed."""
     if len(tasks) < 2:  # noqa: PLR2004 - nothing to order
         return tasks
-    columns = session.ask.task_order(session, tasks)
-    keys = [column.tolist() for column in columns]
-    keys.append(session.tasks.created_s[tasks].tolist())
-    names = session.tasks.name
     rows = tasks.tolist()
+    keys: list[list[Any]] = []
+    for column in (*session.ask.task_order(session, tasks), session.tasks.created_s[tasks]):
+        key = column.tolist()
+        if key.count(key[0]) != len(key):  # most keys are the same for all pods of a job
+            keys.append(key)
+    names = session.tasks.name
     keys.append([names[row] for row in rows])
     ranked = sorted(zip(*keys, rows, strict=True))
     return np.array([entry[-1] for entry in ranked], np.int64)
@@ -31,6 +33,8 @@ def ordered_tasks(session: Session, tasks: RowVec) -> RowVec:
 
 def pending_tasks(session: Session, job: int) -> RowVec:
     """Return a job's pending task rows, in the order in which they are placed."""
-    tasks = np.asarray(session.jobs.tasks[job], np.int64)
+    tasks = np.array(session.jobs.tasks[job], np.int64)
+    if session.pending_count(job) == len(tasks):
+        return ordered_tasks(session, tasks)
     state = session.ledger.state if session.has_moved else session.tasks.state
     return ordered_tasks(session, tasks[state[tasks] == _PENDING])

@@ -63,7 +63,8 @@ class StatementMachine(RuleBasedStateMachine):
         shapes = self.snapshot.tasks.shape_of_task
         shape = int(shapes[self.any_of(rows, number)])
         same = rows[shapes[rows] == shape][:count]
-        nodes = self.session.placement.choose(shape, len(same))
+        placement = self.session.placement
+        nodes = placement.choose(placement.vacancy(shape), len(same))
         if nodes is not None:
             self.statement.place(same, nodes, shape)
 
