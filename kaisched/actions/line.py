@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     Key: TypeAlias = tuple[float | int, ...]
 
 FIRST_BLOCK: Final = 8
+_FEW: Final = 4
 LARGEST_BLOCK: Final = 256
 """Blocks double from the first to the largest while predictions hold; after a miss they start small
 again. Guesses: a block of 8 costs hardly more than one item, of 256 a tenth of a millisecond."""
@@ -80,6 +81,14 @@ class Line:
     def is_alone(self) -> bool:
         """Tell whether there is no sibling to be compared with."""
         return self.parent is not None and len(self.parent.children) == 1
+
+    def is_running_dry(self) -> bool:
+        """Tell whether a leaf has few predicted items left and jobs to predict more."""
+        return (
+            self.jobs is not None
+            and len(self.items) - self.pulled < _FEW
+            and self.next_job < len(self.jobs)
+        )
 
     def next_block(self) -> list[int]:
         """Return the candidate rows of a leaf's next block."""

@@ -30,6 +30,16 @@ class _Block(NamedTuple):
     keys: list[Key]
 
 
+def _running_dry(leaf: Line) -> list[Line]:
+    """Return a leaf and its siblings that will soon need another block: one question for all."""
+    lines = [leaf]
+    if leaf.parent is not None:
+        lines += [
+            other for other in leaf.parent.children if other is not leaf and other.is_running_dry()
+        ]
+    return lines
+
+
 class Prediction:
     """Extends lines; asks the plugins about assumed positions."""
 
@@ -47,7 +57,7 @@ class Prediction:
         if line.jobs is not None:
             if line.next_job >= len(line.jobs):
                 return False
-            self.extend_leaves([line])
+            self.extend_leaves(_running_dry(line))
             return True
         merged = [] if line.is_shut else self._merge(line)
         if not merged:
