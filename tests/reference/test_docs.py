@@ -1,0 +1,313 @@
+"""The pages keep their promises: links, indexes, commands, snippets, and lists that are whole."""
+
+import ast
+import re
+import shlex
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kaisched.cli.app import COMMANDS, run_line
+from kaisched.config.loading import load_settings
+from kaisched.engine.policy import build_policy, default_policy
+from kaisched.engine.shards import read_shard
+from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.loader import describe_plugins
+from kaisched.objects.load import load_manifests
+from kaisched.sim.grid import run_ticks, ticks_at
+from kaisched.sim.reading import find_trace, read_trace
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+ARCHITECTURE = DOCS / "explanation" / "architecture.md"
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (
+        ROOT / "README.md",
+        *DOCS.rglob("*.md"),
+        *(ROOT / "config").rglob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+        *(ROOT / "plugins").glob("*.md"),
+        *(ROOT / "plugins" / "kaisched_plugins").glob("*/README.md"),
+        ROOT / "plugins" / "example" / "README.md",
+    )
+)
+SHIPPED = [
+    each
+    for each in describe_plugins()
+    if (ROOT / "plugins" / "kaisched_plugins" / each.name.replace("-", "_")).is_dir()
+]
+FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+TESTED_ELSEWHERE = {"demo", "run", "simulate"}
+LATER_COMMANDS = {"docs/reference/kai-names.md": {"explain", "replay"}}
+"""Commands of later versions that a page may name."""
+LATER_PAGES = {"docs/explanation/the-cycle.md"}
+"""Pages that code may name before they are written."""
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@cache
+def prose_of(path):
+    """The page without its fenced blocks."""
+    return FENCE.sub("", read(path))
+
+
+def fences(*kinds):
+    """Yield (page and number, text) of every fenced block of these kinds."""
+    return [
+        pytest.param(fence["text"], id=f"{path}-{number}")
+        for path in PAGES
+        for number, fence in enumerate(FENCE.finditer(read(path)))
+        if fence["kind"] in kinds
+    ]
+
+
+# -- links and indexes ---------------------------------------------------------------------------
+
+
+def links_of(path):
+    return re.findall(r"\]\(([^)\s]+)\)", prose_of(path).replace("\n", " "))
+
+
+def anchors_of(path):
+    """The fragments that GitHub gives to the headings of a page."""
+    titles = re.findall(r"^#+ (.+)$", prose_of(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_link_leads_somewhere(path):
+    for link in links_of(path):
+        place, _, fragment = link.partition("#")
+        if "://" in place:
+            continue
+        target = (ROOT / path).parent / place if place else ROOT / path
+        assert target.exists(), link
+        if fragment:
+            assert fragment in anchors_of(target.resolve().relative_to(ROOT).as_posix()), link
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in DOCS.rglob("*.md")}), ids=lambda path: path.name
+)
+def test_every_page_is_in_the_index_of_its_folder(folder):
+    linked = set(links_of((folder / "README.md").relative_to(ROOT).as_posix()))
+    pages = {path.name for path in folder.glob("*.md")} - {"README.md"}
+    indexes = {f"{path.parent.name}/README.md" for path in folder.glob("*/README.md")}
+    examples = {f"{path.parent.name}/{path.name}" for path in folder.glob("examples/*")}
+    assert (pages | indexes | examples) - linked == set()
+
+
+def test_pages_that_code_names_exist():
+    named = {
+        page
+        for place in ("kaisched", "plugins", "tests", "config")
+        for path in (ROOT / place).rglob("*")
+        if path.suffix in {".py", ".yaml", ".md"}
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert {page for page in named if not (ROOT / page).is_file()} <= LATER_PAGES
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+def shown_commands():
+    """Yield (line, what is shown under it) of every ``$`` line of the README."""
+    for fence in FENCE.finditer(read("README.md")):
+        if fence["kind"] == "console":
+            for part in re.split(r"^\$ ", fence["text"], flags=re.MULTILINE)[1:]:
+                line, _, shown = part.partition("\n")
+                yield pytest.param(line, shown, id=line)
+
+
+@pytest.mark.parametrize(("line", "shown"), list(shown_commands()))
+def test_what_the_readme_shows_works(line, shown, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for name in ("COLUMNS", "KAISCHED_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    program, *words = shlex.split(line)
+    assert program == "kaisched"
+    assert words[0] in COMMANDS
+    if words[0] in TESTED_ELSEWHERE:
+        return
+    code = run_line(words)
+    out = capsys.readouterr().out
+    assert code == 0
+    assert not shown or [text.rstrip() for text in out.splitlines()] == shown.splitlines()
+
+
+@cache
+def options():
+    """Command line ("kaisched plan") to its options, from the generated page."""
+    parts = re.split(r"^## ", read("docs/reference/cli.md"), flags=re.MULTILINE)[1:]
+    return {
+        part.partition("\n")[0]: set(re.findall(r"`(--?[\w-]+)`", part)) | {"-h", "--help"}
+        for part in parts
+    }
+
+
+def command_lines(path):
+    """Yield the words of every kaisched command in the fences of a page, pipes followed."""
+    for fence in FENCE.finditer(read(path)):
+        if fence["kind"] in {"", "sh", "console"}:
+            for line in fence["text"].replace("\\\n", " ").splitlines():
+                for part in re.split(r"[|;]|&&", line.partition(" # ")[0]):
+                    found = re.match(r"\s*(?:\$ )?(?:\w+=\S+ )*kaisched\s+(.*)", part)
+                    if found:
+                        yield re.split(r"\s[<>]\s", found[1])[0].split()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_mention_commands_and_options_that_exist(path):
+    for words in command_lines(path):
+        command = next(
+            (
+                name
+                for size in (2, 1)
+                if (name := " ".join(("kaisched", *words[:size]))) in options()
+            ),
+            None,
+        )
+        assert command is not None, words
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert given - options()[command] == set()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_commands_in_the_text_exist(path):
+    named = set(re.findall(r"`kaisched ([a-z]+)\b", prose_of(path)))
+    assert named - COMMANDS.keys() - LATER_COMMANDS.get(path, set()) == set()
+
+
+def test_the_screen_may_be_wider_or_narrower(capsys, monkeypatch):
+    """Command line: COLUMNS is honoured."""
+    lines = {}
+    for columns in (40, 200):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert run_line(["plugins", "list"]) == 0
+        lines[columns] = len(capsys.readouterr().out.splitlines())
+    assert lines[40] > lines[200]
+
+
+# -- snippets and files --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", fences("python"))
+def test_python_on_a_page_compiles(text):
+    ast.parse(text)
+
+
+@pytest.mark.parametrize("text", fences("yaml"))
+def test_yaml_on_a_page_is_yaml(text):
+    assert list(yaml.safe_load_all(text))
+
+
+def test_the_drawing_in_the_reference_shows_what_happens():
+    """docs/reference/drawings.md: a drawing as a test."""
+    names = {}
+    for fence in FENCE.finditer(read("docs/reference/drawings.md")):
+        if fence["kind"] == "python":
+            exec(compile(fence["text"], "drawings.md", "exec"), names)
+    names["test_a_gang_that_fits_is_placed_whole"]()
+
+
+def test_examples_load_without_a_problem():
+    found = load_manifests([DOCS / "examples"])
+    assert found.objects
+    assert found.problems == []
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "config" / "shards").glob("*")), ids=lambda file: file.name
+)
+def test_a_shipped_shard_makes_a_policy(file):
+    policy, warnings = build_policy(read_shard(file).shard, str(file))
+    assert [action.name for action in policy.actions] == ["allocate"]
+    assert all(text.startswith("not in this version") for text in warnings)
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "config").glob("*.yaml")), ids=lambda file: file.name
+)
+def test_a_shipped_settings_file_loads(file):
+    assert load_settings(file).settings
+
+
+# -- lists that are whole ------------------------------------------------------------------------
+
+
+def table(path, title):
+    """The cells of the rows of the table that begins with a column of this title."""
+    _, _, rest = read(path).partition(f"\n| {title} |")
+    rows = rest.partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def quoted(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_index_of_plugins_says_what_the_code_says():
+    assert table("plugins/README.md", "plugin") == [
+        [f"`{each.name}`", each.summary, ", ".join(f"`{name}`" for name in each.questions)]
+        for each in SHIPPED
+    ]
+
+
+@pytest.mark.parametrize("plugin", SHIPPED, ids=lambda plugin: plugin.name)
+def test_a_plugin_folder_holds_what_the_index_says(plugin):
+    folder = ROOT / "plugins" / "kaisched_plugins" / plugin.name.replace("-", "_")
+    assert (folder / "plugin.py").is_file()
+    assert (folder / "config.py").is_file() == bool(plugin.arguments)
+    assert (folder / "README.md").is_file()
+    assert list((folder / "tests").glob("test_*.py"))
+
+
+def test_the_architecture_names_every_question_and_who_answers_it():
+    questions = default_policy().questions
+    asked = [name for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")]
+    rows = {
+        quoted(row[0])[0]: quoted(row[3])
+        for row in table("docs/explanation/architecture.md", "question")
+    }
+    ours = {each.name for each in SHIPPED}
+    assert rows.keys() == set(asked)
+    assert rows == {
+        name: [plugin for plugin in questions.answers(name) if plugin in ours] for name in asked
+    }
+
+
+def test_the_architecture_names_every_package():
+    there = {
+        f"kaisched.{path.name.removesuffix('.py')}"
+        for path in (ROOT / "kaisched").iterdir()
+        if not path.name.startswith("_") and (path.is_dir() or path.suffix == ".py")
+    }
+    rows = table("docs/explanation/architecture.md", "package")
+    assert {name for row in rows for name in quoted(row[0])} == there | {"kaisched"}
+
+
+def test_the_layers_that_are_explained_are_those_that_are_checked():
+    checked = re.search(r"^layers =\n((?:    .+\n)+)", read(".importlinter"), re.MULTILINE)
+    assert checked is not None
+    layers = re.sub(r"[()]|^ +", "", checked[1], flags=re.MULTILINE)
+    assert f"```\n{layers}```" in read("docs/explanation/README.md")
+
+
+def test_the_words_of_the_glossary_are_in_order():
+    words = [row[0] for row in table("docs/explanation/glossary.md", "word")]
+    assert words == sorted(words)
+
+
+def test_the_trace_has_as_many_instants_as_the_simulator_says():
+    trace = read_trace(find_trace("philly-2017"))
+    begins = ticks_at(trace.submit_s)
+    ends = begins + run_ticks(trace.duration_s)
+    instants = {*begins.tolist(), *ends.tolist()}
+    assert f"{len(instants):,} points" in read("docs/explanation/simulator.md")
