@@ -19,9 +19,10 @@ How answers combine is said at each question:
 * *first result*: the first plugin that answers anything.
 * *fold*: each plugin gets the previous one's answer.
 
-When a plugin raises or answers nonsense (wrong shape, type, NaN) it is named in the cycle's
-failures and: a score counts as neutral, an order is left out, a filter or gate closes with
-``PLUGIN_FAILED``, and whatever the division rests on abandons the cycle without intents.
+When a plugin raises or answers nonsense (wrong shape, type or range, NaN) it is named in the
+cycle's failures and: a score counts as neutral, an order is left out, a filter or gate closes with
+``PLUGIN_FAILED``, a room is none, a batch is the next plugin's question, a listener's silence makes
+everything stale, and whatever the division rests on abandons the cycle without intents.
 """
 
 from __future__ import annotations

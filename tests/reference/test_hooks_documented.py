@@ -1,0 +1,197 @@
+"""Every question to plugins and every reason to wait is on its reference page, as the code has it.
+
+``python tests/reference/test_hooks_documented.py hooks`` (or ``refusals``) prints the page.
+"""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.loader import describe_plugins
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+COMMAND = "python tests/reference/test_hooks_documented.py"
+
+HOOKS = {name: spec for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")}
+
+# The first answer to over_quota_weights ships with time-based fairness: until then the fold is the
+# identity. Nor has a shipped plugin anything to remember yet; time-based fairness will.
+WITHOUT_AN_ANSWER = {"over_quota_weights", "session_close"}
+
+LEFT_OUT = "Its keys are left out; the other plugins' keys and the last rules decide."
+NEXT = "The next plugin is asked; without any, pods are placed one by one."
+CLOSED = "Closed: every row asked about is refused with `PluginFailed`."
+ABANDONED = "The cycle is abandoned: no intents, the old facts stay, every waiting job says why."
+FAILURES = {
+    "session_open": "It has no state, so that its other answers are likely to fail too.",
+    "session_close": "Nothing is remembered for it.",
+    "fair_share": ABANDONED,
+    "over_quota_weights": ABANDONED,
+    "queue_order": LEFT_OUT,
+    "job_order": LEFT_OUT,
+    "task_order": LEFT_OUT,
+    "subgroup_order": LEFT_OUT,
+    "job_gate": CLOSED,
+    "queue_gate": CLOSED,
+    "batch_size": NEXT,
+    "next_batch": NEXT,
+    "node_filter": CLOSED,
+    "node_room": "No room: no pod of the shape is placed on the rows asked about.",
+    "node_score": "Neutral: the other plugins' scores decide.",
+    "on_moves": "Everything counts as stale: every filter known so far is asked again.",
+}
+
+CURES = {
+    Refusal.QUEUE_MISSING: "Create the queue, or name one that exists.",
+    Refusal.QUEUE_ORPHAN: "Create the missing parent, or give the queue another one.",
+    Refusal.QUEUE_NOT_LEAF: "Name a queue without children.",
+    Refusal.INVALID_GROUP: "Mend the pod group; its event says what is wrong.",
+    Refusal.GANG_INCOMPLETE: "Create the missing pods, or lower the minimum.",
+    Refusal.SCHEDULING_GATED: "Remove the scheduling gates.",
+    Refusal.UNSUPPORTED: "Leave out what is not offered; the record says what.",
+    Refusal.BACKOFF: "Nothing: it is tried again when something changes.",
+    Refusal.QUEUE_DEPTH: "Raise `queueDepthPerAction`, or wait for the jobs ahead.",
+    Refusal.NOT_TRIED: "Enable an action that would try it.",
+    Refusal.OVER_LIMIT: "Raise the queue's limit, or let its work end.",
+    Refusal.NON_PREEMPTIBLE_OVER_QUOTA: "Raise the quota, or make the job preemptible.",
+    Refusal.EXCEEDS_ANY_NODE: "Ask for less in one pod, or add larger nodes.",
+    Refusal.NO_NODE_ALLOWED: "Relax selectors and affinity, or tolerate the taints.",
+    Refusal.NO_ROOM: "Wait, ask for less, or add nodes.",
+    Refusal.GANG_NO_ROOM: "Wait, lower the minimum, or add nodes.",
+    Refusal.WAITING_FOR_RELEASE: "Nothing: its room is promised and on its way.",
+    Refusal.NODE_NOT_READY: "Bring the node back.",
+    Refusal.NODE_UNSCHEDULABLE: "Uncordon the node.",
+    Refusal.TAINT: "Tolerate the taint.",
+    Refusal.NODE_SELECTOR: "Label the node, or select otherwise.",
+    Refusal.NODE_AFFINITY: "Label the node, or require otherwise.",
+    Refusal.POD_AFFINITY: "Place the pods that it wants to be near.",
+    Refusal.POD_ANTI_AFFINITY: "Let the pods end that it keeps away from.",
+    Refusal.HOST_PORT: "Use another port, or let its holder end.",
+    Refusal.POD_SLOTS: "Let pods end, or raise the node's `maxPods`.",
+    Refusal.RESOURCES: "Let pods end, or ask for less.",
+    Refusal.NODE_PRESSURE: "Free the node's memory, disk or processes.",
+    Refusal.PLUGIN: "Ask whoever runs the plugin that the record names.",
+    Refusal.PLUGIN_FAILED: "Mend or disable the plugin that the record names.",
+}
+
+
+def signature_of(name):
+    """Return the arguments, as a plugin must write them."""
+    names = list(inspect.signature(HOOKS[name]).parameters)
+    return f"{name}({', '.join(names)})"
+
+
+def answering(name):
+    """Return the shipped plugins that answer a question."""
+    return [
+        each.name
+        for each in describe_plugins()
+        if each.distribution == "kaisched" and name in each.questions
+    ]
+
+
+def plain(text):
+    """Return a docstring's reST as Markdown."""
+    text = re.sub(r":(?:meth|class):`~?([^`]+)`", lambda found: f"`{found[1]}`", text)
+    return re.sub(r"``([^`]+)``", r"`\1`", text)
+
+
+def hooks_page():
+    """Return docs/reference/hooks.md."""
+    intro = plain(inspect.getdoc(sys.modules[Plugin.__module__])).partition("\n\n")[2]
+    lines = [
+        "# Hooks",
+        "",
+        f"<!-- generated by {COMMAND} hooks -->",
+        "",
+        "Every question that a plugin may answer: when it is asked, what the answer is, how",
+        "several combine, and what happens when one fails. The text is that of `kaisched.Plugin`.",
+        "",
+        intro,
+    ]
+    for name, spec in HOOKS.items():
+        answers = ", ".join(answering(name)) or "no shipped plugin yet"
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            f"`{signature_of(name)}`",
+            "",
+            plain(inspect.getdoc(spec)),
+            "",
+            f"* When it fails: {FAILURES[name]}",
+            f"* Answered by: {answers}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def refusals_page():
+    """Return docs/reference/refusals.md."""
+    lines = [
+        "# Refusals",
+        "",
+        f"<!-- generated by {COMMAND} refusals -->",
+        "",
+        "The closed list of reasons why a job, a pod or a node is refused. A decision record has",
+        "one of them as its reason, with the numbers behind it. *Freeable* says whether room given",
+        "back by others could cure it: only then do the evicting actions search for victims.",
+        "",
+        "| reason | code | meaning | freeable | what cures it |",
+        "|---|---|---|---|---|",
+    ]
+    for code, text in TEXTS.items():
+        freeable = "yes" if text.is_freeable else ""
+        lines.append(
+            f"| `{text.name}` | {int(code)} | {text.sentence} | {freeable} | {CURES[code]} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {"hooks": hooks_page, "refusals": refusals_page}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_is_current(page):
+    """Edit the code, then print the page anew."""
+    assert (REFERENCE / f"{page}.md").read_text(encoding="utf-8") == PAGES[page]()
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_is_documented_with_its_arguments(name):
+    text = (REFERENCE / "hooks.md").read_text(encoding="utf-8")
+    assert f"\n## {name}\n\n`{signature_of(name)}`\n" in text
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_hook_says_how_answers_combine(name):
+    assert "Combine: " in inspect.getdoc(HOOKS[name])
+
+
+@pytest.mark.parametrize("name", sorted(set(HOOKS) - WITHOUT_AN_ANSWER))
+def test_a_hook_is_answered_by_a_shipped_plugin(name):
+    assert answering(name)
+
+
+def test_a_hook_that_got_its_answer_needs_no_exemption():
+    assert not [name for name in sorted(WITHOUT_AN_ANSWER) if answering(name)]
+
+
+@pytest.mark.parametrize("code", [code for code in Refusal if code])
+def test_a_refusal_is_documented(code):
+    text = (REFERENCE / "refusals.md").read_text(encoding="utf-8")
+    assert f"| `{TEXTS[code].name}` | {int(code)} | {TEXTS[code].sentence} |" in text
+
+
+def test_names_of_refusals_differ():
+    names = [text.name for text in TEXTS.values()]
+    assert len(set(names)) == len(names)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(PAGES[sys.argv[1]]())
