@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, note
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from kaisched.cluster.nodes import NodeRow
@@ -33,6 +33,13 @@ def moves(result, without=""):
     promises = [(each.pod, each.node) for each in result.nominations if each.pod_group != without]
     reasons = {each.pod_group: each.reason for each in result.records if each.pod_group != without}
     return binds, promises, reasons
+
+
+def in_one_queue(cluster):
+    """Return the same cluster with all jobs in one queue without a limit."""
+    queue = replace(cluster.queues[0], parent="", limit={})
+    jobs = tuple(replace(job, queue=queue.name) for job in cluster.jobs)
+    return replace(cluster, queues=(queue,), jobs=jobs)
 
 
 @given(clusters, policies)
@@ -74,15 +81,6 @@ def test_the_order_of_loading_does_not_matter(cluster, policy, shuffle):
     assert shuffled.encode() == result.encode()
 
 
-@given(clusters, policies)
-def test_a_closed_node_changes_nothing(cluster, policy):
-    amounts = {"cpu": 4000, "memory": 64, "gpu": 4000, "pods": 110}
-    closed = NodeRow("aa-closed", amounts, is_ready=False)
-    _, result = decide(cluster, policy)
-    _, wider = decide(replace(cluster, nodes=(*cluster.nodes, closed)), policy)
-    assert moves(wider)[:2] == moves(result)[:2]
-
-
 @dataclass(frozen=True)
 class Hopeless:
     """A job that nothing could ever place."""
@@ -107,20 +105,28 @@ class Hopeless:
 @given(cluster=clusters, policy=policies, priority=st.integers(0, 100))
 def test_a_job_that_never_fits_changes_nothing_for_others(hopeless, cluster, policy, priority):
     """With one queue, since what is asked for counts in the division; and without a depth."""
-    queue = cluster.queues[0].name
-    alone = replace(
-        cluster,
-        queues=(replace(cluster.queues[0], parent="", limit={}),),
-        jobs=tuple(replace(job, queue=queue) for job in cluster.jobs),
-    )
+    alone = in_one_queue(cluster)
     policy = Policy(policy.plugins, policy.actions)
     tasks = tuple(
         Task(f"x-{at}", hopeless.request, hopeless.constraints) for at in range(hopeless.tasks)
     )
-    job = Job("x", queue, tasks, priority=priority, root=Group("default", hopeless.minimum))
+    job = Job(
+        "x", alone.queues[0].name, tasks, priority=priority, root=Group("default", hopeless.minimum)
+    )
     _, result = decide(alone, policy)
     _, more = decide(replace(alone, jobs=(*alone.jobs, job)), policy)
     assert moves(more, "default/x") == moves(result)
+
+
+@given(clusters, policies)
+def test_a_closed_node_changes_nothing(cluster, policy):
+    """With one queue: by its amounts, a closed node lets hopeless jobs keep their queue's turn."""
+    alone = in_one_queue(cluster)
+    amounts = {"cpu": 4000, "memory": 64, "gpu": 4000, "pods": 110}
+    closed = NodeRow("aa-closed", amounts, is_ready=False)
+    _, result = decide(alone, policy)
+    _, wider = decide(replace(alone, nodes=(*alone.nodes, closed)), policy)
+    assert moves(wider)[:2] == moves(result)[:2]
 
 
 @given(clusters, policies)
@@ -141,13 +147,7 @@ def doubled(amounts):
 @given(clusters, policies)
 def test_twice_of_everything_is_the_same(cluster, policy):
     """Of each queue alone: the division shares GPUs by whole ones, and two of them part finer."""
-    assume(cluster.jobs)
-    queue = cluster.queues[0]
-    small = replace(
-        cluster,
-        queues=(replace(queue, parent=""),),
-        jobs=tuple(replace(job, queue=queue.name) for job in cluster.jobs),
-    )
+    small = in_one_queue(cluster)
     large = replace(
         small,
         nodes=tuple(replace(node, allocatable=doubled(node.allocatable)) for node in small.nodes),
