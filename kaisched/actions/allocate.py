@@ -22,13 +22,16 @@ from kaisched.actions.candidates import (
     note_no_room,
     pending_jobs,
 )
+from kaisched.actions.heads import FEW, HeadWalk
+from kaisched.actions.line import Item
 from kaisched.actions.placing import place_mixed, place_waiting
-from kaisched.actions.walk import Item, QueueWalk
+from kaisched.actions.walk import QueueWalk
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from kaisched.actions.walk import Walk
     from kaisched.core.axis import RowVec
     from kaisched.framework.session import Session
 
@@ -62,20 +65,20 @@ class _Allocation:
         self._session = session
         self._action = action
         self._candidates = candidates
-        self._walk = QueueWalk(session, action, candidates)
-        self._shape = candidates.shape.tolist()
+        few = candidates.most <= FEW or len(candidates) == 1
+        self._walk: Walk = (HeadWalk if few else QueueWalk)(session, action, candidates)
         self._promised: set[int] = set()
         """Candidates with a promise: their further pods must not start before the gang does."""
 
     def run(self) -> None:
         walk = self._walk
         while (item := walk.peek()) is not None:
+            shape = int(self._candidates.shape[item.at])
             if item.code:
-                job = int(self._candidates.job[item.at])
-                self._session.outcome.refusal[job] = item.code
+                self._session.outcome.refusal[int(self._candidates.job[item.at])] = item.code
                 walk.refused(item)
-            elif self._shape[item.at] >= 0:
-                self._take_run(item, self._shape[item.at])
+            elif shape >= 0:
+                self._take_run(item, shape)
             else:
                 self._take_mixed(item)
 
@@ -87,8 +90,9 @@ class _Allocation:
         run: list[Item] = []
         need = 0
         item: Item | None = first
-        while item is not None and not item.code and self._shape[item.at] == shape:
-            size = int(self._candidates.size[item.at])
+        candidates = self._candidates
+        while item is not None and not item.code and candidates.shape[item.at] == shape:
+            size = int(candidates.size[item.at])
             if need + size > vacancy.total or item.at in self._promised:
                 break
             run.append(item)
@@ -107,6 +111,8 @@ class _Allocation:
         for item in run:
             walk.placed(item)
         self._go_on(run[-1])
+        if need == vacancy.total and not placement.has_releasing:
+            self._drop_no_smaller(shape, 1)
 
     def _tasks(self, run: list[Item]) -> RowVec:
         """Return the task rows of a run's batches, job after job."""
@@ -182,6 +188,5 @@ class _Allocation:
         job = int(self._candidates.job[item.at])
         if self._session.ledger.job_pending[job] == 0:
             return
-        size, ask = measure_again(self._session, self._candidates, job)
-        if size:
-            self._walk.again(item, ask, size)
+        if measure_again(self._session, self._candidates, item.at):
+            self._walk.again(item)

@@ -8,7 +8,7 @@ task rows with them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
+ANY: Final = int(np.iinfo(np.int64).max)
 _NO_ROOM = int(Refusal.NO_ROOM)
 
 
@@ -33,10 +34,10 @@ class Candidates:
     """-1 for a job of several shapes or pod sets."""
     size: IntVec
     """Tasks placed next, all or nothing."""
-    ask: Amounts
-    """``(R, C)`` what that batch asks for."""
     batches: dict[int, RowVec]
     """Job row to the task rows of its next batch, for jobs that are not simple."""
+    most: int = ANY
+    """At most so many pods of any one shape fit, as far as that is known."""
 
     def __len__(self) -> int:
         """Return C."""
@@ -51,9 +52,19 @@ class Candidates:
             self.queue[mask],
             self.shape[mask],
             self.size[mask],
-            self.ask[:, mask],
             self.batches,
+            self.most,
         )
+
+    def asks(self, session: Session, at: RowVec) -> Amounts:
+        """``(R, K)`` what the next batches of some candidates ask for."""
+        request, shape = session.shapes.request, self.shape[at]
+        asks: Amounts = request.take(shape, axis=1) * self.size[at]
+        if self.batches and shape.min(initial=0) < 0:
+            for here in np.flatnonzero(shape < 0).tolist():
+                shapes = session.tasks.shape_of_task[self.batches[int(self.job[at[here]])]]
+                asks[:, here] = request[:, shapes].sum(axis=1)
+        return asks
 
 
 def pending_jobs(session: Session) -> RowVec:
@@ -73,14 +84,7 @@ def gather(session: Session, action: str, job: RowVec) -> Candidates:
     some = size > 0
     if not some.all():
         job, shape, size = job[some], shape[some], size[some]
-    return Candidates(
-        job,
-        session.jobs.queue_of_job[job],
-        shape,
-        size,
-        _ask(session, job, shape, size, batches),
-        batches,
-    )
+    return Candidates(job, session.jobs.queue_of_job[job], shape, size, batches)
 
 
 def _drop_shut_out(session: Session, job: RowVec) -> RowVec:
@@ -125,17 +129,6 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
     return shape, size, batches
 
 
-def _ask(
-    session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: dict[int, RowVec]
-) -> Amounts:
-    request = session.shapes.request
-    ask = request.take(shape, axis=1) * size
-    for at in np.flatnonzero(shape < 0).tolist():
-        tasks = batches[int(job[at])]
-        ask[:, at] = request[:, session.tasks.shape_of_task[tasks]].sum(axis=1)
-    return ask
-
-
 def _note(session: Session, job: RowVec, codes: CodeVec | None) -> RowVec:
     """Note refusals and return the jobs that are left."""
     if codes is None or not codes.any():
@@ -158,7 +151,7 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     if simple.all():
         bound = session.placement.upper_bound(candidates.shape)
     else:
-        bound = np.full(len(candidates), np.iinfo(np.int64).max)
+        bound = np.full(len(candidates), ANY)
         if simple.any():
             bound[simple] = session.placement.upper_bound(candidates.shape[simple])
         for at in np.flatnonzero(~simple).tolist():
@@ -166,10 +159,11 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
             if not _could_fit(session, session.tasks.shape_of_task[tasks]):
                 bound[at] = -1
     enough = candidates.size <= bound
-    if enough.all():
-        return candidates
-    note_no_room(session, candidates.job[~enough])
-    return candidates.keep(enough)
+    if not enough.all():
+        note_no_room(session, candidates.job[~enough])
+        candidates, bound = candidates.keep(enough), bound[enough]
+    candidates.most = int(bound.max(initial=0))
+    return candidates
 
 
 def _could_fit(session: Session, shapes: RowVec) -> bool:
@@ -182,12 +176,12 @@ def note_no_room(session: Session, job: RowVec) -> None:
     session.outcome.refusal[job] = _NO_ROOM
 
 
-def measure_again(session: Session, candidates: Candidates, job: int) -> tuple[int, Amounts]:
-    """Return the size of a job's next batch and what it asks for ``(R,)``, as of now."""
-    row = np.array([job])
-    shape, size, batches = measure(session, row)
+def measure_again(session: Session, candidates: Candidates, at: int) -> bool:
+    """Size a candidate's next batch anew, as of now; False when there is nothing left to place."""
+    _, size, batches = measure(session, candidates.job[[at]])
     candidates.batches.update(batches)
-    return int(size[0]), _ask(session, row, shape, size, batches)[:, 0]
+    candidates.size[at] = size[0]
+    return bool(size[0])
 
 
 def drop_gated(session: Session, action: str, candidates: Candidates) -> Candidates:
@@ -195,34 +189,30 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
 
     Gates do not open as a queue fills, so what is refused now stays refused while room is taken.
     """
-    if not len(candidates):
+    if not len(candidates) or not session.ask.gates(session):
         return candidates
-    held, held_np = session.held, session.held_non_preemptible
+    held, strict = session.held, session.held_non_preemptible
     if session.has_moved:
-        held, held_np = session.ledger.held, session.ledger.held_non_preemptible
-    depth = session.queues.tree.path_of_leaf.shape[1]
-    for level in range(depth):
-        queue = session.queues.tree.path_of_leaf[candidates.queue, level]
-        rows = np.flatnonzero(queue >= 0)
-        if not rows.size:
-            break
-        queue = queue[rows].astype(np.int64)
+        held, strict = session.ledger.held, session.ledger.held_non_preemptible
+    paths = session.queues.tree.path_of_leaf[candidates.queue]
+    code = np.zeros(len(candidates), np.int16)
+    for level in range(paths.shape[1]):
+        rows = np.flatnonzero((paths[:, level] >= 0) & (code == 0))
+        queue = paths[rows, level].astype(np.int64)
         codes = session.ask.queue_gate(
             session,
             action,
             queue,
             candidates.job[rows],
-            candidates.ask[:, rows],
+            candidates.asks(session, rows),
             held[:, queue],
-            held_np[:, queue],
+            strict[:, queue],
         )
-        if codes is None or not codes.any():
-            continue
-        session.outcome.refusal[candidates.job[rows[codes != 0]]] = codes[codes != 0]
-        mask = np.ones(len(candidates), np.bool_)
-        mask[rows[codes != 0]] = False
-        candidates = candidates.keep(mask)
-    return candidates
+        if codes is not None:
+            code[rows] = codes
+    refused = code != 0
+    session.outcome.refusal[candidates.job[refused]] = code[refused]
+    return candidates.keep(~refused)
 
 
 def keep_best(session: Session, candidates: Candidates, depth: int) -> Candidates:

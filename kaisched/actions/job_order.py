@@ -78,7 +78,7 @@ def leaf_lists(session: Session, candidates: Candidates) -> list[LeafJobs]:
     count = len(candidates)
     if count < 2:  # noqa: PLR2004 - nothing to order
         return [LeafJobs(session, candidates, [0], [0])] if count else []
-    order, run = sorted_rows(session, candidates)
+    order, run = sorted_rows(session, candidates, np.arange(count))
     queue = candidates.queue[order]
     cuts = [0, *(np.flatnonzero(queue[1:] != queue[:-1]) + 1).tolist(), count]
     rows, runs = order.tolist(), run.tolist()
@@ -88,16 +88,20 @@ def leaf_lists(session: Session, candidates: Candidates) -> list[LeafJobs]:
     ]
 
 
-def sorted_rows(session: Session, candidates: Candidates) -> tuple[RowVec, IntVec]:
+def sorted_rows(session: Session, candidates: Candidates, rows: RowVec) -> tuple[RowVec, IntVec]:
     """Return candidate rows by queue, job order and creation, and the number of each row's tie."""
-    job = candidates.job
-    keys = [candidates.queue, *session.ask.job_order(session, job), session.jobs.created_s[job]]
+    job = candidates.job[rows]
+    keys = [
+        candidates.queue[rows],
+        *session.ask.job_order(session, job),
+        session.jobs.created_s[job],
+    ]
     order: RowVec = np.lexsort(keys[::-1])
     same = np.ones(len(job) - 1, np.bool_)
     for key in keys:
         ranked = key[order]
         same &= ranked[1:] == ranked[:-1]
-    return order, np.concatenate(([0], np.cumsum(~same)))
+    return rows[order], np.concatenate(([0], np.cumsum(~same)))
 
 
 def order_entry(session: Session, candidates: Candidates, rows: list[int]) -> list[tuple[Any, ...]]:

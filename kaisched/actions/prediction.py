@@ -74,15 +74,18 @@ class Prediction:
         blocks = [leaf.next_block() for leaf in leaves]
         at = np.array([row for block in blocks for row in block], np.int64)
         lengths = np.array([len(block) for block in blocks])
-        block = self._answered(leaves, at, self._candidates.ask[:, at], lengths)
+        ask = self._candidates.asks(self._session, at)
+        block = self._answered(leaves, at, ask, ask, lengths)
         start = 0
         for leaf, length in zip(leaves, lengths.tolist(), strict=True):
             self._take_block(leaf, block, start, start + length)
             start += length
 
-    def _answered(self, lines: list[Line], at: RowVec, counted: Amounts, lengths: IntVec) -> _Block:
+    def _answered(
+        self, lines: list[Line], at: RowVec, ask: Amounts, counted: Amounts, lengths: IntVec
+    ) -> _Block:
         """Ask gates and keys for consecutive positions of each line."""
-        session, ask = self._session, self._candidates.ask[:, at]
+        session = self._session
         job = self._candidates.job[at]
         queue = np.repeat([line.row for line in lines], lengths)
         held = self._positions([self._held(line) for line in lines], counted, lengths)
@@ -156,8 +159,8 @@ class Prediction:
         """
         at = np.array([item.at for item in merged], np.int64)
         accepted = np.array([item.code == 0 for item in merged])
-        counted = self._candidates.ask[:, at] * accepted
-        block = self._answered([line], at, counted, np.array([len(at)]))
+        ask = self._candidates.asks(self._session, at)
+        block = self._answered([line], at, ask, ask * accepted, np.array([len(at)]))
         end = len(merged)
         if block.codes is not None:
             refused = np.flatnonzero((block.codes != 0) & accepted)

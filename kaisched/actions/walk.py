@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -23,10 +23,38 @@ from kaisched.actions.prediction import Prediction
 
 if TYPE_CHECKING:
     from kaisched.actions.candidates import Candidates
-    from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
 
-__all__ = ["Item", "QueueWalk"]
+__all__ = ["Item", "QueueWalk", "Walk"]
+
+
+class Walk(Protocol):
+    """Hands out candidates in fair order; told after each turn how it went."""
+
+    def peek(self, ahead: int = 0) -> Item | None:
+        """Return the item ``ahead`` turns from now, as far as it can be told, assuming success."""
+        ...
+
+    def placed(self, item: Item) -> None:
+        """Say that the next item was placed."""
+        ...
+
+    def refused(self, item: Item) -> None:
+        """Say that the next item was not placed; it leaves the walk."""
+        ...
+
+    def again(self, item: Item) -> None:
+        """Put the item just placed back with its next batch."""
+        ...
+
+    def drop(self, gone: RowVec) -> None:
+        """Take candidates out that have become hopeless."""
+        ...
+
+    def waiting(self) -> BoolVec:
+        """``(C,)`` which candidates still wait for their turn."""
+        ...
 
 
 class QueueWalk:
@@ -73,11 +101,9 @@ class QueueWalk:
         self._restart_path(leaf)
         leaf.drop_head()
 
-    def again(self, item: Item, ask: Amounts, size: int) -> None:
+    def again(self, item: Item) -> None:
         """Put the item just placed back with its next batch."""
         leaf = self._leaf_of(item)
-        self.candidates.size[item.at] = size
-        self.candidates.ask[:, item.at] = ask
         self._restart_path(leaf)
         jobs = leaf.waiting
         if leaf.entries is None:
@@ -132,18 +158,6 @@ class QueueWalk:
             above.jobs = jobs
             self._leaf_of_queue[jobs.queue] = above
         self._lines.extend(lines.values())
-        if len(self.candidates) == 1:
-            self._foresee_the_only_one()
-        elif len(self._leaf_of_queue) > 1:
+        if len(self._leaf_of_queue) > 1:
             # Every leaf's first block in one question.
             self._prediction.extend_leaves(list(self._leaf_of_queue.values()))
-
-    def _foresee_the_only_one(self) -> None:
-        """Predict a lone candidate without a question: the gates were asked just now."""
-        line: Line | None = next(iter(self._leaf_of_queue.values()))
-        self._leaf_of_queue[int(self.candidates.queue[0])].next_job = 1
-        while line is not None:
-            line.items.append(Item(0, 0))
-            line.keys.append(())
-            line.pulled = 1
-            line = line.parent

@@ -29,9 +29,10 @@ _PENDING: Final = int(TaskState.PENDING)
 class Answer:
     """One plugin's answer to one question."""
 
-    __slots__ = ("call", "plugin", "question", "weight")
+    __slots__ = ("call", "owner", "plugin", "question", "weight")
 
     def __init__(self, setting: PluginSetting, question: str, probe: Probe) -> None:
+        self.owner = setting.plugin
         self.plugin = setting.plugin.name
         self.question = question
         self.weight = setting.weight

@@ -246,9 +246,12 @@ class Questions:
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection."""
+        gates = self.gates(session)
+        if not gates:
+            return None
         return self._codes(
             session,
-            self._gates,
+            gates,
             len(job),
             action=action,
             queue=queue,
@@ -257,6 +260,23 @@ class Questions:
             held=held,
             held_non_preemptible=held_non_preemptible,
         )
+
+    def gates(self, session: Session) -> tuple[Answer, ...]:
+        """Return the queue gates that may close in this cycle."""
+        gates: tuple[Answer, ...] | None = session.gates
+        if gates is None:
+            gates = session.gates = tuple(
+                answer for answer in self._gates if self._may_close(session, answer)
+            )
+        return gates
+
+    @staticmethod
+    def _may_close(session: Session, answer: Answer) -> bool:
+        try:
+            return bool(answer.owner.has_gates(session))
+        except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
+            answer.fail(session, error)
+            return True
 
     def gate_owner(self, session: Session, question: str, arguments: dict[str, Any]) -> str:
         """Return the plugin whose refusal stands, asking one by one (for records only)."""

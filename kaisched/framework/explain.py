@@ -27,6 +27,7 @@ _NO_ACTION: Final = "no action of this cycle tried it"
 def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord:
     """Return the decision record of one pending job."""
     code = Refusal(int(session.jobs.refusal[job]) or int(session.outcome.refusal[job]))
+    code = dominant(session, job, code)
     queue = int(session.jobs.queue_of_job[job])
     name = session.queues.name[queue] if queue >= 0 else session.jobs.queue_name[job]
     if abandoned:
@@ -40,6 +41,30 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
     if code is Refusal.NONE:
         return _record(session, job, name, Refusal.NOT_TRIED, _NO_ACTION)
     return _record(session, job, name, code, TEXTS[code].sentence)
+
+
+def dominant(session: Session, job: int, code: Refusal) -> Refusal:
+    """Return the reason that counts: a queue in the way comes before a lack of room.
+
+    An action notes whichever it meets first; more room would not help a job whose queue is full.
+    """
+    if code not in _ROOM:
+        return code
+    row, ask = np.array([job]), _asked(session, job)[:, None]
+    source = session.ledger if session.has_moved else session
+    for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
+        codes = session.ask.queue_gate(
+            session,
+            "allocate",
+            np.array([queue]),
+            row,
+            ask,
+            source.held[:, [queue]],
+            source.held_non_preemptible[:, [queue]],
+        )
+        if codes is not None and codes[0]:
+            return Refusal(int(codes[0]))
+    return code
 
 
 def _record(

@@ -103,6 +103,15 @@ class Plugin:
         """Keep the typed arguments of this shard."""
         self.arguments: Any = arguments
 
+    def has_gates(self, session: Session) -> bool:
+        """Promise with False that ``queue_gate`` has no objection to anything in this cycle.
+
+        It is then not asked: where no queue is limited, thousands of positions need not be worked
+        out. Asked once a cycle, when the first gate is needed.
+        """
+        del session
+        return True
+
     # -- once a cycle ------------------------------------------------------------------
 
     @_question

@@ -70,6 +70,7 @@ class Session:
         self.label_sets: LabelSets = snapshot.label_sets
         self.hints: dict[str, Any] = memory.hints
         self.failures: list[PluginFailure] = []
+        self.gates: tuple[Any, ...] | None = None
 
     @cached_property
     def held(self) -> Amounts:

@@ -66,6 +66,10 @@ class Proportion(Plugin):
             cycle.standing = standing
         return standing.order(queue, held, ask)
 
+    def has_gates(self, session: Session) -> bool:
+        """Promise silence while no queue has a limit and no job is non-preemptible."""
+        return _has_limits(session) or not bool(session.jobs.is_preemptible.all())
+
     @hookimpl
     def queue_gate(
         self,

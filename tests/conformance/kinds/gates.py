@@ -104,7 +104,8 @@ def _ask(scale: Scale, asked: Mapping[str, Any], session: Any) -> np.ndarray:
         for name, amount in (pair for ask in asks for pair in ask):
             column[FIXED.index(name)] += amount
         return column
-    return np.asarray(gather(session, "allocate", np.zeros(1, np.int64)).ask[:, 0])
+    job = np.zeros(1, np.int64)
+    return np.asarray(gather(session, "allocate", job).asks(session, job)[:, 0])
 
 
 def request_of(scale: Scale, task: Mapping[str, Any], device_memory_mib: int = 0) -> dict[str, int]:

@@ -42,8 +42,9 @@ def queue_order(case: dict[str, Any]) -> str:
     rows = [session.queues.row_of_name[queue["id"]] for queue in queues]
     ask = np.zeros((len(session.axis), len(SIDES)), np.int64)
     candidates = gather(session, "allocate", pending_jobs(session))
+    asks = candidates.asks(session, np.arange(len(candidates)))
     for at, job in enumerate(candidates.job.tolist()):
-        ask[:, SIDES.index(session.jobs.name[job].partition("/")[2])] = candidates.ask[:, at]
+        ask[:, SIDES.index(session.jobs.name[job].partition("/")[2])] = asks[:, at]
     held = scale.shares(queues, "allocated")
     keys = session.ask.queue_order(session, np.array(rows, np.int64), held, ask)
     # The last rule of all: queues stand oldest first.

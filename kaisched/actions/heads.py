@@ -1,0 +1,166 @@
+"""The same order, one turn at a time: only the heads of the queues are compared.
+
+For a cycle that can place but a few pods (a full cluster in which a job has ended) this costs one
+question a level and turn; predicting whole lines (see walk.py) pays when many are placed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.job_order import sorted_rows
+from kaisched.actions.line import Item
+
+if TYPE_CHECKING:
+    from kaisched.actions.candidates import Candidates
+    from kaisched.core.axis import BoolVec, IntVec, RowVec
+    from kaisched.framework.session import Session
+
+FEW: Final = 6
+"""Where at most so many pods of a shape fit, heads are compared turn by turn (measured: a turn costs
+a tenth of laying out and predicting all lines)."""
+
+
+class HeadWalk:
+    """Hands out candidates one turn after the other, without looking ahead."""
+
+    def __init__(self, session: Session, action: str, candidates: Candidates) -> None:
+        """Sort the candidates into their leaf queues."""
+        self._session = session
+        self._action = action
+        self._candidates = candidates
+        self._alive: BoolVec = np.ones(len(candidates), np.bool_)
+        self._next: Item | None = None
+        self._sort(np.arange(len(candidates)))
+
+    def peek(self, ahead: int = 0) -> Item | None:
+        """Return the next item; nothing is known of those behind it."""
+        if ahead:
+            return None
+        if self._next is None:
+            self._next = self._choose()
+        return self._next
+
+    def placed(self, item: Item) -> None:
+        """Say that the next item was placed."""
+        self._alive[item.at] = False
+        self._next = None
+
+    def refused(self, item: Item) -> None:
+        """Say that the next item was not placed; it leaves the walk."""
+        self.placed(item)
+
+    def again(self, item: Item) -> None:
+        """Put the item just placed back with its next batch."""
+        self._alive[item.at] = True
+        self._sort(np.flatnonzero(self._alive))
+        self._next = None
+
+    def drop(self, gone: RowVec) -> None:
+        """Take candidates out that have become hopeless."""
+        self._alive[gone] = False
+        self._next = None
+
+    def waiting(self) -> BoolVec:
+        """``(C,)`` which candidates still wait for their turn."""
+        return self._alive
+
+    def _sort(self, rows: RowVec) -> None:
+        candidates = self._candidates
+        if len(rows) == 1:
+            self._order, self._tie = rows, np.zeros(1, np.int64)
+        else:
+            self._order, self._tie = sorted_rows(self._session, candidates, rows)
+        queue = candidates.queue[self._order]
+        starts = np.flatnonzero(np.concatenate(([True], queue[1:] != queue[:-1])))
+        self._leaf: RowVec = queue[starts]
+        self._start: list[int] = starts.tolist()
+        self._end: list[int] = [*self._start[1:], len(queue)]
+        self._settled = self._start.copy()
+        """Up to where ties have been settled by name."""
+
+    def _heads(self) -> tuple[list[int], list[int]]:
+        """Return (leaf queue rows, their first waiting candidates)."""
+        queues: list[int] = []
+        heads: list[int] = []
+        order, alive = self._order, self._alive
+        for leaf, queue in enumerate(self._leaf.tolist()):
+            start, end = self._start[leaf], self._end[leaf]
+            if start < end and not alive[order[start]]:
+                start += int(alive[order[start:end]].argmax())
+                if not alive[order[start]]:
+                    start = end
+                self._start[leaf] = start
+            if start < end:
+                queues.append(queue)
+                heads.append(self._head(leaf, start, end))
+        return queues, heads
+
+    def _head(self, leaf: int, start: int, end: int) -> int:
+        """Return a leaf's first candidate; a tie it begins is settled by name first."""
+        order, tie = self._order, self._tie
+        if start >= self._settled[leaf] and start + 1 < end and tie[start + 1] == tie[start]:
+            stop = start + int(np.searchsorted(tie[start:end], tie[start], side="right"))
+            tied = order[start:stop].tolist()
+            names, job = self._session.jobs.name, self._candidates.job
+            tied.sort(key=lambda at: (not self._alive[at], names[int(job[at])]))
+            order[start:stop] = tied
+            self._settled[leaf] = stop
+        return int(order[start])
+
+    def _choose(self) -> Item | None:
+        """Compare heads level by level, from the leaves to the roots."""
+        queues, heads = self._heads()
+        if not heads:
+            return None
+        at = heads[0] if len(heads) == 1 else self._best(np.array(queues), np.array(heads))
+        return Item(at, self._gate(at))
+
+    def _best(self, queue: RowVec, at: RowVec) -> int:
+        tree = self._session.queues.tree
+        depth = tree.depth_of_queue[queue]
+        for level in range(int(depth.max()), -1, -1):
+            here = depth == level
+            rows, heads = queue[here], at[here]
+            parent = tree.parent_of_queue[rows]
+            first = self._first_of_each(parent, rows, heads)
+            queue = np.concatenate((queue[~here], parent[first]))
+            at = np.concatenate((at[~here], heads[first]))
+            depth = np.concatenate((depth[~here], np.full(len(first), level - 1)))
+        return int(at[0])
+
+    def _first_of_each(self, parent: IntVec, rows: RowVec, heads: RowVec) -> RowVec:
+        """Return where the best of each parent's children stands."""
+        if len(rows) == 1:
+            return np.zeros(1, np.int64)
+        session = self._session
+        held = session.ledger.held if session.has_moved else session.held
+        ask = self._candidates.asks(session, heads)
+        keys = session.ask.queue_order(session, rows, held[:, rows], ask)
+        order = np.lexsort((rows, *reversed(keys), parent))
+        ranked = parent[order]
+        first: RowVec = order[np.concatenate(([True], ranked[1:] != ranked[:-1]))]
+        return first
+
+    def _gate(self, at: int) -> int:
+        """Return the first refusal on the candidate's path, leaf first."""
+        session = self._session
+        row = np.array([at])
+        job, ask = self._candidates.job[row], self._candidates.asks(session, row)
+        ledger = session.ledger
+        for queue in session.queues.tree.path(int(self._candidates.queue[at])).tolist():
+            here = [queue]
+            codes = session.ask.queue_gate(
+                session,
+                self._action,
+                np.array(here),
+                job,
+                ask,
+                ledger.held[:, here],
+                ledger.held_non_preemptible[:, here],
+            )
+            if codes is not None and codes[0]:
+                return int(codes[0])
+        return 0
