@@ -112,9 +112,9 @@ class HeadWalk:
 
     def _choose(self) -> Item | None:
         """Compare heads level by level, from the leaves to the roots."""
-        queues, heads = self._heads()
-        if not heads:
+        if not self._alive.any():
             return None
+        queues, heads = self._heads()
         at = heads[0] if len(heads) == 1 else self._best(np.array(queues), np.array(heads))
         return Item(at, self._gate(at))
 
@@ -147,6 +147,8 @@ class HeadWalk:
     def _gate(self, at: int) -> int:
         """Return the first refusal on the candidate's path, leaf first."""
         session = self._session
+        if not session.ask.gates(session):
+            return 0
         row = np.array([at])
         job, ask = self._candidates.job[row], self._candidates.asks(session, row)
         ledger = session.ledger

@@ -96,4 +96,4 @@ def _result(session: Session, abandoned: str) -> CycleResult:
 
 
 def _jobs_of(session: Session, tasks: RowVec) -> int:
-    return np.unique(session.tasks.job_of_task[tasks]).size if tasks.size else 0
+    return len(set(session.tasks.job_of_task[tasks].tolist()))

@@ -202,4 +202,5 @@ def _add(column: IntVec, rows: list[int], numbers: list[int], sign: int) -> None
 
 def rolled_up(snapshot: Snapshot, leaf_amounts: Amounts) -> Amounts:
     """Return ``(R, Q)`` amounts at every level from amounts at the leaves."""
-    return roll_up(leaf_amounts, snapshot.queues.tree)
+    tree = snapshot.queues.tree
+    return roll_up(leaf_amounts, tree) if len(tree.levels) > 1 else leaf_amounts
