@@ -8,6 +8,7 @@ by `plan_levels` and can be kept between cycles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kaisched.core.division import MOST, Claims, LevelPlan, plan_level, share_surplus
+from kaisched.core.plain import Group, PlainTree
 from kaisched.core.rounds import WeightFold
 from kaisched.core.tree import NO_QUEUE, QueueTree
 from kaisched.units import UNLIMITED
@@ -25,6 +27,11 @@ Index = npt.NDArray[np.intp]
 
 WeightMode = Literal["equal", "quota"]
 
+# Plain numbers divide up to this many rows of (resource, queue). Measured with 4 resources of which
+# one is contested: 15 queues 41 us against 106 in arrays, 3 x 5 queues 61 against 186, 40 queues
+# 58 against 81. With all four contested both take the same at 60 rows, and arrays half at 160.
+PLAIN_ROWS = 100
+
 
 @dataclass(frozen=True, eq=False)
 class TreePlan:
@@ -34,11 +41,13 @@ class TreePlan:
         levels: one plan per depth, roots first.
         parents: per depth the queue `(G,)` whose share each sibling group divides; empty for
             the roots, which divide the total.
+        plain: the same for plain numbers; None for a tree that is faster in arrays.
 
     """
 
     levels: tuple[LevelPlan, ...]
     parents: tuple[Index, ...]
+    plain: PlainTree | None
 
 
 def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -> TreePlan:
@@ -67,7 +76,22 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -
             )
         )
         parents.append(above[above != NO_QUEUE])
-    return TreePlan(tuple(levels), tuple(parents))
+    is_small = 0 < len(tree) * resources <= PLAIN_ROWS
+    plain = _plain_tree(levels, parents, priority) if is_small else None
+    return TreePlan(tuple(levels), tuple(parents), plain)
+
+
+def _plain_tree(levels: list[LevelPlan], parents: list[Index], priority: Int64) -> PlainTree:
+    groups: list[Group] = []
+    level_of_queue = priority.tolist()
+    for level, above in zip(levels, parents, strict=True):
+        siblings = np.split(level.queue, level.start[1:])
+        for parent, members in zip(above.tolist() or [NO_QUEUE], siblings, strict=True):
+            queues = members.tolist()
+            tiers = sorted({level_of_queue[q] for q in queues}, reverse=True)
+            of_tier = [tuple(q for q in queues if level_of_queue[q] == tier) for tier in tiers]
+            groups.append(Group(parent, tuple(queues), tuple(of_tier)))
+    return PlainTree(tuple(groups))
 
 
 def fair_share(
@@ -79,6 +103,7 @@ def fair_share(
     *,
     weight_mode: WeightMode = "equal",
     plan: TreePlan | None = None,
+    known: tuple[Int64, Sequence[int]] | None = None,
 ) -> Int64:
     """Divide the cluster among the queues.
 
@@ -90,6 +115,8 @@ def fair_share(
         fold: asked for the weights of each round (R5), if any.
         weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
         plan: of this tree, priority and rank; made when absent.
+        known: an earlier answer `(R, Q)`, and the resources that must be divided anew; the
+            others may be taken from there.
 
     Returns:
         `(R, Q)` int64; siblings' shares pass their parent's only where deserved parts do (R3).
@@ -100,6 +127,8 @@ def fair_share(
     """
     if plan is None:
         plan = plan_levels(tree, claims.priority, claims.rank, len(total))
+    if fold is None and plan.plain is not None:
+        return plan.plain.divide(total, claims, unit, weight_mode, known)
     requestable = np.minimum(claims.request, claims.limit)
     share = np.minimum(claims.deserved, requestable)
     has_unlimited = bool(np.count_nonzero(claims.deserved == UNLIMITED))

@@ -165,7 +165,11 @@ def roll_up(values: Int64, tree: QueueTree) -> Int64:
         `(R, Q)` int64. Two passes over the array, whatever the depth.
 
     """
+    if len(tree.levels) <= 1:  # every queue is its own subtree
+        return values.copy()
     rows, count = values.shape
     before = np.zeros((rows, count + 1), dtype=np.int64)
-    np.cumsum(values, axis=1, out=before[:, 1:])
-    return np.take(before, tree.end_of_queue, axis=1) - before[:, :-1]
+    values.cumsum(axis=1, out=before[:, 1:])
+    sums = before.take(tree.end_of_queue, axis=1)
+    sums -= before[:, :-1]
+    return sums

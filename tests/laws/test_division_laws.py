@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -261,8 +263,8 @@ def test_fine_units_come_close_to_exact_water_filling(level):
 
 
 @st.composite
-def trees(draw):
-    size = draw(st.integers(1, 10))
+def trees(draw, most=10):
+    size = draw(st.integers(1, most))
     parents = [draw(st.none() | st.integers(0, i - 1)) if i else None for i in range(size)]
     names = [f"q{i}" for i in range(size)]
     tree = build_tree(names, [None if p is None else names[p] for p in parents])
@@ -286,14 +288,31 @@ def trees(draw):
     return tree, total, claims, unit, columns(usages, np.float64)
 
 
+# Small trees are divided in plain numbers, larger ones in arrays.
+PLAIN_ROWS = "kaisched.core.fairshare.PLAIN_ROWS"
+
+
+@given(trees(most=30), st.sampled_from(["equal", "quota"]))
+def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode):
+    tree, total, claims, unit, _ = drawn
+    shares = []
+    for rows in (0, 1000):
+        with patch(PLAIN_ROWS, rows):
+            shares.append(fair_share(tree, total, claims, unit, weight_mode=mode))
+    assert shares[0].tolist() == shares[1].tolist()
+    assert shares[0].dtype == shares[1].dtype == np.int64
+
+
+@pytest.mark.parametrize("plain_rows", [0, 1000])
 @given(trees(), st.sampled_from([None, 0.0, 1.0, 5.0]))
-def test_a_tree_of_any_depth_agrees_with_the_plain_loop(drawn, k):
+def test_a_tree_of_any_depth_agrees_with_the_plain_loop(plain_rows, drawn, k):
     tree, total, claims, unit, usage = drawn
 
     def fold(resource, queue, group, active, weights):
         return np.maximum(0, weights + k * (weights - usage[resource, queue]))
 
-    share = fair_share(tree, total, claims, unit, None if k is None else fold)
+    with patch(PLAIN_ROWS, plain_rows):
+        share = fair_share(tree, total, claims, unit, None if k is None else fold)
     for r in range(len(total)):
 
         def one(normal, r=r):

@@ -40,38 +40,48 @@ class _Division:
     queues: object
     mode: str
     total: bytes
-    requested: bytes
-    """Of the leaves, cut: a pod that was waiting and now runs changes nothing."""
+    ceiling: Amounts
+    """``(R, 1)`` just above what anyone could be given."""
+    enough: Amounts
+    """``(R, Q)`` one unit above the share."""
+    told: Amounts
+    """``(R, Q)`` the requests, no larger than that."""
     share: Amounts
 
 
 def divided(session: Session) -> Amounts:
     """Return the fair share ``(R, Q)``, the very same array while nothing it rests on has changed.
 
-    Requests are cut to just above what anyone could be given, which no share can tell from the
-    whole: the backlog of a busy queue may then grow and shrink without a new division. With a
-    weight fold it is divided anew each cycle: what the fold rests on is its plugin's secret.
+    No share can tell how much a queue asks for beyond one unit above what it got: it was never
+    sated, so each round ends for it as before. The backlog of a busy queue, the one thing that
+    changes all the time, may then grow and shrink without a new division, and so may what anyone
+    asks for of one resource without a division of the others.
+
+    With a weight fold it is divided anew each cycle: what the fold rests on is its plugin's secret.
     """
-    plan = _plan(session)
-    snapshot = session.snapshot
-    ceiling = np.maximum(snapshot.total, plan.most) + session.axis.unit
-    requests = np.minimum(snapshot.allocated + snapshot.pending, ceiling[:, None])
-    fold = session.fold
-    if fold is not None:
-        return _divide(session, plan, requests, fold)
-    total, requested = snapshot.total.tobytes(), requests.tobytes()
-    mode = session.policy.over_quota_weights
+    snapshot, queues = session.snapshot, session.queues
+    fold, mode = session.fold, session.policy.over_quota_weights
     known: _Division | None = session.hints.get(_DIVISION)
-    if (
-        known is not None
-        and known.queues is session.queues
-        and known.mode == mode
-        and known.total == total
-        and known.requested == requested
+    total = snapshot.total.tobytes()
+    if known is not None and not (
+        known.queues is queues and known.total == total and known.mode == mode and fold is None
     ):
-        return known.share
-    share = _divide(session, plan, requests, None)
-    session.hints[_DIVISION] = _Division(session.queues, mode, total, requested, share)
+        known = None
+    ceiling = _ceiling(session) if known is None else known.ceiling
+    requests = roll_up(np.minimum(snapshot.allocated + snapshot.pending, ceiling), queues.tree)
+    if fold is not None:
+        return _divide(session, requests, fold)
+    if known is None:
+        share = _divide(session, requests, None)
+    else:
+        told = np.minimum(requests, known.enough)
+        changed = np.logical_or.reduce(told != known.told, axis=1).nonzero()[0]
+        if not changed.size:
+            return known.share
+        share = _divide(session, requests, None, (known.share, changed.tolist()))
+    enough = share + session.axis.unit[:, None]
+    told = np.minimum(requests, enough)
+    session.hints[_DIVISION] = _Division(queues, mode, total, ceiling, enough, told, share)
     return share
 
 
@@ -93,12 +103,24 @@ def _plan(session: Session) -> _Plan:
     return known
 
 
-def _divide(session: Session, plan: _Plan, requests: Amounts, fold: Fold | None) -> Amounts:
-    queues = session.queues
+def _ceiling(session: Session) -> Amounts:
+    """Return, ``(R, 1)``, just above what anyone could be given: sums of such cannot overflow."""
+    most = np.maximum(session.snapshot.total, _plan(session).most)
+    ceiling: Amounts = (most + session.axis.unit)[:, None]
+    return ceiling
+
+
+def _divide(
+    session: Session,
+    requests: Amounts,
+    fold: Fold | None,
+    known: tuple[Amounts, list[int]] | None = None,
+) -> Amounts:
+    queues, plan = session.queues, _plan(session)
     claims = Claims(
         deserved=queues.deserved,
         limit=queues.limit,
-        request=roll_up(requests, queues.tree),
+        request=requests,
         weights=queues.weight,
         priority=queues.priority,
         rank=plan.rank,
@@ -111,4 +133,5 @@ def _divide(session: Session, plan: _Plan, requests: Amounts, fold: Fold | None)
         fold,
         weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
         plan=plan.plan,
+        known=known,
     )

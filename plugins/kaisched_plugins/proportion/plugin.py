@@ -62,7 +62,7 @@ class Proportion(Plugin):
         if standing is None:
             standing = session.hints.get(_STANDING)
             if standing is None or not standing.is_of(session):
-                standing = session.hints[_STANDING] = Standing.of(session)
+                standing = session.hints[_STANDING] = Standing.of(session, standing)
             cycle.standing = standing
         return standing.order(queue, held, ask)
 

@@ -1,4 +1,4 @@
-"""Proportion: limits, quotas for non-preemptible jobs, arguments, and the remembered division."""
+"""Proportion: limits, quotas for non-preemptible jobs and arguments."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from kaisched import CPU, GPU, UNLIMITED, Refusal
 from kaisched.testing import check_plugin
-from kaisched_plugins.proportion import Proportion, division
+from kaisched_plugins.proportion import Proportion
 
 PLUGIN = Proportion(Proportion.Arguments())
 OVER_LIMIT = int(Refusal.OVER_LIMIT)
@@ -119,85 +119,6 @@ def test_arguments_may_be_text_as_in_kai():
 def test_arguments_out_of_range_and_misspelt_ones_are_refused(wrong):
     with pytest.raises(ValidationError):
         Proportion.Arguments.model_validate(wrong)
-
-
-# -- the division ----------------------------------------------------------------------------------
-
-
-class TwoQueues(SimpleNamespace):
-    def __len__(self):
-        return 2
-
-
-class Division:
-    """A session factory over one set of queues, and a count of the divisions made."""
-
-    def __init__(self, monkeypatch):
-        self.made = 0
-        self.hints: dict[str, Any] = {}
-        self.queues = TwoQueues(
-            tree=None, priority=None, deserved=np.zeros((4, 2)), limit=None, weight=None
-        )
-        monkeypatch.setattr(division, "roll_up", lambda amounts, _: amounts)
-        monkeypatch.setattr(
-            division,
-            "fairshare",
-            SimpleNamespace(fair_share=self._divide, plan_levels=lambda *_: "a plan"),
-        )
-
-    def _divide(self, *_, **__):
-        self.made += 1
-        return np.full((4, 2), self.made)
-
-    def share(self, allocated=0, pending=0, total=8, fold=None, mode="equal"):
-        amounts = np.zeros((4, 2), np.int64)
-        session: Any = SimpleNamespace(
-            snapshot=SimpleNamespace(
-                allocated=amounts + allocated, pending=amounts + pending, total=np.full(4, total)
-            ),
-            queues=self.queues,
-            requested=amounts,
-            policy=SimpleNamespace(over_quota_weights=mode),
-            axis=SimpleNamespace(unit=np.ones(4)),
-            hints=self.hints,
-            fold=fold,
-        )
-        return PLUGIN.fair_share(session)
-
-
-def test_the_same_inputs_are_divided_once(monkeypatch):
-    division = Division(monkeypatch)
-    assert division.share(pending=4) is division.share(pending=4)
-    assert division.made == 1
-
-
-def test_a_pod_that_starts_changes_no_share(monkeypatch):
-    division = Division(monkeypatch)
-    assert division.share(pending=4) is division.share(allocated=1, pending=3)
-
-
-@pytest.mark.parametrize(
-    "change", [{"pending": 5}, {"total": 9}, {"mode": "quota"}, {"allocated": 1}]
-)
-def test_whatever_a_share_rests_on_divides_anew(monkeypatch, change):
-    division = Division(monkeypatch)
-    division.share(pending=4)
-    division.share(**{"pending": 4, **change})
-    assert division.made == 2
-
-
-def test_a_backlog_beyond_the_cluster_may_change_without_a_division(monkeypatch):
-    """What a queue asks for beyond everything there is to divide cannot change its share."""
-    division = Division(monkeypatch)
-    assert division.share(pending=40) is division.share(pending=50)
-    assert division.share(pending=40, total=60) is not division.share(pending=50, total=60)
-
-
-def test_with_a_weight_fold_nothing_is_remembered(monkeypatch):
-    division = Division(monkeypatch)
-    division.share(fold=lambda *_: None)
-    division.share(fold=lambda *_: None)
-    assert division.made == 2
 
 
 def test_it_keeps_the_contract_of_plugins():

@@ -1,0 +1,240 @@
+"""The division of a small tree in plain numbers, one contest after another.
+
+Same rules, same float operations in the same order as kaisched.core.rounds, so the same bits: which
+of the two divides is only a matter of time. A simulated cluster of a dozen queues is divided once
+for each of its events, and forty array calls on a few rows each cost ten times what the numbers in
+them do. A weight fold answers arrays, so with one the arrays divide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from kaisched.core.division import Claims
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+_STEPS = 1 << 20  # as FRACTION_BITS of the rounds
+_MOST = 1 << 50  # as MOST of the division
+_NO_FRACTIONS = float(1 << 52)  # floats from here to 2**53 are whole numbers
+
+
+class Group(NamedTuple):
+    """Siblings."""
+
+    parent: int
+    """-1 for the roots."""
+    members: tuple[int, ...]
+    tiers: tuple[tuple[int, ...], ...]
+    """Members of each priority, highest first, by rank inside."""
+
+
+class _Columns(NamedTuple):
+    """What depends on the queues alone, as lists by resource; the arrays say of which queues."""
+
+    deserved: Int64
+    limit: Int64
+    weights: Float64
+    quotas: list[list[int]]
+    limits: list[list[int] | None]
+    """None where no queue has one."""
+    weight_rows: list[list[float]]
+    is_generous: dict[str, list[bool]]
+    """By weight mode: whoever wants something gets it all while there is enough for everyone."""
+
+    def is_of(self, claims: Claims) -> bool:
+        return (
+            self.deserved is claims.deserved
+            and self.limit is claims.limit
+            and self.weights is claims.weights
+        )
+
+
+def _columns(claims: Claims) -> _Columns:
+    has_weight = (claims.deserved >= UNLIMITED) | (claims.weights > 0)
+    has_quota = claims.deserved > 0
+    return _Columns(
+        claims.deserved,
+        claims.limit,
+        claims.weights,
+        claims.deserved.tolist(),
+        [None if min(row) >= UNLIMITED else row for row in claims.limit.tolist()],
+        claims.weights.tolist(),
+        {
+            "equal": [all(row) for row in has_weight.tolist()],
+            "quota": [all(row) for row in has_quota.tolist()],
+        },
+    )
+
+
+class _Row(NamedTuple):
+    """One resource."""
+
+    total: int
+    unit: float
+    quotas: list[int]
+    weights: list[float]
+    is_generous: bool
+    follows_quotas: bool
+
+
+@dataclass(eq=False)
+class PlainTree:
+    """A small tree, to be divided again and again; `groups` come parents first."""
+
+    groups: tuple[Group, ...]
+    _known: _Columns | None = field(default=None, init=False)
+
+    def divide(
+        self,
+        total: Int64,
+        claims: Claims,
+        unit: Int64,
+        weight_mode: str,
+        known: tuple[Int64, Sequence[int]] | None = None,
+    ) -> Int64:
+        """Divide as `fairshare.fair_share` does."""
+        columns = self._known
+        if columns is None or not columns.is_of(claims):
+            columns = _columns(claims)
+            # Only what nobody writes to can be recognised by being the same object.
+            if not any(array.flags.writeable for array in columns[:3]):
+                self._known = columns
+        requests = claims.request.tolist()
+        share, rows = known or (claims.request, range(len(requests)))
+        share = share.copy()
+        totals, units = total.tolist(), unit.astype(np.float64).tolist()
+        generous = columns.is_generous[weight_mode]
+        for r in rows:
+            request, limits = requests[r], columns.limits[r]
+            wants = request if limits is None else list(map(min, request, limits))
+            row = _Row(
+                totals[r],
+                units[r],
+                columns.quotas[r],
+                columns.weight_rows[r],
+                generous[r],
+                weight_mode == "quota",
+            )
+            divided = self._divide_row(row, wants)
+            # Where everybody gets what it asks for, which is common, the request is the answer.
+            if known is not None or divided is not request:
+                share[r] = divided
+        return share
+
+    def _divide_row(self, row: _Row, wants: list[int]) -> list[int]:
+        """Divide one resource; answers `wants` itself where everybody gets it."""
+        share = wants
+        for group in self.groups:
+            amount = row.total if group.parent < 0 else share[group.parent]
+            if row.is_generous:
+                wanted = sum([wants[q] for q in group.members])
+                if wanted <= amount and wanted <= _MOST:
+                    continue
+            if share is wants:
+                share = wants.copy()
+            _divide_group(row, group, amount, wants, share)
+        return share
+
+
+def _divide_group(row: _Row, group: Group, amount: int, wants: list[int], share: list[int]) -> None:
+    """Set the members' `share`, which is `wants` so far: deserved parts, then the surplus."""
+    quotas, left = row.quotas, amount
+    lacks = False
+    for q in group.members:
+        quota = quotas[q]
+        if quota == UNLIMITED:
+            quota = amount
+        if quota < share[q]:
+            share[q] = quota
+            lacks = True
+        left -= share[q]
+    if left <= 0 or not lacks:
+        return
+    weights = _quota_weights(row, group, amount) if row.follows_quotas else row.weights
+    purse = float(min(left, _MOST))
+    for tier in group.tiers:
+        takers = [q for q in tier if share[q] < wants[q] and weights[q] > 0]
+        if not takers:
+            continue
+        need = [float(min(wants[q] - share[q], _MOST)) for q in takers]
+        purse = _contend(share, takers, need, [weights[q] for q in takers], purse, row.unit)
+        if purse <= 0:
+            return
+
+
+def _quota_weights(row: _Row, group: Group, amount: int) -> list[float]:
+    """Let weights follow quotas; where a group has no quota at all, they stand (R12)."""
+    weights = [float(amount if quota == UNLIMITED else quota) for quota in row.quotas]
+    return weights if any(weights[q] > 0 for q in group.members) else row.weights
+
+
+def _contend(
+    share: list[int],
+    rows: list[int],
+    need: list[float],
+    weights: list[float],
+    purse: float,
+    unit: float,
+) -> float:
+    """Share a purse among queues, by rank, until it or their need is empty; returns what is left.
+
+    Amounts are whole numbers in floats: comparing an integer with a float costs twice as much.
+    """
+    for q, wants in zip(rows, need, strict=True):
+        share[q] += int(wants)  # as if there were enough; what is missed comes off below
+    while purse > 0:
+        if sum(need) <= purse:
+            return purse - sum(need)  # enough for everyone (R9)
+        total = 0.0
+        for weight in weights:  # as `bincount` adds; sum() of later Pythons rounds otherwise
+            total += weight
+        amount, is_worth_another = purse, False
+        players = zip(rows, need, weights, strict=True)
+        rows, need, weights, missed = [], [], [], []
+        for q, wants, weight in players:
+            ideal = amount * weight / total
+            if wants <= ideal:
+                purse -= wants
+                is_worth_another = is_worth_another or wants < ideal
+                continue
+            units = ideal / unit
+            part = units % 1.0
+            give = (units - part) * unit
+            purse -= give
+            rows.append(q)
+            need.append(wants - give)
+            weights.append(weight)
+            missed.append(part)
+        if purse > 0 and not is_worth_another:
+            purse = _close(need, missed, purse, unit)
+            if purse > 0 and 0.0 in need:
+                weights = [weight for weight, wants in zip(weights, need, strict=True) if wants]
+                rows = [q for q, wants in zip(rows, need, strict=True) if wants]
+                need = [wants for wants in need if wants]
+    for q, wants in zip(rows, need, strict=True):
+        share[q] -= int(wants)
+    return purse
+
+
+def _close(need: list[float], missed: list[float], purse: float, unit: float) -> float:
+    """Hand out what the floors left over, one unit each by largest remainder (R8)."""
+    # The sum has no room for a fraction: it is rounded half to even, as `rint` does.
+    key = [part * _STEPS + _NO_FRACTIONS for part in missed]
+    # sorted() keeps equals as they stand, which is by rank.
+    for i in sorted(range(len(key)), key=key.__getitem__, reverse=True):
+        give = min(need[i], unit, purse)
+        need[i] -= give
+        purse -= give
+        if purse <= 0:
+            break
+    return purse
