@@ -90,7 +90,9 @@ def _plain_tree(levels: list[LevelPlan], parents: list[Index], priority: Int64) 
             queues = members.tolist()
             tiers = sorted({level_of_queue[q] for q in queues}, reverse=True)
             of_tier = [tuple(q for q in queues if level_of_queue[q] == tier) for tier in tiers]
-            groups.append(Group(parent, tuple(queues), tuple(of_tier)))
+            span = slice(min(queues), max(queues) + 1)
+            is_span = span.stop - span.start == len(queues)
+            groups.append(Group(parent, tuple(queues), span if is_span else None, tuple(of_tier)))
     return PlainTree(tuple(groups))
 
 

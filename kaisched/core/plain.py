@@ -34,6 +34,8 @@ class Group(NamedTuple):
     parent: int
     """-1 for the roots."""
     members: tuple[int, ...]
+    span: slice | None
+    """The members, if they are neighbours."""
     tiers: tuple[tuple[int, ...], ...]
     """Members of each priority, highest first, by rank inside."""
 
@@ -109,13 +111,12 @@ class PlainTree:
             # Only what nobody writes to can be recognised by being the same object.
             if not any(array.flags.writeable for array in columns[:3]):
                 self._known = columns
-        requests = claims.request.tolist()
-        share, rows = known or (claims.request, range(len(requests)))
+        share, rows = known or (claims.request, range(len(total)))
         share = share.copy()
         totals, units = total.tolist(), unit.astype(np.float64).tolist()
         generous = columns.is_generous[weight_mode]
         for r in rows:
-            request, limits = requests[r], columns.limits[r]
+            request, limits = claims.request[r].tolist(), columns.limits[r]
             wants = request if limits is None else list(map(min, request, limits))
             row = _Row(
                 totals[r],
@@ -137,7 +138,8 @@ class PlainTree:
         for group in self.groups:
             amount = row.total if group.parent < 0 else share[group.parent]
             if row.is_generous:
-                wanted = sum([wants[q] for q in group.members])
+                span = group.span
+                wanted = sum([wants[q] for q in group.members] if span is None else wants[span])
                 if wanted <= amount and wanted <= _MOST:
                     continue
             if share is wants:

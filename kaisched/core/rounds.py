@@ -108,11 +108,13 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
     while len(rows):
         contest, need, unit = game.contest.take(rows), game.need.take(rows), game.unit.take(rows)
         share, total = _shares(game, rows, contest)
-        ideal = purse.take(contest) * share / total.take(contest)
+        ideal = purse.take(contest)
+        ideal *= share
+        ideal /= total.take(contest)
+        is_full = need <= ideal
         units = ideal / unit
         whole = np.floor(units)
-        is_full = need <= ideal
-        give = whole * unit
+        give = np.multiply(whole, unit, out=unit)
         np.putmask(give, is_full, need)
         game.need[rows] = need - give
         purse -= _sums(contest, give, count)

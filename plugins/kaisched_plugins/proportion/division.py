@@ -35,7 +35,7 @@ class _Plan:
     """``(R,)`` the largest quota that is not unlimited."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Division:
     queues: object
     mode: str

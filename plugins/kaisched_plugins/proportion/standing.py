@@ -33,9 +33,12 @@ _FORBIDDEN_DIVISOR = 1.0 / shares.FORBIDDEN_FACTOR
 _MOST_SHARES = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Standing:
-    """Per queue: what it may hold. Rows of pod slots are set so that they never decide."""
+    """Per queue: what it may hold. Rows of pod slots are set so that they never decide.
+
+    Nothing writes to it once it is made; to be frozen would cost a tenth of making it.
+    """
 
     queues: object
     fair_share: Amounts
@@ -68,7 +71,7 @@ class Standing:
         else:
             bounds = np.empty((3 * resources + 1, len(queues)), np.int64)
             bounds[:resources] = queues.deserved
-            bounds[resources : 2 * resources] = np.where(allocatable == 0, 0, UNLIMITED)
+            np.multiply(allocatable != 0, UNLIMITED, out=bounds[resources : 2 * resources])
             bounds[-1] = -queues.priority
             divisors = _divisors(allocatable, total[:, None])
         bounds[2 * resources : -1] = share
@@ -95,14 +98,15 @@ class Standing:
         above = amounts > bounds[:-1].reshape(3, resources, count)
         passes = np.logical_or.reduce(above, axis=1)
         dominant = np.maximum.reduce(amounts[1:] / divisors[:-1], axis=1)
-        over = passes[2].astype(np.int64)
-        if over.any():
+        codes = passes.view(np.int8)
+        over: IntVec = codes[2]
+        if np.count_nonzero(over):  # a third of the time of any()
             over = is_over_utilised(held, above[2])
         return (
             over,
-            passes[0].view(np.int8),
+            codes[0],
             bounds[-1],
-            passes[1].view(np.int8),
+            codes[1],
             dominant[0],
             dominant[1],
             divisors[-1],
@@ -110,13 +114,15 @@ class Standing:
 
 
 def _divisors(allocatable: Amounts, total: Amounts) -> FloatVec:
-    bound = np.where(allocatable == UNLIMITED, total, allocatable)
+    bound = allocatable.copy()
+    np.copyto(bound, total, where=allocatable == UNLIMITED)
+    divisors = np.empty((len(allocatable) + 1, allocatable.shape[1]))
+    divisors[:-1] = bound
+    np.copyto(divisors[:-1], _FORBIDDEN_DIVISOR, where=bound <= 0)
+    divisors[PODS] = np.inf
     unit = np.maximum(total, 1)
     sizes = np.minimum(allocatable, _MOST_SHARES * unit) / unit
     sizes[PODS] = 0.0
-    divisors = np.empty((len(allocatable) + 1, allocatable.shape[1]))
-    divisors[:-1] = np.where(bound > 0, bound, _FORBIDDEN_DIVISOR)
-    divisors[PODS] = np.inf
     np.add.reduce(sizes, axis=0, out=divisors[-1])
     return divisors
 
@@ -155,4 +161,5 @@ def _over(bound: Amounts, held: Amounts, ask: Amounts) -> BoolVec | None:
 
 
 def _same(one: Amounts, other: Amounts) -> bool:
-    return one.shape == other.shape and bool((one == other).all())
+    # For a few queues a tenth of the time of an array comparison.
+    return one.shape == other.shape and one.tobytes() == other.tobytes()
