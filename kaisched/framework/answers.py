@@ -26,6 +26,10 @@ _IS_CODE: Final[BoolVec] = np.isin(np.arange(_HIGHEST + 1), list(Refusal))
 _PENDING: Final = int(TaskState.PENDING)
 
 
+class CycleAbandonedError(Exception):
+    """What the division rests on failed: the cycle ends without intents."""
+
+
 class Answer:
     """One plugin's answer to one question."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.framework.dispatch import CycleAbandonedError
+from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.memory import Memory
 from kaisched.framework.outcome import Outcome
 from kaisched.framework.probe import NULL

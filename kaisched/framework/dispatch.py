@@ -14,22 +14,19 @@ import numpy as np
 from kaisched.core.refusals import Refusal
 from kaisched.framework.answers import (
     Answer,
+    CycleAbandonedError,
     batch_fault,
-    code_fault,
     fits,
     keys_fault,
-    room_fault,
     size_fault,
-    stale_fault,
     wrong,
 )
 from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.node_questions import NodeQuestions
 from kaisched.framework.probe import NULL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import numpy.typing as npt
+    from collections.abc import Callable
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.policy import PluginSetting
@@ -42,11 +39,7 @@ _FAILED = int(Refusal.PLUGIN_FAILED)
 _EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class CycleAbandonedError(Exception):
-    """What the division rests on failed: the cycle ends without intents."""
-
-
-class Questions:
+class Questions(NodeQuestions):
     """Every question of the hook specification, ready to be asked."""
 
     def __init__(self, plugins: tuple[PluginSetting, ...], probe: Probe = NULL) -> None:
@@ -61,21 +54,8 @@ class Questions:
             for question in vars(Plugin)
             if hasattr(vars(Plugin)[question], "kaisched_spec")
         }
-        self._filters = self._answers["node_filter"]
-        self._rooms = self._answers["node_room"]
-        self._scores = self._answers["node_score"]
-        self._moves = self._answers["on_moves"]
-        # Room for the rounding of a few sums of products.
-        self._highest = sum(answer.weight for answer in self._scores) * (1 + 1e-12)
         self._gates = self._answers["queue_gate"]
-        self.has_moves = bool(self._moves)
-        self.has_rooms = bool(self._rooms)
-        self.fills_first = all(
-            setting.plugin.is_score_rising
-            for setting in plugins
-            if any(answer.plugin == setting.plugin.name for answer in self._scores)
-        )
-        """True when every score promises to rise as identical pods fill a node."""
+        super().__init__(self._answers)
 
     def probed(self, probe: Probe) -> Questions:
         """Return the same questions, watched by ``probe``."""
@@ -209,27 +189,6 @@ class Questions:
 
     # -- gates and batches -------------------------------------------------------------------------
 
-    def _codes(
-        self, session: Session, answers: Iterable[Answer], count: int, **arguments: object
-    ) -> CodeVec | None:
-        codes: CodeVec | None = None
-        for answer in answers:
-            try:
-                said = answer.call(session=session, **arguments)
-            except CycleAbandonedError:
-                raise
-            except Exception as error:  # noqa: BLE001
-                answer.fail(session, error)
-                said = np.full(count, _FAILED, np.int16)
-            if said is None:
-                continue
-            if fault := code_fault(said, count):
-                answer.fail(session, fault)
-                said = np.full(count, _FAILED, np.int16)
-            said = said.astype(np.int16, copy=False)
-            codes = said if codes is None else np.where(codes != 0, codes, said)
-        return codes
-
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection."""
         answers = self._answers["job_gate"]
@@ -317,92 +276,3 @@ class Questions:
             session, "next_batch", partial(batch_fault, session, job), job
         )
         return batch
-
-    # -- nodes
-    # ---------------------------------------------------------------------------------------
-
-    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
-        """Return codes ``(K,)``, or None for no objection."""
-        return self._codes(session, self._filters, len(rows), shape=shape, rows=rows)
-
-    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
-        """Return the least room any plugin leaves ``(K,)``, or None for no bound."""
-        least: IntVec | None = None
-        for answer in self._rooms:
-            try:
-                room = answer.call(session=session, shape=shape, rows=rows)
-            except CycleAbandonedError:
-                raise
-            except Exception as error:  # noqa: BLE001
-                answer.fail(session, error)
-                room = np.zeros(len(rows), np.int64)
-            if room is None:
-                continue
-            if fault := room_fault(room, len(rows)):
-                answer.fail(session, fault)
-                room = np.zeros(len(rows), np.int64)
-            least = room if least is None else np.minimum(least, room)
-        return least
-
-    def node_score(
-        self, session: Session, shape: int, rows: RowVec, extra: IntVec
-    ) -> npt.NDArray[np.float64]:
-        """Return the weighted sum of scores ``(K,)``."""
-        total = np.zeros(len(rows))
-        for answer in self._scores:
-            try:
-                score = answer.call(session=session, shape=shape, rows=rows, extra=extra)
-            except CycleAbandonedError:
-                raise
-            except Exception as error:  # noqa: BLE001
-                answer.fail(session, error)
-                continue
-            if score is None:
-                continue
-            if not fits(score, rows.shape, "f"):
-                answer.fail(session, wrong(score, rows.shape, "f"))
-                continue
-            total += score * answer.weight
-        # One look at the sum; NaN compares false with everything. Only if it is odd, one by one.
-        if rows.size and not (total.min() >= 0.0 and total.max() <= self._highest):
-            return self._careful_score(session, shape, rows, extra)
-        return total
-
-    def _careful_score(
-        self, session: Session, shape: int, rows: RowVec, extra: IntVec
-    ) -> npt.NDArray[np.float64]:
-        """Sum only the scores inside [0, 1] and name the plugins of the others."""
-        total = np.zeros(len(rows))
-        for answer in self._scores:
-            try:
-                score = answer.call(session=session, shape=shape, rows=rows, extra=extra)
-            except Exception:  # noqa: BLE001, S112 - noted by the caller already
-                continue
-            if score is None or not fits(score, rows.shape, "f"):
-                continue
-            if not (score.min() >= 0.0 and score.max() <= 1.0):
-                answer.fail(session, "answered scores outside [0, 1]")
-                continue
-            total += score * answer.weight
-        return total
-
-    def on_moves(
-        self, session: Session, task: RowVec, node: RowVec, sign: int
-    ) -> list[tuple[RowVec, RowVec]]:
-        """Tell every listener, and return what each says is stale; after a failure, everything."""
-        stale: list[tuple[RowVec, RowVec]] = []
-        for answer in self._moves:
-            try:
-                said = answer.call(session=session, task=task, node=node, sign=sign)
-            except CycleAbandonedError:
-                raise
-            except Exception as error:  # noqa: BLE001
-                answer.fail(session, error)
-                said = _EVERYTHING
-            if said is None:
-                continue
-            if fault := stale_fault(said):
-                answer.fail(session, fault)
-                said = _EVERYTHING
-            stale.append(said)
-        return stale

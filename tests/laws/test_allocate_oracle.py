@@ -43,5 +43,5 @@ def test_the_decisions_are_those_of_asking_after_every_batch(cluster, policy):
         [(task[row], node[at]) for row, at in expected.binds.items()],
         [(task[row], node[at]) for row, at in expected.nominations.items()],
     )
-    # Which of two good reasons is met first is nobody's business: the record names the dominant one.
+    # Which of two reasons is met first does not matter: the record names the dominant one.
     assert reasons(session, codes) == reasons(session, expected.refusal)
