@@ -26,7 +26,7 @@ RELEASING: Final = int(TaskState.RELEASING)
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())
 _ALLOCATED: Final = tuple(ALLOCATED_STATES.tolist())
 _ACTIVE: Final = tuple(ACTIVE_STATES.tolist())
-_FEW: Final = 6
+_FEW: Final = 16
 """Up to so many tasks are faster one by one than as arrays (measured)."""
 
 
@@ -52,64 +52,69 @@ class Accounts:
     def move(self, task: int, state: int, node: int, at_s: float = math.nan) -> None:
         """Bring one task to a state on a node (-1 for none, or for a node not known)."""
         tasks = self.tasks
-        old, old_node = tasks.state.data.item(task), tasks.node_of_task.data.item(task)
+        old, old_node = tasks.state.cells[task], tasks.node_of_task.cells[task]
         if old == state and old_node == node:
             return
-        job = tasks.job_of_task.data.item(task)
-        request = self.shapes.request_of_shape[tasks.shape_of_task.data.item(task)]
-        if old_node >= 0 or node >= 0:
-            self._change_nodes(request, old, old_node, state, node, is_foreign=job < 0)
-        tasks.state.own()[task] = state
+        job = tasks.job_of_task.cells[task]
+        shape = tasks.shape_of_task.cells[task]
+        # Not when only the kind of holding changes, as from BOUND to RUNNING.
+        if old_node != node or RELEASING in (old, state) or _HOLDS[old] != _HOLDS[state]:
+            if old_node >= 0 and _HOLDS[old]:
+                self._hold(old_node, old, shape, -1, is_foreign=job < 0)
+            if node >= 0 and _HOLDS[state]:
+                self._hold(node, state, shape, 1, is_foreign=job < 0)
+        tasks.state.edit()[task] = state
         if old_node != node:
-            tasks.node_of_task.own()[task] = node
+            tasks.node_of_task.edit()[task] = node
         if state == GONE != old:
             tasks.forget(task)
         if job >= 0:
-            self._count(task, job, old, state, at_s)
+            self._count(tasks.podset_of_task.cells[task], job, old, state, at_s)
+            self._charge_one(job, shape, old, state)
 
-    def _change_nodes(
-        self, request: IntVec, old: int, old_node: int, state: int, node: int, *, is_foreign: bool
-    ) -> None:
-        if old_node == node and old != RELEASING != state and _HOLDS[old] == _HOLDS[state]:
-            return
-        if old_node >= 0 and _HOLDS[old]:
-            self._hold(old_node, old, -request, is_foreign=is_foreign)
-        if node >= 0 and _HOLDS[state]:
-            self._hold(node, state, request, is_foreign=is_foreign)
-
-    def _hold(self, node: int, state: int, amount: IntVec, *, is_foreign: bool) -> None:
-        nodes = self.nodes
-        nodes.idle.own()[:, node] -= amount
+    def _hold(self, node: int, state: int, shape: int, sign: int, *, is_foreign: bool) -> None:
+        nodes, shapes = self.nodes, self.shapes
+        more, less = shapes.request_of_shape[shape], shapes.refund_of_shape[shape]
+        if sign < 0:
+            more, less = less, more
+        nodes.idle.add(node, less)
         if state == RELEASING:
-            nodes.releasing.own()[:, node] += amount
+            nodes.releasing.add(node, more)
         if is_foreign:
-            nodes.foreign.own()[:, node] += amount
+            nodes.foreign.add(node, more)
             nodes.touch_total()
-        nodes.version.own()[node] += 1
+        nodes.version.edit()[node] += 1
         nodes.is_changed = True
 
-    def _count(self, task: int, job: int, old: int, new: int, at_s: float) -> None:
+    def _count(self, podset: int, job: int, old: int, new: int, at_s: float) -> None:
         jobs, podsets = self.jobs, self.podsets
-        request = self.shapes.request_of_shape[self.tasks.shape_of_task.data.item(task)]
-        podset = self.tasks.podset_of_task.data.item(task)
-        queue = jobs.queue_of_job.data.item(job)
         active = _ACTIVE[new] - _ACTIVE[old]
         if active:
-            if active > 0 and not math.isnan(at_s) and not jobs.active.data[job]:
-                jobs.last_start_s.own()[job] = at_s
-            jobs.active.own()[job] += active
-            podsets.active.own()[podset] += active
-        pending = (new == PENDING) - (old == PENDING)
-        if pending:
-            jobs.pending.own()[job] += pending
-            podsets.pending.own()[podset] += pending
-            if queue >= 0:
-                self.queues.pending.own()[:, queue] += request * pending
-        held = _ALLOCATED[new] - _ALLOCATED[old]
-        if held and queue >= 0:
-            self.queues.allocated.own()[:, queue] += request * held
-            if not jobs.is_preemptible.data[job]:
-                self.queues.allocated_non_preemptible.own()[:, queue] += request * held
+            of_job = jobs.active.edit()
+            if active > 0 and at_s == at_s and not of_job[job]:  # noqa: PLR0124 - no NaN
+                jobs.last_start_s.edit()[job] = at_s
+            of_job[job] += active
+            podsets.active.edit()[podset] += active
+        if (new == PENDING) != (old == PENDING):
+            pending = 1 if new == PENDING else -1
+            jobs.pending.edit()[job] += pending
+            podsets.pending.edit()[podset] += pending
+
+    def _charge_one(self, job: int, shape: int, old: int, new: int) -> None:
+        jobs, queues, shapes = self.jobs, self.queues, self.shapes
+        queue = jobs.queue_of_job.cells[job]
+        if queue < 0:
+            return
+        if new == PENDING != old:
+            queues.pending.add(queue, shapes.request_of_shape[shape])
+        elif old == PENDING != new:
+            queues.pending.add(queue, shapes.refund_of_shape[shape])
+        if _ALLOCATED[new] != _ALLOCATED[old]:
+            of_shape = shapes.request_of_shape if _ALLOCATED[new] else shapes.refund_of_shape
+            amounts = of_shape[shape]
+            queues.allocated.add(queue, amounts)
+            if not jobs.is_preemptible.cells[job]:
+                queues.allocated_non_preemptible.add(queue, amounts)
 
     # -- many tasks ---------------------------------------------------------------------------
 

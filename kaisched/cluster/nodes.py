@@ -36,11 +36,11 @@ class NodeRows:
         self.name: tuple[str, ...] = ()
         self.row_of_name: dict[str, int] = {}
         self.allocatable = Block(len(axis), 0)
-        self.idle = Block(len(axis), 0)
-        self.releasing = Block(len(axis), 0)
-        self.foreign = Block(len(axis), 0)
+        self.idle = Block(len(axis), 0, is_hot=True)
+        self.releasing = Block(len(axis), 0, is_hot=True)
+        self.foreign = Block(len(axis), 0, is_hot=True)
         """``(R, N)`` the part that tasks without a job hold."""
-        self.version = Column(np.int64, 0)
+        self.version = Column(np.int64, 0, is_hot=True)
         self.is_laid_out = True
         self.is_changed = True
         """An amount changed since the last table."""

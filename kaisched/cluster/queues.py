@@ -48,9 +48,9 @@ class QueueRows:
         self.is_laid_out = True
         self.table = self._tabulate(build_tree((), ()))
         self._orphans: frozenset[str] = frozenset()
-        self.allocated = Block(len(axis), 0)
-        self.allocated_non_preemptible = Block(len(axis), 0)
-        self.pending = Block(len(axis), 0)
+        self.allocated = Block(len(axis), 0, is_hot=True)
+        self.allocated_non_preemptible = Block(len(axis), 0, is_hot=True)
+        self.pending = Block(len(axis), 0, is_hot=True)
 
     def __len__(self) -> int:
         return len(self.table)

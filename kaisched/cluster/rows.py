@@ -6,7 +6,7 @@ once is the business of :mod:`kaisched.cluster.accounts`.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,17 @@ class Table:
     """What all growing tables have in common: a size, and columns that grow together."""
 
     columns: tuple[Column, ...]
+    """In the order of the fields of the table that snapshots get."""
     size: int
     capacity: int
+    _views: list[NDArray[Any]]
 
     def _start(self, *columns: Column) -> None:
         self.columns = columns
         self.size = 0
         self.capacity = len(columns[0].data)
+        self._views = []
+        self._seen = -1
 
     def reserve(self, more: int) -> int:
         """Return the first of ``more`` new rows, whose cells hold their column's fill."""
@@ -42,6 +46,22 @@ class Table:
                 column.grow(self.size)
             self.capacity = min(len(column.data) for column in self.columns)
         return row
+
+    def refresh(self) -> bool:
+        """Bring what snapshots get of the columns up to date; return whether anything changed."""
+        size = self.size
+        if size == self._seen:
+            for column in self.columns:  # a generator in any() takes twice as long
+                if column.view is None:
+                    break
+            else:
+                return False
+        self._seen = size
+        self._views = [
+            view if (view := column.view) is not None and len(view) == size else column.frozen(size)
+            for column in self.columns
+        ]
+        return True
 
     def keep_columns(self, rows: RowVec) -> None:
         """Keep only these rows, in this order, in every array column."""
@@ -65,9 +85,9 @@ class JobRows(Table):
         self.first_podset = Column(np.int64, -1)
         self.podset_count = Column(np.int64, 1)
         self.shape_of_job = Column(np.int64, -1)
-        self.active = Column(np.int64, 0)
-        self.pending = Column(np.int64, 0)
-        self.last_start_s = Column(np.float64, np.nan)
+        self.active = Column(np.int64, 0, is_hot=True)
+        self.pending = Column(np.int64, 0, is_hot=True)
+        self.last_start_s = Column(np.float64, np.nan, is_hot=True)
         self._start(
             self.queue_of_job,
             self.priority,
@@ -88,8 +108,8 @@ class JobRows(Table):
         self.is_dead: list[bool] = []
         self.dead = 0
         self.structure: dict[int, SubGroup] = {}
-        self._shared_structure: dict[int, SubGroup] | None = None
         self.row_of_name: dict[str, int] = {}
+        self._table: JobTable | None = None
 
     def append(
         self,
@@ -103,10 +123,10 @@ class JobRows(Table):
     ) -> int:
         """Add a job without tasks and return its row."""
         row = self.reserve(1)
-        self.queue_of_job.data[row] = queue
-        self.priority.data[row] = priority
-        self.is_preemptible.data[row] = is_preemptible
-        self.created_s.data[row] = created_s
+        self.queue_of_job.cells[row] = queue
+        self.priority.cells[row] = priority
+        self.is_preemptible.cells[row] = is_preemptible
+        self.created_s.cells[row] = created_s
         self.name.data.append(name)
         self.queue_name.append(queue_name)
         self.tasks.data.append(())
@@ -125,7 +145,7 @@ class JobRows(Table):
 
     def set_structure(self, row: int, tree: SubGroup | None) -> None:
         """Set or drop the tree of subgroups of a job."""
-        if self.structure is self._shared_structure:
+        if self._table is not None and self.structure is self._table.structure:
             self.structure = dict(self.structure)
         if tree is None:
             self.structure.pop(row, None)
@@ -133,27 +153,35 @@ class JobRows(Table):
             self.structure[row] = tree
 
     def table(self) -> JobTable:
-        """Freeze."""
-        size = self.size
-        self._shared_structure = self.structure
-        return JobTable(
-            name=self.name.frozen(),
-            queue_of_job=self.queue_of_job.frozen(size),
-            priority=self.priority.frozen(size),
-            is_preemptible=self.is_preemptible.frozen(size),
-            created_s=self.created_s.frozen(size),
-            refusal=self.refusal.frozen(size),
-            first_task=self.first_task.frozen(size),
-            first_podset=self.first_podset.frozen(size),
-            podset_count=self.podset_count.frozen(size),
-            shape_of_job=self.shape_of_job.frozen(size),
-            active=self.active.frozen(size),
-            pending=self.pending.frozen(size),
-            last_start_s=self.last_start_s.frozen(size),
-            structure=self.structure,
-            tasks=self.tasks.frozen(),
-            queue_name=self.queue_name,
-        )
+        """Freeze; the same object while nothing changed."""
+        table, tasks, structure = self._table, self.tasks.frozen(), self.structure
+        if (
+            self.refresh()
+            or table is None
+            or table.tasks is not tasks
+            or table.structure is not structure
+        ):
+            queue, priority, is_preemptible, created_s, refusal, first_task, *others = self._views
+            first_podset, podset_count, shape, active, pending, last_start_s = others
+            self._table = table = JobTable(
+                self.name.frozen(),
+                queue,
+                priority,
+                is_preemptible,
+                created_s,
+                refusal,
+                first_task,
+                first_podset,
+                podset_count,
+                shape,
+                active,
+                pending,
+                last_start_s,
+                structure,
+                tasks,
+                self.queue_name,
+            )
+        return table
 
 
 class PodSetRows(Table):
@@ -163,31 +191,28 @@ class PodSetRows(Table):
         """Make an empty table."""
         self.job_of_podset = Column(np.int64, -1)
         self.minimum = Column(np.int64, 1)
-        self.active = Column(np.int64, 0)
-        self.pending = Column(np.int64, 0)
+        self.active = Column(np.int64, 0, is_hot=True)
+        self.pending = Column(np.int64, 0, is_hot=True)
         self._start(self.job_of_podset, self.minimum, self.active, self.pending)
         self.name: ListColumn[str] = ListColumn()
         self.dropped: set[int] = set()
         """Rows of living jobs that were divided anew; empty of tasks."""
+        self._table: PodSetTable | None = None
 
     def append(self, name: str, job: int, minimum: int) -> int:
         """Add a pod set without tasks and return its row."""
         row = self.reserve(1)
-        self.job_of_podset.data[row] = job
-        self.minimum.data[row] = minimum
+        self.job_of_podset.cells[row] = job
+        self.minimum.cells[row] = minimum
         self.name.data.append(name)
         return row
 
     def table(self) -> PodSetTable:
-        """Freeze."""
-        size = self.size
-        return PodSetTable(
-            name=self.name.frozen(),
-            job_of_podset=self.job_of_podset.frozen(size),
-            minimum=self.minimum.frozen(size),
-            active=self.active.frozen(size),
-            pending=self.pending.frozen(size),
-        )
+        """Freeze; the same object while nothing changed."""
+        table, name = self._table, self.name.frozen()
+        if self.refresh() or table is None or table.name is not name:
+            self._table = table = PodSetTable(name, *self._views)
+        return table
 
 
 class TaskRows(Table):
@@ -198,8 +223,8 @@ class TaskRows(Table):
         self.job_of_task = Column(np.int64, -1)
         self.podset_of_task = Column(np.int64, -1)
         self.shape_of_task = Column(np.int64, -1)
-        self.state = Column(np.int8, 0)
-        self.node_of_task = Column(np.int64, -1)
+        self.state = Column(np.int8, 0, is_hot=True)
+        self.node_of_task = Column(np.int64, -1, is_hot=True)
         self.nominated_node = Column(np.int64, -1)
         self.order_priority = Column(np.int64, LOWEST_PRIORITY)
         self.created_s = Column(np.float64, 0.0)
@@ -219,13 +244,14 @@ class TaskRows(Table):
         self.uid: ListColumn[str] = ListColumn()
         self.row_of_name: dict[str, int] = {}
         self.gone = 0
+        self._table: TaskTable | None = None
 
     def append(self, name: str, uid: str, shape: int, job: int, podset: int) -> int:
         """Add a pending task and return its row; counts are the caller's business."""
         row = self.reserve(1)
-        self.job_of_task.data[row] = job
-        self.podset_of_task.data[row] = podset
-        self.shape_of_task.data[row] = shape
+        self.job_of_task.cells[row] = job
+        self.podset_of_task.cells[row] = podset
+        self.shape_of_task.cells[row] = shape
         self.name.data.append(name)
         self.uid.data.append(uid)
         self.row_of_name[name] = row
@@ -243,18 +269,8 @@ class TaskRows(Table):
         return np.asarray(self.state.data[: self.size] != GONE)
 
     def table(self) -> TaskTable:
-        """Freeze."""
-        size = self.size
-        return TaskTable(
-            name=self.name.frozen(),
-            uid=self.uid.frozen(),
-            job_of_task=self.job_of_task.frozen(size),
-            podset_of_task=self.podset_of_task.frozen(size),
-            shape_of_task=self.shape_of_task.frozen(size),
-            state=self.state.frozen(size),
-            node_of_task=self.node_of_task.frozen(size),
-            nominated_node=self.nominated_node.frozen(size),
-            order_priority=self.order_priority.frozen(size),
-            created_s=self.created_s.frozen(size),
-            label_set_of_task=self.label_set_of_task.frozen(size),
-        )
+        """Freeze; the same object while nothing changed."""
+        table = self._table
+        if self.refresh() or table is None:
+            self._table = table = TaskTable(self.name.frozen(), self.uid.frozen(), *self._views)
+        return table

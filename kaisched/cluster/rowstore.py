@@ -170,13 +170,30 @@ class RowStore:
             created_s=created_s,
         )
         if refusal:
-            jobs.refusal.data[job] = refusal
+            jobs.refusal.cells[job] = refusal
         podset = self.podsets.append(DEFAULT_PODSET, job, minimum)
-        jobs.first_podset.data[job] = podset
-        if tasks:
+        jobs.first_podset.cells[job] = podset
+        if len(tasks) == 1:
+            self._add_task(job, podset, queue, *tasks[0], created_s=created_s)
+        elif tasks:
             self._add_tasks(job, podset, queue, tasks)
         self.revision += 1
         return job
+
+    def _add_task(
+        self, job: int, podset: int, queue: int, name: str, shape: int, *, created_s: float
+    ) -> None:
+        """Do the same as :meth:`_add_tasks` for the one task most jobs have, without arrays."""
+        rows, jobs = self.tasks, self.jobs
+        task = rows.append(name, name, shape, job, podset)
+        rows.created_s.cells[task] = created_s
+        jobs.first_task.cells[job] = task
+        jobs.tasks.data[job] = range(task, task + 1)
+        jobs.pending.cells[job] = 1
+        self.podsets.pending.cells[podset] = 1
+        jobs.shape_of_job.cells[job] = shape
+        if queue >= 0:
+            self.queues.pending.add(queue, self.shapes.request_of_shape[shape])
 
     def _add_tasks(
         self, job: int, podset: int, queue: int, tasks: Sequence[tuple[str, int]]
@@ -201,7 +218,7 @@ class RowStore:
         shape = shape_of_task[0]
         if shape_of_task.count(shape) == count:
             jobs.shape_of_job.data[job] = shape
-            asked = shapes.request_of_shape[shape] * count
+            asked = shapes.request.data[:, shape] * count
         else:
             asked = shapes.request.data[:, shape_of_task].sum(axis=1)
         if queue >= 0:
@@ -266,7 +283,7 @@ class RowStore:
 
     def shortage(self, task: int, node: int) -> str:
         """Return the first resource of which a node has too little idle for a task, or ""."""
-        request = self.shapes.request_of_shape[self.tasks.shape_of_task.data.item(task)]
+        request = self.shapes.request.data[:, self.tasks.shape_of_task.cells[task]]
         is_short = (request > 0) & (request > self.nodes.idle.data[:, node])
         return self.axis.names[int(is_short.argmax())] if is_short.any() else ""
 

@@ -21,8 +21,10 @@ class ShapeRows:
         self._axis = axis
         self._number: dict[tuple[tuple[tuple[str, int], ...], Constraints], int] = {}
         self.request = Block(len(axis))
-        self.request_of_shape: list[IntVec] = []
-        """``(R,)`` of each shape on its own, contiguous: what single moves add and subtract."""
+        self.request_of_shape: list[tuple[int, ...]] = []
+        """Each shape on its own, one amount a resource: what single moves add."""
+        self.refund_of_shape: list[tuple[int, ...]] = []
+        """The same less than zero: what they take away."""
         self.constraints: ListColumn[Constraints] = ListColumn()
         self.are_pinned = False
         """Somebody outside the store keeps numbers of shapes, so none may change."""
@@ -42,7 +44,9 @@ class ShapeRows:
         vector[PODS] = 1
         self.request.grow(shape + 1)
         self.request.data[:, shape] = vector
-        self.request_of_shape.append(vector)
+        amounts = tuple(vector.tolist())
+        self.request_of_shape.append(amounts)
+        self.refund_of_shape.append(_negative(amounts))
         self.constraints.data.append(constraints)
         self._number[tuple(sorted(request.items())), constraints] = shape
         self._table = None
@@ -51,7 +55,7 @@ class ShapeRows:
     def keep(self, rows: RowVec, label_map: RowVec) -> None:
         """Keep only these shapes, whose label sets have new numbers."""
         self.request.replace(self.request.data[:, rows].copy())
-        self.request_of_shape = [self.request_of_shape[row] for row in rows.tolist()]
+        self._list_requests(len(rows))
         self.constraints.replace(
             [
                 replace(old, label_set=int(label_map[old.label_set]))
@@ -71,8 +75,13 @@ class ShapeRows:
         self._axis = axis
         self.request.spread(len(axis), rows)
         size = len(self)
-        self.request_of_shape = [self.request.data[:, shape].copy() for shape in range(size)]
+        self._list_requests(size)
         self._table = None
+
+    def _list_requests(self, size: int) -> None:
+        columns = self.request.data[:, :size].T.tolist()
+        self.request_of_shape = [tuple(column) for column in columns]
+        self.refund_of_shape = [_negative(request) for request in self.request_of_shape]
 
     def table(self) -> ShapeTable:
         """Freeze; the same object while no shape was added."""
@@ -123,8 +132,12 @@ class LabelRows:
         return self._table
 
 
-def _items(axis: ResourceAxis, request: IntVec) -> tuple[tuple[str, int], ...]:
-    named = zip(axis.names, request.tolist(), strict=True)
+def _negative(request: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(-amount for amount in request)
+
+
+def _items(axis: ResourceAxis, request: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    named = zip(axis.names, request, strict=True)
     return tuple(sorted((name, amount) for name, amount in named if amount and name != "pods"))
 
 

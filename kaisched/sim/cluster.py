@@ -16,6 +16,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.errors import InvariantBroken
 from kaisched.framework.records import CycleResult
+from kaisched.framework.report import Shares
 from kaisched.sim.grid import GRID_S
 from kaisched.sim.workload import ClusterSize, Workload
 
@@ -78,10 +79,10 @@ class Cluster:
     def place(self, tasks: RowVec, nodes: RowVec, at_s: float) -> None:
         """Let pods run on nodes, none of which may then hold more than it has."""
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
-        idle = self._store.nodes.idle.data
-        if idle.min(initial=0) < 0:
-            node = int(idle.min(axis=0).argmin())
-            raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
+        idle = self._store.nodes.idle
+        for node in set(nodes.tolist()):
+            if idle.least(node) < 0:
+                raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
 
     def release(self, tasks: RowVec) -> None:
         """Begin to stop pods: they still hold their room."""
@@ -107,8 +108,12 @@ class Cluster:
 
     def fair_shares(self, result: CycleResult) -> list[int]:
         """Return the fair share of each queue of the workload in thousandths of a GPU."""
-        share = {queue.name: queue.fair_share["gpu"] for queue in result.shares}
-        return [share[name] for name in self._work.queue_names]
+        shares = result.shares
+        if isinstance(shares, Shares):
+            share = shares.fair_share_of("gpu")
+            return [share[row] for row in self._queue]
+        by_name = {queue.name: queue.fair_share["gpu"] for queue in shares}
+        return [by_name[name] for name in self._work.queue_names]
 
     def _renumber(self) -> None:
         self._compactions = self._store.compactions

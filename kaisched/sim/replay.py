@@ -163,13 +163,13 @@ class Replay:
         """Return the jobs of these tasks, each of which must be complete: they are all gangs."""
         jobs = self._cluster.jobs_of(tasks)
         pods = self._work.pods
-        whole: list[int] = []
-        for job, same in groupby(sorted(jobs)):
-            count = sum(1 for _ in same)
+        counts: dict[int, int] = {}
+        for job in sorted(jobs):
+            counts[job] = counts.get(job, 0) + 1
+        for job, count in counts.items():
             if count != len(pods[job]):
                 raise InvariantBroken(f"{count} of {len(pods[job])} pods of job {job} were {what}")
-            whole.append(job)
-        return whole
+        return list(counts)
 
     def _close(self, until: int) -> None:
         """Bring the sums up to the end, and check that no job and no GPU was lost."""
