@@ -17,7 +17,6 @@ from kaisched.core.states import TaskState
 from kaisched.errors import InvariantBroken
 from kaisched.framework.records import CycleResult
 from kaisched.framework.report import Shares
-from kaisched.sim.grid import GRID_S
 from kaisched.sim.workload import ClusterSize, Workload
 
 PRIORITY: Final = 50
@@ -60,7 +59,7 @@ class Cluster:
             self._queue[work.queue[job]],
             priority=PRIORITY,
             is_preemptible=True,
-            created_s=work.arrival[job] * GRID_S,
+            created_s=work.submitted_s[job],
             tasks=[(f"{name}-{pod}", self._shape[gpus]) for pod, gpus in enumerate(pods)],
             minimum=len(pods),
         )

@@ -42,6 +42,8 @@ class Workload:
     weights: tuple[float, ...]
     quotas: tuple[int, ...]
     """Whole GPUs."""
+    submitted_s: list[float]
+    """Never after the arrival. Jobs that arrive together still have an order by creation."""
     arrival: list[int]
     """Tick."""
     ticks: list[int]
@@ -67,6 +69,7 @@ def workload_of(trace: Trace, size: ClusterSize, quota: QuotaMode) -> Workload:
         queue_names=trace.queue_names,
         weights=tuple(number or 1.0 for number in nodes),
         quotas=tuple(quotas),
+        submitted_s=trace.submit_s.tolist(),
         arrival=ticks_at(trace.submit_s).tolist(),
         ticks=run_ticks(trace.duration_s).tolist(),
         gpus=gpus,
