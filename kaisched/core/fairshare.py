@@ -131,6 +131,17 @@ def fair_share(
         plan = plan_levels(tree, claims.priority, claims.rank, len(total))
     if fold is None and plan.plain is not None:
         return plan.plain.divide(total, claims, unit, weight_mode, known)
+    return _in_arrays(plan, total, claims, unit, fold, weight_mode)
+
+
+def _in_arrays(
+    plan: TreePlan,
+    total: Int64,
+    claims: Claims,
+    unit: Int64,
+    fold: WeightFold | None,
+    weight_mode: WeightMode,
+) -> Int64:
     requestable = np.minimum(claims.request, claims.limit)
     share = np.minimum(claims.deserved, requestable)
     has_unlimited = bool(np.count_nonzero(claims.deserved == UNLIMITED))

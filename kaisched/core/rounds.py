@@ -147,11 +147,12 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     fold, resource, queue = game.asked
     whole = total.take(contest)
     normal = weight / whole
-    wants = game.need.take(rows) > 0
+    wants = np.ones(len(rows), dtype=np.bool_)
     answer = fold(resource.take(rows), queue.take(rows), contest, wants, normal)
     # A weight that the fold leaves alone counts exactly as it was written, not normalised and
     # back: without a policy that changes weights the fold makes no difference at all.
-    share = np.maximum(answer, 0.0) * whole
+    share = np.maximum(answer, 0.0)
+    share *= whole
     np.putmask(share, answer == normal, weight)
     sums = _sums(contest, share, count)
     if np.count_nonzero(sums < np.inf) < count:
