@@ -56,7 +56,7 @@ class Standing:
         """Build the columns from the division and the queues.
 
         A share of a resource with unlimited quota changes with every pod that asks for it, and only
-        the column of shares with it: then the rest of what is known is kept (5 us in place of 35).
+        the column of shares with it: then the rest of what is known is kept (3 us in place of 12).
         """
         queues, share, total = session.queues, session.fair_share, session.snapshot.total
         allocatable = shares.allocatable_share(queues.deserved, queues.limit, share)
