@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.backlog import waiting_heads
 from kaisched.actions.candidates import (
     Candidates,
     drop_gated,
@@ -48,14 +49,19 @@ class Allocate:
 
     def run(self, session: Session) -> None:
         """Place what can be placed."""
+        candidates = waiting_heads(session, self.name)
+        if candidates is None:
+            candidates = self._gather(session)
+        if len(candidates):
+            _Allocation(session, candidates, self.name).run()
+
+    def _gather(self, session: Session) -> Candidates:
         candidates = gather(session, self.name, pending_jobs(session))
         depth = session.policy.queue_depth.get(self.name)
         if depth is not None:
             candidates = keep_best(session, candidates, depth)
         candidates = drop_roomless(session, candidates)
-        candidates = drop_gated(session, self.name, candidates)
-        if len(candidates):
-            _Allocation(session, candidates, self.name).run()
+        return drop_gated(session, self.name, candidates)
 
 
 class _Allocation:

@@ -38,6 +38,8 @@ class Candidates:
     """Job row to the task rows of its next batch, for jobs that are not simple."""
     most: int = ANY
     """At most so many pods of any one shape fit, as far as that is known."""
+    is_sorted: bool = False
+    """They stand by queue, and in each queue in job order, without ties."""
 
     def __len__(self) -> int:
         """Return C."""

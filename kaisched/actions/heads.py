@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 FEW: Final = 6
-"""Where at most so many pods of a shape fit, heads are compared turn by turn (measured: a turn costs
-a tenth of laying out and predicting all lines)."""
+"""Where at most so many pods of a shape fit, heads are compared turn by turn (measured: a turn
+costs a tenth of laying out and predicting all lines)."""
 
 
 class HeadWalk:
@@ -69,8 +69,8 @@ class HeadWalk:
 
     def _sort(self, rows: RowVec) -> None:
         candidates = self._candidates
-        if len(rows) == 1:
-            self._order, self._tie = rows, np.zeros(1, np.int64)
+        if len(rows) == 1 or (candidates.is_sorted and len(rows) == len(candidates)):
+            self._order, self._tie = rows, np.arange(len(rows))
         else:
             self._order, self._tie = sorted_rows(self._session, candidates, rows)
         queue = candidates.queue[self._order]

@@ -55,6 +55,12 @@ class Questions(NodeQuestions):
             if hasattr(vars(Plugin)[question], "kaisched_spec")
         }
         self._gates = self._answers["queue_gate"]
+        self.is_job_bound = all(
+            answer.owner.is_job_bound
+            for question in ("job_order", "job_gate", "batch_size")
+            for answer in self._answers[question]
+        )
+        """True when answers about a job change with its own row only."""
         super().__init__(self._answers)
 
     def probed(self, probe: Probe) -> Questions:

@@ -97,6 +97,13 @@ class Plugin:
     promises it, spreading cannot. Checked by the conformance kit.
     """
 
+    is_job_bound: bool = False
+    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` look at nothing but the job's own
+    row (its counts, pod sets, priority, creation) and the arguments.
+
+    Answers may then be kept from cycle to cycle for jobs of which nothing has changed.
+    """
+
     Arguments: ClassVar[type[_Arguments]] = _Arguments
 
     def __init__(self, arguments: _Arguments) -> None:

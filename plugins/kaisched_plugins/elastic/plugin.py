@@ -13,6 +13,7 @@ class Elastic(Plugin):
     """Jobs below their minimum first, those exactly at it next, those above it last."""
 
     name = "elastic"
+    is_job_bound = True
 
     @hookimpl
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:

@@ -9,6 +9,7 @@ class Priority(Plugin):
     """Inside a queue, the higher priority first."""
 
     name = "priority"
+    is_job_bound = True
 
     @hookimpl
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
