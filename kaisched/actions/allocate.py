@@ -49,6 +49,8 @@ class Allocate:
 
     def run(self, session: Session) -> None:
         """Place what can be placed."""
+        if not np.count_nonzero(session.jobs.pending):
+            return
         candidates = waiting_heads(session, self.name)
         if candidates is None:
             candidates = self._gather(session)

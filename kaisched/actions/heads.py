@@ -15,7 +15,7 @@ from kaisched.actions.line import Item
 
 if TYPE_CHECKING:
     from kaisched.actions.candidates import Candidates
-    from kaisched.core.axis import BoolVec, IntVec, RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
 
 FEW: Final = 6
@@ -115,34 +115,39 @@ class HeadWalk:
         if not self._alive.any():
             return None
         queues, heads = self._heads()
-        at = heads[0] if len(heads) == 1 else self._best(np.array(queues), np.array(heads))
+        at = heads[0] if len(heads) == 1 else self._best(queues, heads)
         return Item(at, self._gate(at))
 
-    def _best(self, queue: RowVec, at: RowVec) -> int:
+    def _best(self, queues: list[int], heads: list[int]) -> int:
+        """Let the best child of each queue stand for it, level by level up to the roots."""
         tree = self._session.queues.tree
-        depth = tree.depth_of_queue[queue]
-        for level in range(int(depth.max()), -1, -1):
-            here = depth == level
-            rows, heads = queue[here], at[here]
-            parent = tree.parent_of_queue[rows]
-            first = self._first_of_each(parent, rows, heads)
-            queue = np.concatenate((queue[~here], parent[first]))
-            at = np.concatenate((at[~here], heads[first]))
-            depth = np.concatenate((depth[~here], np.full(len(first), level - 1)))
-        return int(at[0])
+        levels: dict[int, dict[int, int]] = {}
+        for queue, at in zip(queues, heads, strict=True):
+            levels.setdefault(int(tree.depth_of_queue[queue]), {})[queue] = at
+        for level in range(max(levels), 0, -1):
+            for queue, at in self._winners(levels.get(level, {})).items():
+                levels.setdefault(level - 1, {})[int(tree.parent_of_queue[queue])] = at
+        return next(iter(self._winners(levels[0]).values()))
 
-    def _first_of_each(self, parent: IntVec, rows: RowVec, heads: RowVec) -> RowVec:
-        """Return where the best of each parent's children stands."""
-        if len(rows) == 1:
-            return np.zeros(1, np.int64)
+    def _winners(self, head_of_queue: dict[int, int]) -> dict[int, int]:
+        """Return the best queue of each parent, with its head."""
         session = self._session
+        rows = np.array(list(head_of_queue))
+        parents = session.queues.tree.parent_of_queue[rows].tolist()
+        if len(set(parents)) == len(parents):
+            return head_of_queue
+        heads = np.array(list(head_of_queue.values()))
         held = session.ledger.held if session.has_moved else session.held
         ask = self._candidates.asks(session, heads)
-        keys = session.ask.queue_order(session, rows, held[:, rows], ask)
-        order = np.lexsort((rows, *reversed(keys), parent))
-        ranked = parent[order]
-        first: RowVec = order[np.concatenate(([True], ranked[1:] != ranked[:-1]))]
-        return first
+        keys = session.ask.queue_order(session, rows, held.take(rows, axis=1), ask)
+        columns = (parents, *(key.tolist() for key in keys), rows.tolist(), heads.tolist())
+        winners: dict[int, int] = {}
+        parent = None
+        for entry in sorted(zip(*columns, strict=True)):
+            if entry[0] != parent:
+                parent = entry[0]
+                winners[entry[-2]] = entry[-1]
+        return winners
 
     def _gate(self, at: int) -> int:
         """Return the first refusal on the candidate's path, leaf first."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 _HINT = "rooms"
+_SCARCE = 64
+"""Above so much room it is not worth looking whether all of it is on one node."""
 _LEVEL_CELLS = 400_000
 """Above so many (node, extra pod) cells the table of scores is not built; a guess, 3 MB."""
 
@@ -140,6 +142,10 @@ class Placement:
         plan, room, total = vacancy
         if total < count:
             return None
+        if total <= _SCARCE:
+            open_rows = np.flatnonzero(room)
+            if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
+                return np.repeat(open_rows, count)
         masked = self._masked(plan, room)
         if count == 1:
             return np.array([int(masked.argmax())])
