@@ -75,12 +75,13 @@ class Backlog:
     def take_in(self, session: Session, action: str) -> None:
         """Sort in what has changed since the last look."""
         rows = self._changed(session)
-        for row in rows.tolist():
+        for row in rows:
             self._forget(row)
-        jobs = session.jobs
-        waiting = rows[(jobs.pending[rows] > 0) & (jobs.refusal[rows] == 0)]
-        if not waiting.size:
+        pending, refusal = session.jobs.pending, session.jobs.refusal
+        waits = [row for row in rows if pending[row] > 0 and refusal[row] == 0]
+        if not waits:
             return
+        waiting = np.array(waits, np.int64)
         codes = session.ask.job_gate(session, action, waiting)
         if codes is not None and codes.any():
             refused = codes != 0
@@ -88,7 +89,7 @@ class Backlog:
             waiting = waiting[~refused]
         self._sort_in(session, waiting)
 
-    def _changed(self, session: Session) -> RowVec:
+    def _changed(self, session: Session) -> list[int]:
         """Return the job rows in which something plugins may look at has changed."""
         jobs, podsets = session.jobs, session.podsets
         columns: tuple[NDArray[Any], ...] = (
@@ -103,17 +104,17 @@ class Backlog:
             jobs.created_s,
             podsets.minimum,
         )
-        changed = [np.arange(self._rows, len(jobs.pending))]
+        changed = set(range(self._rows, len(jobs.pending)))
         for old, new in zip(self._columns, columns, strict=False):
             if old is new or (old.base is not None and old.base is new.base):
                 continue  # the very same buffer: rows are only ever appended to it
-            rows = np.flatnonzero(old != new[: len(old)])
+            rows = (old != new[: len(old)]).nonzero()[0]
             if new is podsets.minimum:
                 rows = podsets.job_of_podset[rows]
-            changed.append(rows)
+            changed.update(rows.tolist())
         self._columns = columns
         self._rows = len(jobs.pending)
-        return np.unique(np.concatenate(changed))
+        return sorted(changed)
 
     def _forget(self, row: int) -> None:
         self._gated.pop(row, None)

@@ -60,7 +60,7 @@ class Rooms:
             self._version[self._touched] = _UNKNOWN
             self._touched = []
             self._seen = [0] * len(self._seen)
-        changed = np.flatnonzero(self._version != nodes.version)
+        changed = (self._version != nodes.version).nonzero()[0]
         if changed.size:
             self._version = nodes.version.copy()
             self._refresh(changed, _usable(nodes.idle, nodes.releasing, changed))
