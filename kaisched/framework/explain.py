@@ -27,6 +27,8 @@ _NO_ACTION: Final = "no action of this cycle tried it"
 def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord:
     """Return the decision record of one pending job."""
     code = Refusal(int(session.jobs.refusal[job]) or int(session.outcome.refusal[job]))
+    if code is Refusal.NONE and _was_passed_over(session, job):
+        code = Refusal.NO_ROOM
     code = dominant(session, job, code)
     queue = int(session.jobs.queue_of_job[job])
     name = session.queues.name[queue] if queue >= 0 else session.jobs.queue_name[job]
@@ -41,6 +43,17 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
     if code is Refusal.NONE:
         return _record(session, job, name, Refusal.NOT_TRIED, _NO_ACTION)
     return _record(session, job, name, code, TEXTS[code].sentence)
+
+
+def _was_passed_over(session: Session, job: int) -> bool:
+    """Tell whether allocate ran and did not even try the job: its pods fit nowhere.
+
+    In a full cluster that is nearly everyone, so it is not noted job by job.
+    """
+    return (
+        "allocate" in {action.name for action in session.policy.actions}
+        and _batch(session, job)[1] > 0
+    )
 
 
 def dominant(session: Session, job: int, code: Refusal) -> Refusal:

@@ -26,6 +26,7 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.policy import PluginSetting, Policy
 from kaisched.framework.session import Session
 from kaisched.testing.builder import NOW_S, policy_of
+from kaisched.testing.promises import broken_promises
 from kaisched.testing.samples import samples
 
 Answer = Any
@@ -113,8 +114,7 @@ def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iter
     for name, check in _WHOLE.items():
         if _answers(first, name):
             yield from (f"{name}: {told}" for told in check(first, one))
-    if _answers(first, "node_score") and first.is_score_rising:
-        yield from _falling_scores(first, one)
+    yield from broken_promises(first, one)
 
 
 def _answers(plugin: Plugin, question: str) -> bool:
@@ -224,22 +224,6 @@ def _same(one: Any, other: Any) -> bool:
     if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
         return False
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
-    """Check the promise of rising scores while one more pod after the other fits."""
-    rows = np.arange(len(session.nodes))
-    for shape in range(session.shapes.request.shape[1]):
-        request = session.shapes.request[:, shape][:, None]
-        last: Answer = None
-        for extra in range(4):
-            fits = (request * (extra + 1) <= session.ledger.idle).all(axis=0)
-            more = np.full(len(rows), extra, np.int64)
-            score: Answer = plugin.node_score(session, shape, rows, more)
-            if last is not None and score is not None and (score < last)[fits].any():
-                yield "node_score: it promises rising scores, but they fall as pods are added"
-                return
-            last = score
 
 
 def _fair_share(plugin: Plugin, session: Session) -> Iterator[str]:

@@ -156,3 +156,24 @@ def test_what_the_loader_would_refuse_is_refused_here_too():
 
     with pytest.raises(AssertionError, match="node_score"):
         check_plugin(Nameless)
+
+
+def test_a_plugin_that_goes_by_the_clock_must_not_promise_to_look_at_their_rows_only():
+    def by_day(self, session, job):
+        return (job if session.now_s // 86400 % 2 else -job,)
+
+    with pytest.raises(AssertionError, match="job_order: it promises to look at the job's own row"):
+        check_plugin(broken("job_order", by_day, is_job_bound=True))
+    check_plugin(broken("job_order", by_day))
+
+
+def test_a_plugin_that_refuses_must_not_promise_open_gates():
+    def shut(self, session, action, queue, job, ask, held, held_non_preemptible):
+        return np.where(held[0] > 1 << 30, 20, 0).astype(np.int16)
+
+    def silent(self, session):
+        return False
+
+    with pytest.raises(AssertionError, match="queue_gate: has_gates is False"):
+        check_plugin(broken("queue_gate", shut, has_gates=silent))
+    check_plugin(broken("queue_gate", shut))

@@ -1,0 +1,78 @@
+"""Checks of what a plugin promises about itself, so that it need not be asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.memory import Memory
+from kaisched.framework.session import Session
+
+_DAY_S: Final = 86400.0
+_HUGE: Final = 1 << 40
+
+
+def broken_promises(plugin: Plugin, session: Session) -> Iterator[str]:
+    """Yield each promise of the plugin that its answers in this session break."""
+    if plugin.is_score_rising:
+        yield from _falling_scores(plugin, session)
+    if not plugin.has_gates(session):
+        yield from _closed_gates(plugin, session)
+    if plugin.is_job_bound:
+        yield from _answers_of_the_hour(plugin, session)
+
+
+def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
+    """Check the promise of rising scores while one more pod after the other fits."""
+    rows = np.arange(len(session.nodes))
+    for shape in range(session.shapes.request.shape[1]):
+        request = session.shapes.request[:, shape][:, None]
+        last: Any = None
+        for extra in range(4):
+            fits = (request * (extra + 1) <= session.ledger.idle).all(axis=0)
+            more = np.full(len(rows), extra, np.int64)
+            score: Any = plugin.node_score(session, shape, rows, more)
+            if last is not None and score is not None and (score < last)[fits].any():
+                yield "node_score: it promises rising scores, but they fall as pods are added"
+                return
+            last = score
+
+
+def _closed_gates(plugin: Plugin, session: Session) -> Iterator[str]:
+    """Check the promise of open gates: ask for far more than any bound allows."""
+    job = np.flatnonzero(session.jobs.queue_of_job >= 0)
+    queue = session.jobs.queue_of_job[job]
+    much = np.full((len(session.axis), len(job)), _HUGE, np.int64)
+    codes: Any = plugin.queue_gate(session, "allocate", queue, job, much, much, much)
+    if codes is not None and np.asarray(codes).any():
+        yield "queue_gate: has_gates is False in this session, but a gate is closed"
+
+
+def _answers_of_the_hour(plugin: Plugin, session: Session) -> Iterator[str]:
+    """Check the promise to look at a job's own row only: another hour must change nothing."""
+    later = Session(
+        session.snapshot,
+        session.usage,
+        session.policy,
+        session.now_s + _DAY_S,
+        Memory(),
+        session.ask,
+    )
+    session.ask.open(later)
+    if session.has_moved:
+        later.__dict__["ledger"] = session.ledger
+    job = np.arange(len(session.jobs.name))
+    answers: dict[str, tuple[Any, Any]] = {
+        "job_order": (plugin.job_order(session, job), plugin.job_order(later, job)),
+        "job_gate": (
+            plugin.job_gate(session, "allocate", job),
+            plugin.job_gate(later, "allocate", job),
+        ),
+        "batch_size": (plugin.batch_size(session, job), plugin.batch_size(later, job)),
+    }
+    for question, (now, then) in answers.items():
+        if not np.array_equal(np.asarray(now), np.asarray(then)):
+            yield f"{question}: it promises to look at the job's own row only, but the time matters"

@@ -1,0 +1,90 @@
+"""The backlog kept between cycles decides what gathering all waiting jobs would decide."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kaisched.actions import backlog
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+
+POLICY = default_policy()
+NEVER = 1 << 30
+
+
+def full_cluster(rng):
+    """A small cluster with queues two levels deep and no limits, and shapes for it."""
+    store = RowStore()
+    for row in range(rng.randint(1, 4)):
+        room = {"cpu": 16000, "memory": 64, "gpu": 1000 * rng.choice([1, 2, 4]), "pods": 20}
+        store.put_node(NodeRow(f"n{row}", room))
+    for name in "ab":
+        store.put_queue(QueueRow(name, quota={"gpu": 1000 * rng.randint(0, 2)}))
+    for name in "cdef":
+        weight = {"gpu": float(rng.randint(0, 3))}
+        store.put_queue(QueueRow(name, parent=rng.choice("ab"), weight=weight))
+    gpus = [store.intern_shape({"cpu": 100, "gpu": 1000 * count}) for count in (1, 2)]
+    return store, [*gpus, store.intern_shape({"cpu": 8000})]
+
+
+def arrive(store, rng, shapes, number, now_s):
+    """Add a job: mostly one pod, sometimes a gang, an elastic job or one of two shapes."""
+    shape, pods = rng.choice(shapes), rng.choice([1, 1, 1, 2, 3])
+    minimum = pods if rng.random() < 0.95 else 1
+    mixed = pods > 1 and rng.random() < 0.05
+    tasks = [(f"x/j{number}-{pod}", rng.choice(shapes) if mixed else shape) for pod in range(pods)]
+    return store.add_job(
+        f"x/j{number}",
+        rng.choice("cdef"),
+        priority=rng.choice([50, 50, 75]),
+        is_preemptible=True,
+        created_s=float(now_s - rng.randint(0, 2)),
+        tasks=tasks,
+        minimum=minimum,
+    )
+
+
+def replay(seed, worth, monkeypatch):
+    """Run thirty cycles of arrivals and ends; return what each decided, and how often it served."""
+    monkeypatch.setattr(backlog, "_WORTH", worth)
+    rng = random.Random(seed)
+    store, shapes = full_cluster(rng)
+    memory, told, served, running = Memory(), [], 0, {}
+    for now_s in range(30):
+        for _ in range(rng.randint(0, 3)):
+            arrive(store, rng, shapes, len(told) * 10 + _, now_s)
+        for name in rng.sample(sorted(running), min(len(running), rng.randint(0, 2))):
+            store.remove_job(store.row_of_job(name))
+            del running[name]
+        snapshot = store.snapshot()
+        result, memory = run_cycle(snapshot, None, POLICY, float(now_s), memory)
+        told.append(result.encode())
+        served += "backlog" in memory.hints and not memory.hints["backlog"].odd
+        if result.bind_tasks.size:
+            store.place(result.bind_tasks, result.bind_nodes)
+            jobs = np.unique(snapshot.tasks.job_of_task[result.bind_tasks])
+            running |= {snapshot.jobs.name[row]: row for row in jobs.tolist()}
+    return told, served
+
+
+@given(st.integers(0, 1 << 30))
+def test_the_backlog_changes_no_decision(seed):
+    """Same bytes with a backlog kept from the first waiting job on, and with none."""
+    with pytest.MonkeyPatch.context() as patch:
+        kept, _ = replay(seed, 0, patch)
+        gathered, _ = replay(seed, NEVER, patch)
+    assert kept == gathered
+
+
+def test_the_backlog_is_used():
+    """The law above would be empty if the backlog stepped aside each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        assert sum(replay(seed, 0, patch)[1] for seed in range(10)) > 100
+        assert replay(0, NEVER, patch)[1] == 0
