@@ -48,7 +48,7 @@ class Turn:
         return bool(self.result.binds or self.result.evictions or self.result.nominations)
 
 
-def take_turn(  # noqa: PLR0917 - the two ports, what to decide by, and what a cycle needs
+def take_turn(
     source: SnapshotSource,
     sink: IntentSink,
     policy: Policy,
