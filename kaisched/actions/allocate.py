@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.backlog import waiting_heads
+from kaisched.actions.backlog import note_room, waiting_heads
 from kaisched.actions.candidates import (
     Candidates,
     drop_gated,
@@ -63,6 +63,7 @@ class Allocate:
         if depth is not None:
             candidates = keep_best(session, candidates, depth)
         candidates = drop_roomless(session, candidates)
+        note_room(session, candidates)
         return drop_gated(session, self.name, candidates)
 
 

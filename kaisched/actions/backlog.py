@@ -22,11 +22,13 @@ from kaisched.actions.heads import FEW
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kaisched.core.axis import CodeVec, IntVec, RowVec
+    from kaisched.core.axis import CodeVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session import Session
 
 _HINT: Final = "backlog"
+_SCARCE: Final = "backlog.scarce"
+"""Whether little room was left for those who waited the last time all of them were looked at."""
 _WORTH: Final = 24
 """Fewer waiting jobs than this are gathered anew faster than kept (measured: 0.2 ms either way)."""
 
@@ -34,6 +36,8 @@ _WORTH: Final = 24
 def waiting_heads(session: Session, action: str) -> Candidates | None:
     """Return the only candidates that matter, or None where all have to be gathered."""
     ask = session.ask
+    if not session.hints.get(_SCARCE):
+        return None
     if session.has_moved or not ask.is_job_bound or session.policy.queue_depth.get(action):
         return None
     if np.count_nonzero(session.jobs.pending) < _WORTH or session.nodes.releasing.any():
@@ -45,6 +49,11 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
     if backlog.odd or ask.gates(session):
         return None
     return backlog.heads(session)
+
+
+def note_room(session: Session, candidates: Candidates) -> None:
+    """Remember whether the next cycle should look at the backlog's heads only."""
+    session.hints[_SCARCE] = candidates.most <= FEW
 
 
 class Backlog:
@@ -60,8 +69,8 @@ class Backlog:
         self._class: dict[tuple[int, int, int], int] = {}
         self._lists: list[list[tuple[Any, ...]]] = []
         self._queue: list[int] = []
-        self._shape: IntVec = np.empty(0, np.int64)
-        self._size: IntVec = np.empty(0, np.int64)
+        self._shape: list[int] = []
+        self._size: list[int] = []
         self._gated: dict[int, int] = {}
         self.odd: set[int] = set()
         """Waiting jobs that do not fit the classes."""
@@ -151,8 +160,8 @@ class Backlog:
             index = self._class[named] = len(self._lists)
             self._lists.append([])
             self._queue.append(named[0])
-            self._shape = np.append(self._shape, named[1])
-            self._size = np.append(self._size, named[2])
+            self._shape.append(named[1])
+            self._size.append(named[2])
         return index
 
     # -- answering -------------------------------------------------------------------------------
@@ -160,15 +169,16 @@ class Backlog:
     def heads(self, session: Session) -> Candidates | None:
         """Return the first jobs of every class that fits, or None when too much fits."""
         self._note_gated(session)
-        bound = session.placement.upper_bound(self._shape)
-        fits = np.flatnonzero(bound >= self._size).tolist()
+        bound = session.placement.upper_bound(np.array(self._shape, np.int64))
+        fits = (bound >= np.array(self._size, np.int64)).nonzero()[0].tolist()
         first: list[tuple[Any, ...]] = []
         most = 0
         for index in fits:
             line = self._lists[index]
             if line:
-                room, size = int(bound[index]), int(self._size[index])
+                room, size = int(bound[index]), self._size[index]
                 if room > FEW:
+                    session.hints[_SCARCE] = False
                     return None
                 most = max(most, room)
                 # One more than fits: the next in line stays a queue's head until its turn.

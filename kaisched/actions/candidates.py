@@ -148,6 +148,7 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     are checked for each shape's count, which is necessary, not sufficient.
     """
     if not len(candidates):
+        candidates.most = 0
         return candidates
     simple = candidates.shape >= 0
     if simple.all():

@@ -66,7 +66,7 @@ def replay(seed, worth, monkeypatch):
         snapshot = store.snapshot()
         result, memory = run_cycle(snapshot, None, POLICY, float(now_s), memory)
         told.append(result.encode())
-        served += "backlog" in memory.hints and not memory.hints["backlog"].odd
+        served += memory.hints.get("backlog.scarce", False) and "backlog" in memory.hints
         if result.bind_tasks.size:
             store.place(result.bind_tasks, result.bind_nodes)
             jobs = np.unique(snapshot.tasks.job_of_task[result.bind_tasks])
