@@ -73,7 +73,8 @@ def pending_jobs(session: Session) -> RowVec:
     """Return the rows of jobs with pending tasks that are not refused as such."""
     jobs = session.jobs
     pending = session.ledger.job_pending if session.has_moved else jobs.pending
-    return np.flatnonzero((pending > 0) & (jobs.refusal == 0))
+    rows: RowVec = ((pending > 0) & (jobs.refusal == 0)).nonzero()[0]
+    return rows
 
 
 def gather(session: Session, action: str, job: RowVec) -> Candidates:

@@ -112,7 +112,7 @@ class HeadWalk:
 
     def _choose(self) -> Item | None:
         """Compare heads level by level, from the leaves to the roots."""
-        if not self._alive.any():
+        if not np.count_nonzero(self._alive):
             return None
         queues, heads = self._heads()
         at = heads[0] if len(heads) == 1 else self._best(queues, heads)

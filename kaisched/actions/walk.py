@@ -120,7 +120,7 @@ class QueueWalk:
         self._alive[gone] = False
         for line in self._lines:
             line.restart()
-        if not self._alive.any():
+        if not np.count_nonzero(self._alive):
             return
         for leaf in self._leaf_of_queue.values():
             if leaf.entries is not None:

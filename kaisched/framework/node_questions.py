@@ -109,7 +109,8 @@ class NodeQuestions:
                 continue
             total += score * answer.weight
         # One look at the sum; NaN compares false with everything. Only if it is odd, one by one.
-        if rows.size and not (total.min() >= 0.0 and total.max() <= self._highest):
+        low, high = np.minimum.reduce, np.maximum.reduce  # half the price of the methods
+        if rows.size and not (low(total) >= 0.0 and high(total) <= self._highest):
             return self._careful_score(session, shape, rows, extra)
         return total
 

@@ -70,7 +70,7 @@ class Placement:
         self._shared: Rooms = rooms
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
-        self.has_releasing = bool(session.nodes.releasing.any())
+        self.has_releasing = bool(np.count_nonzero(session.nodes.releasing))
 
     # -- room ----------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class Rooms:
         """``(K,)`` slots of shapes, those not asked about before taken up."""
         self._reach(snapshot.shapes.request.shape[1])
         slots = self._slots[shapes]
-        if slots.size and slots.min() < 0:
+        if slots.size and np.minimum.reduce(slots) < 0:
             self.add(np.unique(shapes[slots < 0]).tolist(), snapshot, ledger)
             slots = self._slots[shapes]
         if ledger is not None:
@@ -128,7 +128,7 @@ class Rooms:
             return
         quotient = free[:, None, :] // self._divisor[:, :, None]
         quotient += self._bonus[:, :, None]
-        fresh = quotient.min(axis=0)
+        fresh = np.minimum.reduce(quotient, axis=0)
         np.maximum(fresh, 0, out=fresh)
         self.total += (fresh - self.room[:, rows]).sum(axis=1)
         self.room[:, rows] = fresh
@@ -142,7 +142,7 @@ def _usable(idle: Amounts, releasing: Amounts, rows: RowVec) -> Amounts:
 def _room(free: Amounts, divisor: IntVec, bonus: IntVec) -> IntVec:
     quotient = free // divisor[:, None]
     quotient += bonus[:, None]
-    least: IntVec = np.maximum(quotient.min(axis=0), 0)
+    least: IntVec = np.maximum(np.minimum.reduce(quotient, axis=0), 0)
     return least
 
 
