@@ -18,6 +18,7 @@ from tests.conformance import policy as policies
 from tests.conformance.amounts import RESOURCES, ROWS, Scale
 
 PLENTY = 1 << 40
+ELSEWHERE = "elsewhere"
 PLUGINS = ("proportion", "priority", "elastic", "subgrouporder", "taskorder")
 
 
@@ -64,10 +65,10 @@ def queue_row(
 def store_of(
     queues: Sequence[QueueRow], jobs: Sequence[Job] = (), total: np.ndarray | None = None
 ) -> RowStore:
-    """Return a store in which nothing runs, with one node that offers ``total``.
+    """Return a store with one node that offers ``total``, on which nothing runs.
 
-    Room never is the question here, so there is plenty on a node that is not ready: it is part of
-    no total, and no filter is asked.
+    Room never is the question here, so there is plenty on a node ``ELSEWHERE`` that is not ready:
+    it is part of no total, and no filter is asked. What runs, runs there.
     """
     store = RowStore()
     for queue in queues:
@@ -76,7 +77,7 @@ def store_of(
         amounts = {name: int(total[row]) for row, name in enumerate(FIXED)}
         store.put_node(NodeRow("total", {**amounts, "pods": PLENTY}))
     plenty = dict.fromkeys(FIXED, PLENTY)
-    store.put_node(NodeRow("elsewhere", plenty, is_ready=False))
+    store.put_node(NodeRow(ELSEWHERE, plenty, is_ready=False))
     for job in jobs:
         add_job(store, job)
     return store

@@ -77,6 +77,7 @@ def changed(name, old, new):
         (changed("own::half-a-gpu", '"remaining": 0', '"remaining": 1'), "gpu[remaining]"),
         (changed("own::order", '"first": "right"', '"first": "left"'), "expected"),
         (changed("own::walk", '"count": 2', '"count": 3'), "expected 3 jobs"),
+        (changed("own::victims", '["name-low", ', '["name-high", '), "expected"),
         (changed("own::levels", '["y"]', '["x"]'), "expected"),
         (changed("own::claims", '"rejected": true', '"rejected": false'), "expected rejected"),
         (changed("own::node", '"gpu": 1, "cpu_millis": 70', '"gpu": 2, "cpu_millis": 70'), "gpu:"),

@@ -1,18 +1,22 @@
 """Unit cases of order: queues through the plugins' keys, jobs through the walk of the actions."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from kaisched.actions.candidates import gather, keep_best, pending_jobs
+from kaisched.actions.victims import victim_order
 from kaisched.actions.walk import QueueWalk
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT
+from kaisched.core.states import TaskState
+from kaisched.framework.session import Session
+from kaisched.testing.rows import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale
-from tests.conformance.asking import queue_row, session_of, store_of
-from tests.conformance.kinds.gates import job_of
-from tests.conformance.outcome import NotBuiltError
+from tests.conformance.asking import ELSEWHERE, queue_row, session_of, store_of
+from tests.conformance.kinds.gates import job_of, request_of
 
 SIDES = ("left", "right")
 
@@ -54,34 +58,60 @@ def queue_order(case: dict[str, Any]) -> str:
 
 
 def job_order(case: dict[str, Any]) -> str:
-    """Return the order in which jobs come out when none is placed."""
+    """Return the order in which jobs come out when none is placed, or in which they are victims."""
     asked = case["input"]
-    if asked["options"]["victims"]:
-        raise NotBuiltError("order of victims")
     scale = Scale.of(asked)
     jobs = (asked.get("initial_jobs") or []) + (asked.get("pushed_jobs") or [])
     names = {(job.get("key") or job["name"]): job["name"] for job in jobs}
     made = [job_of(scale, job, name=job.get("key") or job["name"]) for job in jobs]
+    is_of_victims = asked["options"]["victims"]
+    if is_of_victims:
+        made = [_running(scale, job, given) for job, given in zip(made, jobs, strict=True)]
     session = session_of(store_of([_queue(queue) for queue in asked["queues"]], made))
-    candidates = gather(session, "allocate", pending_jobs(session))
-    if asked["options"]["drop_non_preemptible"]:
-        candidates = candidates.keep(session.jobs.is_preemptible[candidates.job])
-    if asked["options"]["depth"] >= 0:
-        candidates = keep_best(session, candidates, asked["options"]["depth"])
-    walk = QueueWalk(session, "allocate", candidates)
-    order = []
-    # To push a popped job back unplaced is to look at it and leave it there, so that
-    # `requeue_first_popped` changes nothing.
-    while (item := walk.peek()) is not None:
-        key = session.jobs.name[int(candidates.job[item.at])].partition("/")[2]
-        order.append(names[key])
-        walk.refused(item)
+    rows = _victims(session) if is_of_victims else _popped(session, asked["options"])
+    order = [names[session.jobs.name[row].partition("/")[2]] for row in rows]
     expected = case["expected"]
     if expected["order"] is not None and order != expected["order"]:
         return f"expected {expected['order']}, got {order}"
     if len(order) != expected["count"]:
         return f"expected {expected['count']} jobs, got {order}"
     return ""
+
+
+def _popped(session: Session, options: Mapping[str, Any]) -> list[int]:
+    """Return the rows of candidates in the order of their turns."""
+    candidates = gather(session, "allocate", pending_jobs(session))
+    if options["drop_non_preemptible"]:
+        candidates = candidates.keep(session.jobs.is_preemptible[candidates.job])
+    if options["depth"] >= 0:
+        candidates = keep_best(session, candidates, options["depth"])
+    walk = QueueWalk(session, "allocate", candidates)
+    rows = []
+    # To push a popped job back unplaced is to look at it and leave it there, so that
+    # `requeue_first_popped` changes nothing.
+    while (item := walk.peek()) is not None:
+        rows.append(int(candidates.job[item.at]))
+        walk.refused(item)
+    return rows
+
+
+def _running(scale: Scale, job: Job, given: Mapping[str, Any]) -> Job:
+    """Return the job with the tasks that hold something; the case gives no pod sets for them."""
+    tasks = [
+        Task(
+            f"{job.name}-{task['id']}",
+            request_of(scale, {"request": task["accepted"]}),
+            state=TaskState[task["status"].upper()],
+            node=ELSEWHERE,
+        )
+        for task in given["tasks_by_status"]
+    ]
+    return replace(job, tasks=tasks, root=Group("default", 1))
+
+
+def _victims(session: Session) -> list[int]:
+    """Return the rows of all jobs in the order in which they would be offered."""
+    return list(victim_order(session, np.arange(len(session.jobs.name))))
 
 
 def _queue(queue: Mapping[str, Any]) -> QueueRow:
