@@ -101,10 +101,12 @@ class Groups:
             amend_job(store, job, spec)
             if divide(store, job, spec):
                 self._assign_podsets(group, job)
-        faults = {"": spec.fault}
-        if not spec.fault:
+        asked_for = _required_topology(group.declared)
+        faults = {"": spec.fault or asked_for}
+        if not faults[""]:
             faults = {key: self._pod_fault(group, key, job) for key in group.member}
-        self._refuse(group.name, job, {key: fault for key, fault in faults.items() if fault})
+        faults = {key: fault for key, fault in faults.items() if fault}
+        self._refuse(group.name, job, faults, is_valid=not spec.fault)
 
     def _spec(self, group: Group) -> JobRow | None:
         if group.declared is not None:
@@ -147,13 +149,37 @@ class Groups:
                 faults[key] = fault
             self._refuse(group.name, job, faults)
 
-    def _refuse(self, name: str, job: int, faults: dict[str, str]) -> None:
+    def _refuse(
+        self, name: str, job: int, faults: dict[str, str], *, is_valid: bool = True
+    ) -> None:
         refusal = Refusal.NONE
         if faults:
             self._fault[name] = faults
             pods = [self._group[name].member[key][0] for key in faults if key]
-            is_group_at_fault = "" in faults or any(not pod.fault for pod in pods)
+            is_group_at_fault = not is_valid or any(not pod.fault for pod in pods)
             refusal = Refusal.INVALID_GROUP if is_group_at_fault else Refusal.UNSUPPORTED
         else:
             self._fault.pop(name, None)
         self._store.refuse(job, refusal)
+
+
+def _required_topology(group: PodGroup | None) -> str:
+    """Return what is to be said of a required topology level: such a group must not just start.
+
+    A preferred level may be missed, so it is no reason to refuse.
+    """
+    if group is None:
+        return ""
+    places = [("spec.topologyConstraint", group.spec.topology_constraint)]
+    places += [
+        (f"spec.subGroups[{at}].topologyConstraint", part.topology_constraint)
+        for at, part in enumerate(group.spec.sub_groups)
+    ]
+    for path, constraint in places:
+        if constraint is not None and constraint.required_topology_level:
+            level = constraint.required_topology_level
+            return (
+                f"{path}.requiredTopologyLevel: topology constraints are not offered "
+                f"(value {level!r}); leave it out, or name a preferred level"
+            )
+    return ""

@@ -96,6 +96,8 @@ def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
         for name in (*container.resources.requests, *container.resources.limits):
             if name.startswith(_MIG_PREFIX) and name not in gpu_resources:
                 return f"resource {name}: MIG slices are not offered; ask for {gpu_resources[0]}"
+    if level := pod.metadata.annotations.get(labels.TOPOLOGY_REQUIRED):
+        return f"annotation {labels.TOPOLOGY_REQUIRED} ({level!r}): topology is not offered"
     if pod.spec.resource_claims:
         return "resourceClaims: devices are not allocated by claims; ask for a resource instead"
     return ""

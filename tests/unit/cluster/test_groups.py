@@ -10,6 +10,7 @@ from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.objects import Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
 from kaisched.objects.owners import PartialObject
+from kaisched.objects.podgroup import TopologyConstraint
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 from tests.contract.clusters import group, make, node, pod, queue
 
@@ -390,3 +391,17 @@ def test_the_last_start_of_a_job():
     for order in (parts, parts[::-1]):
         s = store_of(group("g0"), *order).snapshot()
         assert s.jobs.last_start_s.tolist() == [60.0]
+
+
+def test_a_group_that_requires_a_topology_level_is_refused_and_told():
+    """It must not start as if it had asked for nothing; a preferred level may be missed."""
+    constraint = {"topology": "racks", "required_topology_level": "rack"}
+    wanted = group("g")
+    spec = replace(wanted.spec, topology_constraint=TopologyConstraint(**constraint))
+    store = store_of(replace(wanted, spec=spec), pod("p", annotations={"pod-group-name": "g"}))
+    assert job(store)["refusal"] == Refusal.UNSUPPORTED
+    assert "spec.topologyConstraint.requiredTopologyLevel" in str(store.problems())
+    preferred = TopologyConstraint(topology="racks", preferred_topology_level="rack")
+    upsert(store, replace(wanted, spec=replace(wanted.spec, topology_constraint=preferred)))
+    assert job(store)["refusal"] == Refusal.NONE
+    assert not store.problems()
