@@ -6,6 +6,7 @@ tasks those are is found once a cycle. Topology domains are numbered label value
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -137,8 +138,7 @@ class Neighbours:
         labels = self._labels_of(session, shape, constraints) if terms.holders else None
         for term, shapes in terms.holders.items():
             if labels is not None and terms.matches(session, term)[labels].any():
-                holders = np.zeros(len(session.shapes.constraints) + 1, np.bool_)
-                holders[shapes] = True
+                holders = _among(session, shapes)
                 pairs.append((term.topology_key, self._crowd(session, "shapes", term, holders)))
         for key, crowd in pairs:
             watched.append(crowd)
@@ -233,8 +233,8 @@ class Neighbours:
         if crowd is not None:
             return crowd
         every = session.shapes.constraints
-        members = np.zeros(len(every) + 1, np.bool_)
-        for other in self.terms.port_shapes:
+        members = _among(session, self.terms.port_shapes)
+        for other in np.flatnonzero(members).tolist():
             members[other] = are_in_conflict(constraints.host_ports, every[other].host_ports)
         return self._crowd(session, "ports", shape, members)
 
@@ -258,6 +258,17 @@ _MANY = 1 << 40
 
 def _refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
     refused[where & (refused == 0)] = int(refusal)
+
+
+def _among(session: Session, shapes: Sequence[int]) -> BoolVec:
+    """``(shapes + 1,)`` which shapes are listed; those of later cycles are left out.
+
+    The list grows with every cycle, and records of an older one may be worked out after that.
+    """
+    count = len(session.shapes.constraints)
+    listed = np.zeros(count + 1, np.bool_)
+    listed[[shape for shape in shapes if shape < count]] = True
+    return listed
 
 
 def _domain_counts(session: Session, key: str, counts: IntVec) -> tuple[RowVec, IntVec]:

@@ -85,7 +85,12 @@ class PodTerms:
         """``(label sets + 1,)`` whether a term speaks of such pods; last False, for -1."""
         count = len(session.label_sets.namespace)
         known = self._matches.get(term)
-        if known is None or len(known) != count + 1:
+        if known is not None and len(known) > count + 1:
+            # A record of an older cycle is worked out: later ones know label sets it has not.
+            own = known[: count + 1].copy()
+            own[count] = False
+            return own
+        if known is None or len(known) <= count:
             start = 0 if known is None else len(known) - 1
             fresh = np.zeros(count + 1, np.bool_)
             if known is not None:

@@ -3,7 +3,11 @@
 import pytest
 
 from kaisched import Constraints, PodTerm, Requirement
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder, check_plugin
+from kaisched.testing.builder import NOW_S, policy_of
+from kaisched.testing.rows import Job, Task, add_job
 from kaisched_plugins.predicates import Predicates
 from kaisched_plugins.predicates.ports import are_in_conflict
 
@@ -241,3 +245,37 @@ def test_without_pod_terms_and_ports_moves_and_room_say_nothing():
 
 def test_it_keeps_the_contract_of_plugins():
     check_plugin(Predicates)
+
+
+# -- records are worked out late -----------------------------------------------------------------
+
+
+def hopeless():
+    """Gangs larger than the cluster: nothing is asked about them until their records are read."""
+    builder = web(cluster("a", "a"), running={"n0": 1}, constraints=port())
+    other(builder, tasks=99, constraints=apart(OTHER, term(key=ZONE)))
+    other(builder, 99, "caller", constraints=near(OTHER, term("nobody")))
+    return web(builder, 99, "server", constraints=port())
+
+
+def newcomer(number):
+    """A job with labels, terms and ports that nobody had before."""
+    asked = Constraints(
+        pod_anti_affinity=(term("web", key=ZONE),),
+        host_ports=(("TCP", "", 80 + number),),
+        label_set=2 + number,
+    )
+    pod = Task(f"new-{number}-0", {"gpu": 1000}, asked, labels={"app": f"new-{number}"})
+    return Job(f"new-{number}", "q", [pod])
+
+
+def test_records_of_an_older_cycle_may_be_read_after_new_pods_came():
+    expected = list(hopeless().run("allocate").result.records)
+    store = hopeless().store()
+    policy = policy_of(actions=["allocate"])
+    result, memory = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
+    for number in range(3):
+        add_job(store, newcomer(number))
+    later, _ = run_cycle(store.snapshot(), None, policy, NOW_S, memory)
+    assert list(later.records)
+    assert list(result.records) == expected
