@@ -76,8 +76,10 @@ _PLUGINS: Final = {
     "gpuspread": Mapped(None, _NO_SHARING),
     "gpusharingorder": Mapped(None, _NO_SHARING),
     "dynamicresources": Mapped(None, "devices are not allocated by claims"),
-    "snapshot": Mapped(None, "use kaisched replay to look at a cycle"),
-    "reflectjoborder": Mapped(None, "use kaisched explain to see the order of jobs"),
+    "snapshot": Mapped(None, "cycles are not recorded; kaisched plan shows one from manifests"),
+    "reflectjoborder": Mapped(
+        None, "the order of jobs is not shown; a plan says why each job waits"
+    ),
     "topology": Mapped(None, "topology constraints are not looked at"),
     "numa": Mapped(None, "NUMA zones are not predicted"),
     "sg-nodelocalgreedy": Mapped(None, _SEARCH),

@@ -1,5 +1,6 @@
 """KAI's names and ours."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,11 @@ def test_every_name_in_the_tables_is_documented():
     page = (ROOT / "docs" / "reference" / "kai-names.md").read_text(encoding="utf-8")
     names = [*KAI_PLUGINS, *kai_names.known_plugins(), *kai_names.known_actions()]
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_only_commands_that_exist_are_named():
+    page = (ROOT / "docs" / "reference" / "kai-names.md").read_text(encoding="utf-8")
+    said = [page, *(map_plugin(name).warning or "" for name in KAI_PLUGINS)]
+    named = {name for text in said for name in re.findall(r"\bkaisched ([a-z]+)", text)}
+    assert named
+    assert named <= {path.stem for path in (ROOT / "kaisched" / "cli").glob("*.py")}
