@@ -78,7 +78,7 @@ _PLUGINS: Final = {
     "dynamicresources": Mapped(None, "devices are not allocated by claims"),
     "snapshot": Mapped(None, "cycles are not recorded; kaisched plan shows one from manifests"),
     "reflectjoborder": Mapped(
-        None, "the order of jobs is not shown; a plan says why each job waits"
+        None, "the order is not shown; kaisched plan says why a job waits"
     ),
     "topology": Mapped(None, "topology constraints are not looked at"),
     "numa": Mapped(None, "NUMA zones are not predicted"),
