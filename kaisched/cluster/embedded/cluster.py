@@ -13,6 +13,7 @@ from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import OUR_SCHEDULERS, Problem, StateStore
 from kaisched.core.snapshot import Snapshot
+from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.labels import format_time
 from kaisched.objects.node import Node
@@ -23,6 +24,11 @@ from kaisched.objects.wire import Condition, KubernetesObject
 Fails = Callable[[Bind | Evict | Nominate], str]
 """Why an intent shall fail, empty if it shall not."""
 _ENDED: Final = ("Succeeded", "Failed")
+
+
+def _raise(obj: KubernetesObject, error: ObjectError) -> None:
+    del obj
+    raise error
 
 
 def never_fails(intent: Bind | Evict | Nominate) -> str:
@@ -80,22 +86,39 @@ class EmbeddedCluster:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def load(self, objects: Iterable[KubernetesObject]) -> None:
+    def load(
+        self,
+        objects: Iterable[KubernetesObject],
+        *,
+        on_error: Callable[[KubernetesObject, ObjectError], None] = _raise,
+    ) -> None:
         """Create or change objects, as ``kubectl apply`` would.
 
-        A pod that exists already keeps its identity and place.
+        A pod that exists already keeps its identity and place. Objects that do not say when they
+        were made were all made at one instant, so that names decide between them, on every clock.
+
+        Args:
+            objects: what to create or change.
+            on_error: told of each object that is left out; raises the error unless given.
 
         Raises:
             ObjectError: a pod's run time is no number; the objects before it are in.
 
         """
+        now_s = self.clock.now_s()
         for obj in objects:
-            if isinstance(obj, Pod):
-                self._load_pod(obj)
-            else:
-                stamped = self._stamped(obj, self._objects.get((obj.KIND, obj.key)))
-                self._objects[obj.KIND, obj.key] = stamped
-                upsert(self.store, stamped)
+            try:
+                self._load_one(obj, now_s)
+            except ObjectError as error:
+                on_error(obj, error)
+
+    def _load_one(self, obj: KubernetesObject, now_s: float) -> None:
+        if isinstance(obj, Pod):
+            self._load_pod(obj, now_s)
+        else:
+            stamped = self._stamped(obj, self._objects.get((obj.KIND, obj.key)), now_s)
+            self._objects[obj.KIND, obj.key] = stamped
+            upsert(self.store, stamped)
 
     def delete(self, obj: KubernetesObject) -> None:
         """Delete an object: a pod goes after its grace, and the pods on a deleted node are lost."""
@@ -249,12 +272,12 @@ class EmbeddedCluster:
 
     # -- pods ------------------------------------------------------------------------------------
 
-    def _load_pod(self, pod: Pod) -> None:
+    def _load_pod(self, pod: Pod, now_s: float) -> None:
         run_s(pod)
         old = self._pods.get(pod.key)
-        pod = self._stamped(pod, old)
+        pod = self._stamped(pod, old, now_s)
         if old is None:
-            self._record("created", pod)
+            self._record("created", pod, at_s=now_s)
         else:
             node_name = old.spec.node_name or pod.spec.node_name
             spec = replace(pod.spec, node_name=node_name)
@@ -262,7 +285,6 @@ class EmbeddedCluster:
         self._put(pod)
         if pod.spec.node_name and not (old is not None and old.spec.node_name):
             is_running = pod.status.phase == "Running"
-            now_s = self.clock.now_s()
             step = Step.END if is_running else Step.START
             self._kubelet.plan(
                 now_s + (run_s(pod) if is_running else self._start_delay_s), step, pod
@@ -285,13 +307,13 @@ class EmbeddedCluster:
         if is_recreated and self._is_recreating:
             meta = replace(pod.metadata, uid="", creation_timestamp="", deletion_timestamp="")
             spec = replace(pod.spec, node_name="")
-            self._load_pod(Pod(metadata=meta, spec=spec))
+            self._load_pod(Pod(metadata=meta, spec=spec), self.clock.now_s())
 
     def _put(self, pod: Pod) -> None:
         self._pods[pod.key] = pod
         self.store.upsert_pod(pod)
 
-    def _stamped(self, obj: Any, old: KubernetesObject | None) -> Any:
+    def _stamped(self, obj: Any, old: KubernetesObject | None, now_s: float) -> Any:
         """Return an object with the identity of the old one, or a new one."""
         meta = obj.metadata
         if old is not None:
@@ -300,7 +322,7 @@ class EmbeddedCluster:
             meta = replace(meta, uid=uid, creation_timestamp=created, deletion_timestamp=gone)
         else:
             self._made += 1
-            created = meta.creation_timestamp or format_time(self.clock.now_s())
+            created = meta.creation_timestamp or format_time(now_s)
             meta = replace(meta, uid=meta.uid or f"uid-{self._made}", creation_timestamp=created)
         return replace(obj, metadata=meta)
 

@@ -4,6 +4,7 @@ import pytest
 
 from kaisched.clock import ManualClock, SystemClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.engine.planning import fill
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict
 from kaisched.objects import Job
@@ -182,3 +183,50 @@ def test_a_manual_clock_goes_forward_only():
     clock.advance_to(7.5)
     with pytest.raises(ValueError, match="cannot go back"):
         clock.advance_to(7.0)
+
+
+class RunningClock(ManualClock):
+    """A clock that nobody asks twice at the same time, as a real one."""
+
+    def now_s(self):
+        self.sleep(0.001)
+        return super().now_s()
+
+
+@pytest.mark.parametrize("clock", [ManualClock(), RunningClock()], ids=["virtual", "real"])
+def test_what_is_loaded_together_was_made_at_one_instant(clock):
+    cluster = EmbeddedCluster(clock)
+    loaded = load_text(
+        """
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: z}
+spec: {}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: a}
+spec: {}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: z, namespace: ns, labels: {kai.scheduler/queue: a}}
+spec: {schedulerName: kaisched, containers: [{name: c}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: bad, namespace: ns, annotations: {kaisched.io/run-seconds: soon}}
+spec: {schedulerName: kaisched, containers: [{name: c}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: ns, labels: {kai.scheduler/queue: a}}
+spec: {schedulerName: kaisched, containers: [{name: c}]}
+"""
+    )
+    problems = fill(cluster, loaded)
+    assert [problem.name for problem in problems] == ["ns/bad"]
+    snapshot = cluster.snapshot()
+    assert snapshot.queues.name == ("a", "z")
+    assert len(set(snapshot.jobs.created_s.tolist())) == 1
+    assert len(cluster.pods()) == 2
