@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from kaisched.clock import Clock, ManualClock
-from kaisched.cluster.embedded.history import Happening, What
+from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.store import OUR_SCHEDULERS, Problem, StateStore
@@ -73,7 +74,8 @@ class EmbeddedCluster:
         """
         self.clock: Clock = ManualClock() if clock is None else clock
         self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
-        self.history: list[Happening] = []
+        self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)
+        """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails
         self._start_delay_s = start_delay_s
         self._grace_s = grace_s

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+HISTORY_LENGTH: Final = 10_000
+"""So many happenings are kept, the last ones: a scheduler may run for months on such a cluster."""
 
 What = Literal[
     "created",

@@ -4,6 +4,7 @@ import pytest
 
 from kaisched.clock import ManualClock, SystemClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.cluster.embedded.history import HISTORY_LENGTH
 from kaisched.engine.planning import fill
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict
@@ -230,3 +231,11 @@ spec: {schedulerName: kaisched, containers: [{name: c}]}
     assert snapshot.queues.name == ("a", "z")
     assert len(set(snapshot.jobs.created_s.tolist())) == 1
     assert len(cluster.pods()) == 2
+
+
+def test_only_the_last_happenings_are_kept():
+    cluster = cluster_of()
+    for number in range(HISTORY_LENGTH + 2):
+        cluster.apply([Bind(f"ns/{number}", "", "n0", "", 0, 0)], [], [])
+    assert len(cluster.history) == HISTORY_LENGTH == 10_000
+    assert (cluster.history[0].pod, cluster.history[-1].pod) == ("ns/2", "ns/10001")
