@@ -15,6 +15,7 @@ from kaisched.cluster.structure import DEFAULT_PODSET, DEFAULT_QUEUE, JobRow, is
 from kaisched.cluster.translate import PodRow, created_s
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
+from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import ObjectMeta, OwnerReference
 
 _MAX_CHAIN: Final = 10
@@ -155,6 +156,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses) -> Jo
         created_s=created_s(owner),
         podsets=((DEFAULT_PODSET, minimum),),
         fault=fault,
+        unsupported=next(filter(None, map(required_of_workload, member.metas[:-1])), ""),
     )
 
 

@@ -101,8 +101,7 @@ class Groups:
             amend_job(store, job, spec)
             if divide(store, job, spec):
                 self._assign_podsets(group, job)
-        asked_for = _required_topology(group.declared)
-        faults = {"": spec.fault or asked_for}
+        faults = {"": spec.fault or spec.unsupported}
         if not faults[""]:
             faults = {key: self._pod_fault(group, key, job) for key in group.member}
         faults = {key: fault for key, fault in faults.items() if fault}
@@ -161,25 +160,3 @@ class Groups:
         else:
             self._fault.pop(name, None)
         self._store.refuse(job, refusal)
-
-
-def _required_topology(group: PodGroup | None) -> str:
-    """Return what is to be said of a required topology level: such a group must not just start.
-
-    A preferred level may be missed, so it is no reason to refuse.
-    """
-    if group is None:
-        return ""
-    places = [("spec.topologyConstraint", group.spec.topology_constraint)]
-    places += [
-        (f"spec.subGroups[{at}].topologyConstraint", part.topology_constraint)
-        for at, part in enumerate(group.spec.sub_groups)
-    ]
-    for path, constraint in places:
-        if constraint is not None and constraint.required_topology_level:
-            level = constraint.required_topology_level
-            return (
-                f"{path}.requiredTopologyLevel: topology constraints are not offered "
-                f"(value {level!r}); leave it out, or name a preferred level"
-            )
-    return ""

@@ -12,6 +12,7 @@ from kaisched.core.tables import SubGroup
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
+from kaisched.objects.topology_demands import required_of_group
 
 DEFAULT_PODSET: Final = "default"
 DEFAULT_QUEUE: Final = "default-queue"
@@ -33,6 +34,8 @@ class JobRow:
     """As written on the object; NaN where it does not say."""
     fault: str = ""
     """Why it is no valid group."""
+    unsupported: str = ""
+    """What it asks for that is not offered."""
 
 
 def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRow:
@@ -62,6 +65,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         tree=tree,
         last_start_s=math.nan if last_start_s is None else last_start_s,
         fault=fault,
+        unsupported=required_of_group(spec),
     )
 
 

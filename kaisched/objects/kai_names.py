@@ -77,10 +77,8 @@ _PLUGINS: Final = {
     "gpusharingorder": Mapped(None, _NO_SHARING),
     "dynamicresources": Mapped(None, "devices are not allocated by claims"),
     "snapshot": Mapped(None, "cycles are not recorded; kaisched plan shows one from manifests"),
-    "reflectjoborder": Mapped(
-        None, "the order is not shown; kaisched plan says why a job waits"
-    ),
-    "topology": Mapped(None, "topology constraints are not looked at"),
+    "reflectjoborder": Mapped(None, "the order is not shown; kaisched plan says why a job waits"),
+    "topology": Mapped(None, "topology constraints are not offered in this version"),
     "numa": Mapped(None, "NUMA zones are not predicted"),
     "sg-nodelocalgreedy": Mapped(None, _SEARCH),
     "sg-multinodegang": Mapped(None, _SEARCH),

@@ -16,6 +16,7 @@ from kaisched.objects.quotas import queue_faults
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.shard_faults import shard_faults
 from kaisched.objects.topology import Topology
+from kaisched.objects.topology_demands import preferred_of_workload
 from kaisched.objects.topology_faults import topology_faults
 from kaisched.objects.wire import KubernetesObject
 
@@ -40,12 +41,20 @@ _FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] =
     PodGroup: pod_group_faults,
     SchedulingShard: shard_faults,
     Topology: topology_faults,
+    Pod: preferred_of_workload,
+    Job: preferred_of_workload,
+    ReplicaSet: preferred_of_workload,
+    Deployment: preferred_of_workload,
+    StatefulSet: preferred_of_workload,
 }
 
 
+_ONLY_WARNED: Final = (Pod, Job, ReplicaSet, Deployment, StatefulSet)
+
+
 def has_faults(type_: type[KubernetesObject]) -> bool:
-    """Tell whether objects of a kind are checked beyond their form."""
-    return type_ in _FAULTS
+    """Tell whether objects of a kind may be wrong beyond their form; warnings do not count."""
+    return type_ in _FAULTS and type_ not in _ONLY_WARNED
 
 
 def faults_of(obj: KubernetesObject) -> Iterator[Fault]:

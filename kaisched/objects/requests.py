@@ -15,6 +15,7 @@ from kaisched.objects import labels
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Container, Pod, Resources
 from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import Amount, Amounts
 from kaisched.units import MAX_AMOUNT, UnitError, base_units
 
@@ -87,7 +88,7 @@ def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
     """Return why the pod cannot be scheduled here at all, or an empty text.
 
     Sharing one GPU between pods (fractions, GPU memory, MIG slices) is not offered yet, and
-    allocating devices by claims (DRA) neither.
+    allocating devices by claims (DRA) neither; nor is keeping to one level of a topology.
     """
     for key in _SHARED:
         if key in pod.metadata.annotations:
@@ -96,11 +97,9 @@ def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
         for name in (*container.resources.requests, *container.resources.limits):
             if name.startswith(_MIG_PREFIX) and name not in gpu_resources:
                 return f"resource {name}: MIG slices are not offered; ask for {gpu_resources[0]}"
-    if level := pod.metadata.annotations.get(labels.TOPOLOGY_REQUIRED):
-        return f"annotation {labels.TOPOLOGY_REQUIRED} ({level!r}): topology is not offered"
     if pod.spec.resource_claims:
         return "resourceClaims: devices are not allocated by claims; ask for a resource instead"
-    return ""
+    return required_of_workload(pod.metadata)
 
 
 def _of_container(container: Container, path: _Path, gpus: Sequence[str]) -> _Units:

@@ -171,3 +171,43 @@ def test_a_problem_names_its_object_once(run, manifests):
     assert code == 1
     assert [problem["name"] for problem in parsed(out)["problems"]] == ["a", "b"]
     assert err.splitlines()[0].count("Queue a") == 1
+
+
+GROUP = """
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: %s, namespace: team}
+spec: {queue: b, topologyConstraint: {topology: t, %s: rack}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: team, annotations: {pod-group-name: %s, %s: rack}}
+spec: {schedulerName: kaisched, containers: [{name: c}]}
+---"""
+
+
+def test_required_topology_levels_are_refused_and_preferred_ones_warned_about(run, manifests):
+    preferred = "kai.scheduler/topology-preferred-placement"
+    manifests.write_text(
+        manifests.read_text("utf-8")
+        + GROUP % ("strict", "requiredTopologyLevel", "s", "strict", "x")
+        + GROUP % ("lax", "preferredTopologyLevel", "l", "lax", preferred),
+        encoding="utf-8",
+    )
+    code, out, _ = run("plan", "-f", manifests, "-o", "json")
+    document = parsed(out)
+    (cycle,) = document["cycles"]
+    bound = {it["pod"] for it in cycle["binds"]}
+    reasons = {it["podGroup"]: it["reason"] for it in cycle["pending"]}
+    assert code == 1
+    assert "team/l" in bound
+    assert "team/s" not in bound
+    assert reasons["team/strict"] == "Unsupported"
+    (problem,) = document["problems"]
+    assert (problem["kind"], problem["name"]) == ("PodGroup", "team/strict")
+    where = "spec.topologyConstraint.requiredTopologyLevel: topology constraints are not offered"
+    assert where in problem["message"]
+    assert ["preferredTopologyLevel" in it or preferred in it for it in document["warnings"]] == [
+        True,
+        True,
+    ]

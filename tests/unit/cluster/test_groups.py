@@ -405,3 +405,52 @@ def test_a_group_that_requires_a_topology_level_is_refused_and_told():
     upsert(store, replace(wanted, spec=replace(wanted.spec, topology_constraint=preferred)))
     assert job(store)["refusal"] == Refusal.NONE
     assert not store.problems()
+
+
+REQUIRED = "kai.scheduler/topology-required-placement"
+SEGMENT = "kai.scheduler/segment-topology-required-placement"
+NOT_OFFERED = (
+    "topology constraints are not offered in this version (value 'rack'); "
+    "leave it out, or name a preferred level"
+)
+
+
+def test_a_subgroup_that_requires_a_topology_level_is_named():
+    parts = [
+        {"name": "x", "minMember": 1},
+        {
+            "name": "y",
+            "minMember": 0,
+            "topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"},
+        },
+    ]
+    store = store_of(group("g0", subGroups=parts), member("p", "x"))
+    assert job(store)["refusal"] == Refusal.UNSUPPORTED
+    (problem,) = store.problems()
+    assert (problem.kind, problem.name) == ("PodGroup", "ns/g0")
+    where = "spec.subGroups[1].topologyConstraint.requiredTopologyLevel"
+    assert problem.text == f"{where}: {NOT_OFFERED}"
+    del parts[1]["topologyConstraint"]
+    upsert(store, group("g0", subGroups=parts))
+    assert job(store)["refusal"] == Refusal.NONE
+
+
+@pytest.mark.parametrize("key", [REQUIRED, SEGMENT])
+def test_an_annotation_that_requires_a_topology_level_refuses_the_job(key):
+    where = f"metadata.annotations['{key}']"
+    store = store_of(pod("p", annotations={key: "rack"}))
+    assert job(store)["refusal"] == Refusal.UNSUPPORTED
+    assert [str(it.text) for it in store.problems()] == [f"{where}: {NOT_OFFERED}"]
+    owner = make(Job, "train", uid="uid-train", annotations={key: "rack"})
+    store = store_of(owner, owned("p", "Job", "train"), owned("q", "Job", "train"))
+    assert job(store)["refusal"] == Refusal.UNSUPPORTED
+    assert [(it.name, it.text) for it in store.problems()] == [
+        ("ns/pg-train-uid-train", f"{where}: {NOT_OFFERED}")
+    ]
+    upsert(store, make(Job, "train", uid="uid-train"))
+    assert job(store)["refusal"] == Refusal.NONE
+    assert store.problems() == []
+
+
+def test_an_empty_topology_annotation_asks_for_nothing():
+    assert job(store_of(pod("p", annotations={REQUIRED: ""})))["refusal"] == Refusal.NONE

@@ -284,4 +284,5 @@ globalDefault: true
         "spec.args",
         "spec.goMemLimitRatio",
         "spec.scenarioSearchBudgets",
+        "spec.topologyConstraint.preferredTopologyLevel",
     }
