@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import CodeVec, RowVec
-    from kaisched.core.snapshot import Snapshot
     from kaisched.framework.session import Session
 
 _HINT: Final = "backlog"
@@ -45,8 +44,8 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
     if np.count_nonzero(session.nodes.releasing):
         return None
     backlog = session.hints.get(_HINT)
-    if not (isinstance(backlog, Backlog) and backlog.serves(session.snapshot)):
-        backlog = session.hints[_HINT] = Backlog(session.snapshot)
+    if not (isinstance(backlog, Backlog) and backlog.serves(session)):
+        backlog = session.hints[_HINT] = Backlog(session)
     backlog.take_in(session, action)
     if backlog.odd or ask.gates(session):
         return None
@@ -61,10 +60,11 @@ def note_room(session: Session, candidates: Candidates) -> None:
 class Backlog:
     """Waiting jobs by class, each class a sorted list."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, session: Session) -> None:
         """Start with no rows."""
-        self._generation = snapshot.generation
-        self._queues = snapshot.queues
+        self._generation = session.snapshot.generation
+        self._queues = session.queues
+        self._policy = session.policy
         self._columns: tuple[NDArray[Any], ...] = ()
         self._rows = 0
         self._where: dict[int, tuple[int, tuple[Any, ...]]] = {}
@@ -77,9 +77,13 @@ class Backlog:
         self.odd: set[int] = set()
         """Waiting jobs that do not fit the classes."""
 
-    def serves(self, snapshot: Snapshot) -> bool:
-        """Tell whether row numbers and queues still mean the same."""
-        return self._generation == snapshot.generation and self._queues is snapshot.queues
+    def serves(self, session: Session) -> bool:
+        """Tell whether row numbers, queues and the plugins' order still mean the same."""
+        return (
+            self._generation == session.snapshot.generation
+            and self._queues is session.queues
+            and self._policy is session.policy
+        )
 
     # -- keeping up ------------------------------------------------------------------------------
 

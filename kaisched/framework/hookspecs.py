@@ -133,7 +133,7 @@ class Plugin:
     def session_close(self, session: Session) -> object:
         """Return facts to remember (JSON-like), or None. Asked once, after all actions.
 
-        Combine: kept per plugin under ``memory.facts[name]``; serialised with a replay.
+        Combine: kept per plugin under ``memory.facts[name]``; serialised with a cycle's input.
         """
 
     @_first

@@ -1,8 +1,8 @@
 """What a shard remembers between cycles.
 
-``facts`` may affect decisions: they are JSON-like, serialised with a replay, and can be rebuilt
-from the API after a restart. ``hints`` only save time: dropping them changes no byte of any result
-(a law of the tests).
+``facts`` may affect decisions: they are JSON-like, serialised with a cycle's input, and can be
+rebuilt from the API after a restart. ``hints`` only save time: dropping them changes no byte of any
+result (a law of the tests).
 """
 
 from __future__ import annotations

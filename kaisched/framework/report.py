@@ -5,6 +5,7 @@ A simulator runs thousands of cycles and reads none of them; they are made when 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
@@ -26,14 +27,16 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 _T = TypeVar("_T")
+_P = TypeVar("_P", Bind, Nominate)
 _GONE = int(TaskState.GONE)
 
 
 class Lazy(Sequence[_T], Generic[_T]):
     """A sequence made on first look."""
 
+    @abstractmethod
     def _make(self) -> Iterable[_T]:
-        raise NotImplementedError
+        """Make the contents, once."""
 
     @cached_property
     def _list(self) -> list[_T]:
@@ -66,17 +69,19 @@ def _group(session: Session, task: int) -> str:
     return session.jobs.name[job] if job >= 0 else ""
 
 
-class Binds(Lazy[Bind]):
-    """Bind intents, in the order they were decided."""
+class _Placed(Lazy[_P]):
+    """Intents that pair a pod with a node, in the order they were decided."""
+
+    _kind: type[_P]
 
     def __init__(self, session: Session, tasks: RowVec, nodes: RowVec) -> None:
         """Keep the rows."""
         self._session, self._tasks, self._nodes = session, tasks, nodes
 
-    def _make(self) -> Iterable[Bind]:
+    def _make(self) -> Iterable[_P]:
         session = self._session
         for task, node in zip(self._tasks.tolist(), self._nodes.tolist(), strict=True):
-            yield Bind(
+            yield self._kind(
                 session.tasks.name[task],
                 session.tasks.uid[task],
                 session.nodes.name[node],
@@ -86,24 +91,16 @@ class Binds(Lazy[Bind]):
             )
 
 
-class Nominations(Lazy[Nominate]):
-    """Nominations, in the order they were decided."""
+class Binds(_Placed[Bind]):
+    """Bind intents."""
 
-    def __init__(self, session: Session, tasks: RowVec, nodes: RowVec) -> None:
-        """Keep the rows."""
-        self._session, self._tasks, self._nodes = session, tasks, nodes
+    _kind = Bind
 
-    def _make(self) -> Iterable[Nominate]:
-        session = self._session
-        for task, node in zip(self._tasks.tolist(), self._nodes.tolist(), strict=True):
-            yield Nominate(
-                session.tasks.name[task],
-                session.tasks.uid[task],
-                session.nodes.name[node],
-                _group(session, task),
-                task,
-                node,
-            )
+
+class Nominations(_Placed[Nominate]):
+    """Nominations."""
+
+    _kind = Nominate
 
 
 class Evictions(Lazy[Evict]):
