@@ -16,6 +16,8 @@ _HOME = {
     "Plugin": "kaisched.framework.hookspecs",
     "hookimpl": "kaisched.framework.hookspecs",
     "Session": "kaisched.framework.session",
+    "Claim": "kaisched.framework.claims",
+    "Units": "kaisched.framework.claims",
     "SubGroup": "kaisched.core.tables",
     "Constraints": "kaisched.core.constraints",
     "NodeStatics": "kaisched.core.constraints",
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from kaisched.core.states import TaskState as TaskState
     from kaisched.core.tables import SubGroup as SubGroup
     from kaisched.core.tree import roll_up as roll_up
+    from kaisched.framework.claims import Claim as Claim
+    from kaisched.framework.claims import Units as Units
     from kaisched.framework.hookspecs import Arguments as Arguments
     from kaisched.framework.hookspecs import Plugin as Plugin
     from kaisched.framework.hookspecs import hookimpl as hookimpl

@@ -29,12 +29,21 @@ class Refusal(IntEnum):
     # the queue
     OVER_LIMIT = 20
     NON_PREEMPTIBLE_OVER_QUOTA = 21
+    OVER_FAIR_SHARE = 22
     # the nodes, together
     EXCEEDS_ANY_NODE = 30
     NO_NODE_ALLOWED = 31
     NO_ROOM = 32
     GANG_NO_ROOM = 33
     WAITING_FOR_RELEASE = 34
+    # what others hold
+    NO_VICTIMS = 40
+    NOT_OVER_SHARE = 41
+    SATURATION_ORDER = 42
+    MIN_RUNTIME = 43
+    EVICTION_DELAY = 44
+    SEARCH_BUDGET = 45
+    UNDERSHOOTS = 46
     # one node
     NODE_NOT_READY = 50
     NODE_UNSCHEDULABLE = 51
@@ -83,11 +92,39 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
             "non-preemptible work must stay within the quota",
             False,
         ),
+        (
+            Refusal.OVER_FAIR_SHARE,
+            "OverFairShare",
+            "it would take its queue over its fair share",
+            False,
+        ),
         (Refusal.EXCEEDS_ANY_NODE, "ExceedsAnyNode", "a pod is larger than every node", False),
         (Refusal.NO_NODE_ALLOWED, "NoNodeAllowed", "no node may take its pods", False),
         (Refusal.NO_ROOM, "NoRoom", "no allowed node has room", True),
         (Refusal.GANG_NO_ROOM, "GangNoRoom", "only part of the gang has room", True),
         (Refusal.WAITING_FOR_RELEASE, "WaitingForRelease", "its room is being released", False),
+        (Refusal.NO_VICTIMS, "NoVictims", "no work that may be evicted would make room", True),
+        (
+            Refusal.NOT_OVER_SHARE,
+            "NotOverShare",
+            "the queue that holds it is within its share",
+            True,
+        ),
+        (
+            Refusal.SATURATION_ORDER,
+            "SaturationOrder",
+            "the taker would be as saturated as the queue it takes from",
+            True,
+        ),
+        (Refusal.MIN_RUNTIME, "MinRuntime", "it has not run for its minimum runtime", True),
+        (Refusal.EVICTION_DELAY, "EvictionDelay", "its preemption delay is not over", True),
+        (Refusal.SEARCH_BUDGET, "SearchBudget", "the search for victims was cut short", True),
+        (
+            Refusal.UNDERSHOOTS,
+            "Undershoots",
+            "its queue would be left with less than it deserves",
+            True,
+        ),
         (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),
         (Refusal.NODE_UNSCHEDULABLE, "NodeUnschedulable", "node is cordoned", False),
         (Refusal.TAINT, "Taint", "untolerated taint", False),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.claims import Claim, Units
     from kaisched.framework.policy import PluginSetting
     from kaisched.framework.probe import Probe
     from kaisched.framework.session import Fold, Session
@@ -225,6 +226,30 @@ class Questions(NodeQuestions):
             held=held,
             held_non_preemptible=held_non_preemptible,
         )
+
+    def claim_gate(
+        self, session: Session, action: str, job: RowVec, ask: Amounts
+    ) -> CodeVec | None:
+        """Return codes ``(K,)``, or None for no objection."""
+        answers = self._answers["claim_gate"]
+        return self._codes(session, answers, len(job), action=action, job=job, ask=ask)
+
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Return codes ``(K,)``, or None for no objection."""
+        answers = self._answers["victim_filter"]
+        return self._codes(session, answers, len(job), claim=claim, job=job)
+
+    def scenario_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec:
+        """Return codes ``(V,)``; what one plugin refuses, the next is not asked about."""
+        codes = np.zeros(len(units), np.int16)
+        for answer in self._answers["scenario_gate"]:
+            taken = codes == 0
+            said = self._codes(
+                session, (answer,), len(units), claim=claim, units=units, taken=taken
+            )
+            if said is not None:
+                codes = np.where(taken, said, codes)
+        return codes
 
     def gates(self, session: Session) -> tuple[Answer, ...]:
         """Return the queue gates that may close in this cycle."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.claims import Claim, Units
     from kaisched.framework.session import Session
 
 PROJECT = "kaisched"
@@ -225,6 +226,37 @@ class Plugin:
 
         Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
         K)`` is what the queue would hold by then). Combine: first refusal.
+        """
+
+    @_question
+    def claim_gate(
+        self, session: Session, action: str, job: RowVec, ask: Amounts
+    ) -> CodeVec | None:
+        """Return int16 codes ``(K,)``: may ``job[i]`` take ``ask[:, i]`` from others at all?
+
+        Asked by reclaim, preempt and consolidate before they look for victims, and again for jobs
+        whose turn comes after something has moved. What only victims can cure, such as a limit, is
+        not its business: :meth:`queue_gate` is asked once they are gone.
+        Combine: first refusal.
+        """
+
+    @_question
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Return int16 codes ``(K,)``: may running jobs give room to this claim at all?
+
+        Asked once per action and class of claims (same queue, shape, size and priority), about
+        preemptible jobs that the action may take from. Combine: first refusal.
+        """
+
+    @_question
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Return int16 codes ``(V,)``: may these units be taken, one after the other?
+
+        A unit is judged as if those before it that are ``taken`` and not refused here were gone
+        from ``session.ledger``; entries that are not ``taken`` are not asked about. To take fewer
+        must never be refused where taking more is not. Combine: first refusal.
         """
 
     @_first

@@ -1,0 +1,47 @@
+"""What evicting actions ask plugins about: a claim, and the units that could make room for it.
+
+A *claim* is a pending batch that asks for room which others hold. A *unit* is what is evicted
+together: the core of a gang (all of it, since what is left could not run), or one elastic pod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claim:
+    """A job's next batch, and the action that would evict for it."""
+
+    action: str
+    job: int
+    queue: int
+    """The job's leaf queue."""
+    ask: Amounts
+    """``(R,)`` what the batch asks for."""
+    is_last_resort: bool = False
+    """Asked again because the gentle way found too little: units may then leave their queue with
+    less than it deserves, where they cannot be divided."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """Running work in the order in which it would be given up. Columns ``(V,)``."""
+
+    job: RowVec
+    queue: RowVec
+    """Leaf queue of each unit."""
+    amounts: Amounts
+    """``(R, V)`` what its tasks hold."""
+    is_core: BoolVec
+    """True for the core of a gang, False for an elastic pod."""
+    tasks: tuple[tuple[int, ...], ...]
+    """Task rows of each unit."""
+
+    def __len__(self) -> int:
+        """Return V."""
+        return len(self.job)
