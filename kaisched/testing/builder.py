@@ -160,6 +160,7 @@ class ClusterBuilder:
         constraints: Constraints | None = None,
         groups: Group | None = None,
         podsets: Sequence[str] = (),
+        **timing: Any,
     ) -> ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
@@ -167,7 +168,9 @@ class ClusterBuilder:
         given, start together or not at all; ``groups`` is a tree of pod sets instead, ``podsets``
         the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints`` say more.
         The last four map nodes to numbers of pods that run, are being bound, are being deleted
-        there, or are pending and were promised room there; the other pods are pending.
+        there, or are pending and were promised room there; the other pods are pending. ``timing``:
+        ``started_s``, ``preemption_delay_s``, ``last_evicted_s``, ``staleness_grace_s``,
+        ``stale_since_s``.
         """
         places = _places(running, binding, leaving, promised)
         if len(places) > tasks:
@@ -183,8 +186,8 @@ class ClusterBuilder:
             priority=priority,
             is_preemptible=is_low if is_preemptible is None else is_preemptible,
             created_s=float(len(self._jobs)),
-            started_s=0.0,
             root=groups or Group("default", tasks if min_tasks is None else min_tasks),
+            **{"started_s": 0.0, **timing},
         )
         self._jobs.append(job)
         return self
