@@ -95,6 +95,7 @@ def test_an_eviction_of_ours_is_remembered():
 
 def test_rows_that_are_evicted():
     store = rows(job_of("a", pods=2), job_of("b"))
+    store.settle()
     store.place(np.array([0, 1]), np.array([0, 0]))
     store.evict(0, 12.0)
     store.evict(1)
