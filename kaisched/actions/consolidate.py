@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.actions.candidates import Candidates, drop_gated, gather, keep_best, pending_jobs
 from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
-from kaisched.actions.evicting import running_jobs
+from kaisched.actions.evicting import running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
 from kaisched.actions.reasons import consolidate_reason, main_resource
@@ -93,6 +93,7 @@ class _Consolidation:
         session, action = self._session, self._action
         job = pending_jobs(session)
         job = job[session.jobs.is_preemptible[job]]
+        job = without_delayed(session, action, job)
         candidates = gather(session, action, job, tries_full=True)
         depth = session.policy.queue_depth.get(action)
         if depth is not None and len(candidates):
