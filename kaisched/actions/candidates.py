@@ -77,11 +77,16 @@ def pending_jobs(session: Session) -> RowVec:
     return rows
 
 
-def gather(session: Session, action: str, job: RowVec) -> Candidates:
-    """Ask the gates, size the batches; refusals are noted in the session's outcome."""
+def gather(
+    session: Session, action: str, job: RowVec, *, tries_full: bool = False
+) -> Candidates:
+    """Ask the gates, size the batches; refusals are noted in the session's outcome.
+
+    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them.
+    """
     if job.size:
         job = _note(session, job, session.ask.job_gate(session, action, job))
-    if session.policy.queue_depth.get(action) is None:
+    if not tries_full and session.policy.queue_depth.get(action) is None:
         job = _drop_shut_out(session, job)
     shape, size, batches = measure(session, job)
     some = size > 0

@@ -26,11 +26,17 @@ costs a tenth of laying out and predicting all lines)."""
 class HeadWalk:
     """Hands out candidates one turn after the other, without looking ahead."""
 
-    def __init__(self, session: Session, action: str, candidates: Candidates) -> None:
-        """Sort the candidates into their leaf queues."""
+    def __init__(
+        self, session: Session, action: str, candidates: Candidates, *, is_gated: bool = True
+    ) -> None:
+        """Sort the candidates into their leaf queues.
+
+        Without gates every candidate is to be tried: what is in the way may be evicted.
+        """
         self._session = session
         self._action = action
         self._candidates = candidates
+        self._is_gated = is_gated
         self._alive: BoolVec = np.ones(len(candidates), np.bool_)
         self._next: Item | None = None
         self._sort(np.arange(len(candidates)))
@@ -116,7 +122,7 @@ class HeadWalk:
             return None
         queues, heads = self._heads()
         at = heads[0] if len(heads) == 1 else self._best(queues, heads)
-        return Item(at, self._gate(at))
+        return Item(at, self._gate(at) if self._is_gated else 0)
 
     def _best(self, queues: list[int], heads: list[int]) -> int:
         """Let the best child of each queue stand for it, level by level up to the roots."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.allocate import Allocate
+from kaisched.actions.preempt import Preempt
+from kaisched.actions.reclaim import Reclaim
 from kaisched.objects import kai_names
 
 if TYPE_CHECKING:
@@ -12,7 +14,11 @@ if TYPE_CHECKING:
 
     from kaisched.framework.policy import Action
 
-ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {"allocate": Allocate}
+ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
+    "allocate": Allocate,
+    "reclaim": Reclaim,
+    "preempt": Preempt,
+}
 """By name, how each action of this version is made."""
 
 LATER: Final = frozenset(kai_names.ACTIONS) - frozenset(ACTIONS)

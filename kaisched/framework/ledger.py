@@ -120,14 +120,59 @@ class Ledger:
         self.state[tasks] = _PENDING
         self.node_of_task[tasks] = -1
 
-    def _shift(self, tasks: RowVec, nodes: RowVec, request: Amounts, sign: int) -> None:
+    def promise_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Promise pending tasks of one shape room that is being released."""
+        self._shift(tasks, nodes, self._request[:, shape], 1, of_releasing=True)
+        self.state[tasks] = _PIPELINED
+        self.node_of_task[tasks] = nodes
+
+    def take_back_promised(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Undo :meth:`promise_pending`."""
+        self._shift(tasks, nodes, self._request[:, shape], -1, of_releasing=True)
+        self.state[tasks] = _PENDING
+        self.node_of_task[tasks] = -1
+
+    def relocate(self, task: int, node: int) -> int:
+        """Promise a task that is being released another node, and return where it still is.
+
+        It goes on holding its old room until it has left; undone by :meth:`take_back_relocated`.
+        """
+        old = int(self.node_of_task[task])
+        request = self._request[:, self._shape_of_task[task]]
+        self.releasing[:, node] -= request
+        self.touched.append(node)
+        self._count(task, _RELEASING, _PIPELINED, request)
+        self.state[task] = _PIPELINED
+        self.node_of_task[task] = node
+        return old
+
+    def take_back_relocated(self, task: int, old_node: int) -> None:
+        """Undo :meth:`relocate`."""
+        node = int(self.node_of_task[task])
+        request = self._request[:, self._shape_of_task[task]]
+        self.releasing[:, node] += request
+        self.touched.append(node)
+        self._count(task, _PIPELINED, _RELEASING, request)
+        self.state[task] = _RELEASING
+        self.node_of_task[task] = old_node
+
+    def _shift(
+        self,
+        tasks: RowVec,
+        nodes: RowVec,
+        request: Amounts,
+        sign: int,
+        *,
+        of_releasing: bool = False,
+    ) -> None:
         rows, per_node = _counts(nodes)
         self.touched.extend(rows)
+        source = self.releasing if of_releasing else self.idle
         if len(rows) <= _FEW:
             for node, number in zip(rows, per_node, strict=True):
-                self.idle[:, node] -= request * (number * sign)
+                source[:, node] -= request * (number * sign)
         else:
-            self.idle[:, rows] -= request[:, None] * (np.array(per_node) * sign)
+            source[:, rows] -= request[:, None] * (np.array(per_node) * sign)
         podsets, per_podset = _counts(self._podset_of_task[tasks])
         _add(self.podset_active, podsets, per_podset, sign)
         _add(self.podset_pending, podsets, per_podset, -sign)

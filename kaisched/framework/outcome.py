@@ -26,7 +26,7 @@ _NONE = np.empty(0, np.int64)
 class Outcome:
     """Collects moves and refusals while the actions run."""
 
-    __slots__ = ("_bind_nodes", "_bind_tasks", "evictions", "nominations", "refusal")
+    __slots__ = ("_bind_nodes", "_bind_tasks", "claims", "evictions", "nominations", "refusal")
 
     def __init__(self, jobs: int) -> None:
         """Start with nothing decided for ``jobs`` jobs."""
@@ -36,11 +36,20 @@ class Outcome:
         self.evictions: list[Eviction] = []
         self.refusal: CodeVec = np.zeros(jobs, np.int16)
         """``(J,)`` the last refusal of each job, 0 for none."""
+        self.claims: dict[str, CodeVec] = {}
+        """Evicting action to ``(J,)`` why it took nothing from others for a job, 0 for untried."""
 
     def bind(self, tasks: RowVec, nodes: RowVec) -> None:
         """Keep allocations."""
         self._bind_tasks.append(tasks)
         self._bind_nodes.append(nodes)
+
+    def note_claims(self, action: str, job: RowVec, codes: CodeVec) -> None:
+        """Note why an action evicted nothing for jobs."""
+        known = self.claims.get(action)
+        if known is None:
+            known = self.claims[action] = np.zeros_like(self.refusal)
+        known[job] = codes
 
     def nominate(self, task: int, node: int) -> None:
         """Keep a promise."""

@@ -72,6 +72,10 @@ class Placement:
         self._plans: dict[int, ShapePlan] = {}
         self.has_releasing = bool(np.count_nonzero(session.nodes.releasing))
 
+    def expect_releases(self) -> None:
+        """Look at room that is being released from now on: something was evicted."""
+        self.has_releasing = True
+
     # -- room ----------------------------------------------------------------------------------
 
     def upper_bound(self, shapes: RowVec) -> IntVec:
@@ -163,6 +167,23 @@ class Placement:
         if best < 0 or score[best] < 0:
             return None
         return best, bool(room[best] > 0)
+
+    def choose_future(self, shape: int, count: int) -> RowVec | None:
+        """Return a node row for each of ``count`` identical pods, counting what is being released.
+
+        None when there is too little room. Changes nothing, as :meth:`choose`.
+        """
+        plan, idle_room, _ = self.vacancy(shape)
+        room = self.future(plan)
+        total = int(room.sum())
+        if total < count:
+            return None
+        masked = np.where(room > 0, self._score(plan, idle_room), -1.0)
+        chosen = fill_first(masked, room, count)
+        vacancy = Vacancy(plan, room, total)
+        if self._ask.fills_first or self._rises(vacancy, chosen):
+            return chosen
+        return self._choose_falling(plan, masked, room, count)
 
     def heed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Tell the plugins of moves and ask again for what they say is stale."""

@@ -30,6 +30,22 @@ class _Batch(NamedTuple):
     shape: int
 
 
+class _Promise(NamedTuple):
+    """Pending tasks of one shape promised room that is being released."""
+
+    tasks: RowVec
+    nodes: RowVec
+    shape: int
+
+
+class _Relocation(NamedTuple):
+    """A task being released that is promised another node."""
+
+    task: int
+    node: int
+    old_node: int
+
+
 class _Change(NamedTuple):
     """One task moved from one state to another."""
 
@@ -49,7 +65,7 @@ class Statement:
         """Start with an empty journal."""
         self._session = session
         self._ledger = session.ledger
-        self._journal: list[_Batch | _Change] = []
+        self._journal: list[_Batch | _Promise | _Relocation | _Change] = []
         self._listens = session.ask.has_moves
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
@@ -67,9 +83,30 @@ class Statement:
         """Promise a task room that is being released."""
         self._change(task, _PIPELINED, node)
 
+    def promise(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Promise pending ``tasks`` of one shape, entry by entry, room that is being released."""
+        self._ledger.promise_pending(tasks, nodes, shape)
+        self._journal.append(_Promise(tasks, nodes, shape))
+        self._session.placement.expect_releases()
+        if self._listens:
+            self._session.placement.heed(tasks, nodes, 1)
+
     def evict(self, task: int) -> None:
         """Let a running task go; its room is being released from now on."""
+        self._session.placement.expect_releases()
         self._change(task, _RELEASING, int(self._ledger.node_of_task[task]))
+
+    def relocate(self, task: int, node: int) -> None:
+        """Promise an evicted task another node; it moves once it has left its old one."""
+        old_node = self._ledger.relocate(task, node)
+        self._journal.append(_Relocation(task, node, old_node))
+        if self._listens:
+            self._session.placement.heed(np.array([task]), np.array([node]), 1)
+
+    def spare(self, task: int) -> None:
+        """Let an evicted task stay where it is after all."""
+        old_state = int(self._session.tasks.state[task])
+        self._change(task, old_state, int(self._ledger.node_of_task[task]))
 
     def checkpoint(self) -> int:
         """Return a mark to roll back to."""
@@ -80,10 +117,17 @@ class Statement:
         ledger = self._ledger
         while len(self._journal) > mark:
             line = self._journal.pop()
-            if isinstance(line, _Batch):
-                ledger.take_back_pending(line.tasks, line.nodes, line.shape)
+            if isinstance(line, _Batch | _Promise):
+                if isinstance(line, _Batch):
+                    ledger.take_back_pending(line.tasks, line.nodes, line.shape)
+                else:
+                    ledger.take_back_promised(line.tasks, line.nodes, line.shape)
                 if self._listens:
                     self._session.placement.heed(line.tasks, line.nodes, -1)
+            elif isinstance(line, _Relocation):
+                ledger.take_back_relocated(line.task, line.old_node)
+                if self._listens:
+                    self._session.placement.heed(np.array([line.task]), np.array([line.node]), -1)
             else:
                 ledger.set_state(line.task, line.old_state, line.old_node)
                 self._tell(line.task, line.state, line.node, line.old_state, line.old_node)
@@ -91,11 +135,12 @@ class Statement:
     def pipeline_all(self, mark: int = 0) -> None:
         """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
 
-        Evictions stay as they are.
+        Evictions stay as they are; a move of an evicted task may not stand behind ``mark``.
         """
         moves: list[tuple[int, int, int]] = []
         for line in self._journal[mark:]:
-            if isinstance(line, _Batch):
+            assert not isinstance(line, _Relocation)
+            if isinstance(line, _Batch | _Promise):
                 pairs = zip(line.tasks.tolist(), line.nodes.tolist(), strict=True)
                 moves.extend((task, _PIPELINED, node) for task, node in pairs)
             else:
@@ -108,7 +153,11 @@ class Statement:
     @property
     def has_pipelined(self) -> bool:
         """True when some move is a promise only."""
-        return any(isinstance(line, _Change) and line.state == _PIPELINED for line in self._journal)
+        return any(
+            isinstance(line, _Promise)
+            or (isinstance(line, _Change) and line.state == _PIPELINED)
+            for line in self._journal
+        )
 
     def is_promise(self, tasks: RowVec) -> BoolVec:
         """``(K,)`` which tasks are pipelined now."""
@@ -116,15 +165,21 @@ class Statement:
 
     def commit(self, action: str, beneficiary: str = "", reason: str = "") -> None:
         """Keep the moves: they become the cycle's intents."""
-        outcome = self._session.outcome
+        outcome, state = self._session.outcome, self._ledger.state
         for line in self._journal:
             if isinstance(line, _Batch):
                 outcome.bind(line.tasks, line.nodes)
+            elif isinstance(line, _Promise):
+                for task, node in zip(line.tasks.tolist(), line.nodes.tolist(), strict=True):
+                    outcome.nominate(task, node)
+            elif isinstance(line, _Relocation):
+                outcome.nominate(line.task, line.node)
             elif line.state == _ALLOCATED:
                 outcome.bind(np.array([line.task]), np.array([line.node]))
             elif line.state == _PIPELINED:
                 outcome.nominate(line.task, line.node)
-            elif line.state == _RELEASING:
+            elif line.state == _RELEASING and state[line.task] in (_RELEASING, _PIPELINED):
+                # One that was spared again is neither.
                 outcome.evict(line.task, line.node, action, beneficiary, reason)
         self._journal.clear()
 

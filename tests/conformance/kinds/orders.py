@@ -110,8 +110,9 @@ def _running(scale: Scale, job: Job, given: Mapping[str, Any]) -> Job:
 
 
 def _victims(session: Session) -> list[int]:
-    """Return the rows of all jobs in the order in which they would be offered."""
-    return list(victim_order(session, np.arange(len(session.jobs.name))))
+    """Return the rows of all jobs in the order in which something of them would be offered."""
+    units = victim_order(session, np.arange(len(session.jobs.name)))
+    return list(dict.fromkeys(unit.job for unit in units))
 
 
 def _queue(queue: Mapping[str, Any]) -> QueueRow:

@@ -26,8 +26,8 @@ def opened(*jobs, queues=TWO, gpus=64):
     return session(made.snapshot(), *default_policy().plugins)
 
 
-def names_of(at, rows):
-    return [at.jobs.name[row].partition("/")[2] for row in rows]
+def names_of(at, units):
+    return [at.jobs.name[unit.job].partition("/")[2] for unit in units]
 
 
 def order_of(*jobs, **more):
@@ -114,9 +114,9 @@ def test_evicting_what_was_offered_does_not_count_twice():
     at = opened(*jobs)
     assert not at.has_moved
     got = []
-    for row in victim_order(at, np.arange(len(jobs))):
-        got.append(row)
-        task = at.jobs.tasks[row][0]
+    for unit in victim_order(at, np.arange(len(jobs))):
+        got.append(unit)
+        (task,) = unit.tasks
         at.ledger.set_state(task, TaskState.RELEASING, int(at.ledger.node_of_task[task]))
     assert names_of(at, got) == ["q3", "q2", "r1", "q1", "r0", "q0"]
 

@@ -1,0 +1,176 @@
+"""What reclaim and preempt share: claims in fair order, a search for each, plans and refusals.
+
+A job whose search fails blocks nobody; jobs of the same queue that ask for at least as many of the
+same pods are refused along with it, since nothing has moved in between.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.actions.candidates import Candidates, gather, keep_best, pending_jobs
+from kaisched.actions.heads import HeadWalk
+from kaisched.actions.relocation import Relocation
+from kaisched.actions.search import Plan, Search
+from kaisched.actions.victim_line import VictimLine
+from kaisched.core.refusals import Refusal
+from kaisched.framework.claims import Claim
+from kaisched.framework.task_order import pending_tasks
+
+if TYPE_CHECKING:
+    from kaisched.actions.line import Item
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session import Session
+
+_WAITING = int(Refusal.WAITING_FOR_RELEASE)
+_NO_VICTIMS = int(Refusal.NO_VICTIMS)
+
+
+class Evicting:
+    """One run of an evicting action."""
+
+    def __init__(self, session: Session, action: str) -> None:
+        """Gather what runs and might have to go."""
+        self._session = session
+        self._action = action
+        self._search = Search(session)
+        self._relocation = Relocation(session, self._search)
+        self._lines: dict[tuple[object, ...], VictimLine | int] = {}
+
+    def run(self) -> None:
+        """Try the claims in fair order."""
+        session = self._session
+        running = running_jobs(session)
+        if not running.size:
+            return
+        self._running = running
+        job = pending_jobs(session)
+        if not job.size:
+            return
+        candidates = self._claims(job)
+        if not len(candidates):
+            return
+        walk = HeadWalk(session, self._action, candidates, is_gated=False)
+        self._candidates, self._walk = candidates, walk
+        is_first = True
+        while (item := walk.peek()) is not None:
+            code = self._try(item, is_first=is_first)
+            if code:
+                self._refuse(item, code)
+            else:
+                is_first = False
+                walk.placed(item)
+
+    def _claims(self, job: RowVec) -> Candidates:
+        """Return the jobs that may take from others at all."""
+        session, action = self._session, self._action
+        job = self._narrowed(job)
+        candidates = gather(session, action, job, tries_full=True)
+        depth = session.policy.queue_depth.get(action)
+        if depth is not None and len(candidates):
+            candidates = keep_best(session, candidates, depth)
+        if not len(candidates):
+            return candidates
+        asks = candidates.asks(session, np.arange(len(candidates)))
+        codes = session.ask.claim_gate(session, action, candidates.job, asks)
+        if codes is None or not codes.any():
+            return candidates
+        refused = codes != 0
+        session.outcome.note_claims(action, candidates.job[refused], codes[refused])
+        return candidates.keep(~refused)
+
+    def _narrowed(self, job: RowVec) -> RowVec:
+        """Leave out jobs for which there can be no victims, cheaply."""
+        return job
+
+    @abstractmethod
+    def _victims(self, claim: Claim) -> RowVec:
+        """Return the running jobs that the action may take from for a claim."""
+
+    @abstractmethod
+    def _class(self, claim: Claim) -> tuple[object, ...]:
+        """Return what the order of victims depends on."""
+
+    @abstractmethod
+    def _reason(self, claim: Claim, plan: Plan) -> str:
+        """Return the sentence that every eviction of a plan carries."""
+
+    def _try(self, item: Item, *, is_first: bool) -> int:
+        """Carry out one claim; return 0 or the refusal code."""
+        session, candidates = self._session, self._candidates
+        job = int(candidates.job[item.at])
+        at = np.array([item.at])
+        asks = candidates.asks(session, at)
+        claim = Claim(self._action, job, int(candidates.queue[item.at]), asks[:, 0])
+        if not is_first:
+            codes = session.ask.claim_gate(session, self._action, candidates.job[at], asks)
+            if codes is not None and codes[0]:
+                return int(codes[0])
+        line = self._line(claim)
+        if isinstance(line, int):
+            return line
+        tasks = candidates.batches.get(job)
+        if tasks is None:
+            tasks = pending_tasks(session, job)[: int(candidates.size[item.at])]
+        plan = self._search.solve(self._search.demand(claim, tasks), line)
+        if not isinstance(plan, Plan):
+            return plan
+        if plan.parts:
+            self._relocation.relocate(plan)
+        reason = self._reason(claim, plan)
+        plan.statement.commit(self._action, session.jobs.name[job], reason)
+        session.outcome.refusal[job] = _WAITING
+        return 0
+
+    def _line(self, claim: Claim) -> VictimLine | int:
+        """Return the line of victims of a claim's class, or why it has none."""
+        key = self._class(claim)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = self._new_line(claim)
+        return line
+
+    def _new_line(self, claim: Claim) -> VictimLine | int:
+        session = self._session
+        job = self._victims(claim)
+        if not job.size:
+            return _NO_VICTIMS
+        codes = session.ask.victim_filter(session, claim, job)
+        if codes is not None and codes.any():
+            kept = job[codes == 0]
+            if not kept.size:
+                return int(np.bincount(codes).argmax())
+            job = kept
+        return VictimLine(session, job)
+
+    def _refuse(self, item: Item, code: int) -> None:
+        candidates = self._candidates
+        same = (
+            self._walk.waiting()
+            & (candidates.queue == candidates.queue[item.at])
+            & (candidates.shape == candidates.shape[item.at])
+            & (candidates.size >= candidates.size[item.at])
+        )
+        same[item.at] = True
+        if candidates.shape[item.at] < 0:
+            same[:] = False
+            same[item.at] = True
+        gone = np.flatnonzero(same)
+        jobs = candidates.job[gone]
+        codes = np.full(len(jobs), code, np.int16)
+        self._session.outcome.note_claims(self._action, jobs, codes)
+        self._walk.drop(gone)
+
+
+def running_jobs(session: Session) -> RowVec:
+    """Return the preemptible jobs that run and that nothing has been added to in this cycle."""
+    jobs = session.jobs
+    runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
+    if session.has_moved:
+        active = session.ledger.job_active
+        runs &= (active > 0) & (active <= jobs.active)
+    rows: RowVec = np.flatnonzero(runs)
+    return rows

@@ -1,0 +1,74 @@
+"""Counting: do these units, once gone, leave room for a claim? By amounts, node by node.
+
+Exact for a claim of equal pods that only amounts and standing filters keep out; for any other claim
+a necessary condition, after which the claim is really placed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.actions.future import fits
+
+if TYPE_CHECKING:
+    from kaisched.actions.future import Future
+    from kaisched.framework.session import Session
+
+
+class Need:
+    """So many pods of one shape, and the room that units taken so far would leave."""
+
+    __slots__ = ("_free", "_future", "_ledger", "_requests", "_session", "count", "room_at", "total")
+
+    def __init__(self, session: Session, future: Future, count: int) -> None:
+        """Start with nothing taken."""
+        self._session = session
+        self._ledger = session.ledger
+        self._future = future
+        self._free: dict[int, list[int]] = {}
+        self._requests: dict[int, list[int]] = {}
+        self.count = count
+        self.total = future.total
+        self.room_at: dict[int, int] = {}
+        """Pods that fit, for the nodes that a unit touched."""
+
+    @property
+    def is_met(self) -> bool:
+        """True when all pods fit."""
+        return self.total >= self.count
+
+    def take(self, tasks: tuple[int, ...]) -> None:
+        """Count the room of a unit as free."""
+        self._shift(tasks, 1)
+
+    def give_back(self, tasks: tuple[int, ...]) -> None:
+        """Undo :meth:`take`."""
+        self._shift(tasks, -1)
+
+    def nodes_with_room(self) -> list[int]:
+        """Return the touched nodes on which a pod fits, lowest row first."""
+        return sorted(node for node, room in self.room_at.items() if room)
+
+    def _shift(self, tasks: tuple[int, ...], sign: int) -> None:
+        node_of_task, shape_of_task = self._ledger.node_of_task, self._session.tasks.shape_of_task
+        allowed = self._future.allowed
+        for task in tasks:
+            node = int(node_of_task[task])
+            if node < 0 or (allowed is not None and not allowed[node]):
+                continue
+            free = self._free.get(node)
+            if free is None:
+                ledger = self._ledger
+                free = (ledger.idle[:, node] + ledger.releasing[:, node]).tolist()
+                self._free[node] = free
+                self.room_at[node] = int(self._future.room[node])
+            shape = int(shape_of_task[task])
+            request = self._requests.get(shape)
+            if request is None:
+                request = self._session.shapes.request[:, shape].tolist()
+                self._requests[shape] = request
+            for at, amount in enumerate(request):
+                free[at] += sign * amount
+            room = fits(free, self._future.asked)
+            self.total += room - self.room_at[node]
+            self.room_at[node] = room

@@ -1,0 +1,67 @@
+"""The sentence that an eviction carries: the rule, the shares before and after, and for whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.units import UNLIMITED, format_amount
+
+if TYPE_CHECKING:
+    from kaisched.actions.search import Plan
+    from kaisched.framework.claims import Claim
+    from kaisched.framework.session import Session
+
+
+def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> str:
+    """Return for example ``queue a holds gpu 6 of a fair share of 4 (quota 2), then 5; ...``."""
+    queues = {int(session.jobs.queue_of_job[part.job]) for part in plan.parts}
+    resource = _main_resource(session, claim)
+    losers = "; ".join(_standing(session, queue, resource) for queue in sorted(queues)[:3])
+    more = f"; and {len(queues) - 3} more queues" if len(queues) > 3 else ""  # noqa: PLR2004
+    taker = _standing(session, claim.queue, resource)
+    short = (
+        "; what goes cannot be divided, so its queue is left below its quota"
+        if plan.is_last_resort
+        else ""
+    )
+    return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
+
+
+def preempt_reason(session: Session, claim: Claim, plan: Plan) -> str:
+    """Return for example ``preempted by team/job: priority 100 over 50 in queue a``."""
+    jobs = session.jobs
+    over = max((int(jobs.priority[part.job]) for part in plan.parts), default=0)
+    queue = session.queues.name[claim.queue]
+    return (
+        f"preempted by {jobs.name[claim.job]}:"
+        f" priority {int(jobs.priority[claim.job])} over {over} in queue {queue}"
+    )
+
+
+def _main_resource(session: Session, claim: Claim) -> int:
+    """Return the resource a claim is about: the last one asked for, which is GPUs where it can."""
+    asked = [row for row in np.flatnonzero(claim.ask).tolist() if row != PODS]
+    total = session.snapshot.total
+    return max(asked, key=lambda row: int(claim.ask[row]) / max(1, int(total[row])), default=0)
+
+
+def _standing(session: Session, queue: int, resource: int) -> str:
+    name = session.axis.names[resource]
+    before, after = (
+        format_amount(name, int(held[resource, queue]))
+        for held in (session.held, session.ledger.held)
+    )
+    share, quota = (
+        "unlimited" if amount >= UNLIMITED else format_amount(name, amount)
+        for amount in (
+            int(session.fair_share[resource, queue]),
+            int(session.queues.deserved[resource, queue]),
+        )
+    )
+    return (
+        f"queue {session.queues.name[queue]}: {name} {before} to {after},"
+        f" fair share {share}, quota {quota}"
+    )

@@ -1,0 +1,45 @@
+"""Reclaim: queues below their share take back what others hold beyond theirs.
+
+Who may claim, whose work may go and which set of victims is fair is the plugins' word; a search
+finds the least that must go. Work that must not be preempted is never touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kaisched.actions.evicting import Evicting
+from kaisched.actions.reasons import reclaim_reason
+
+if TYPE_CHECKING:
+    from kaisched.actions.search import Plan
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.claims import Claim
+    from kaisched.framework.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """The action of that name."""
+
+    name: str = "reclaim"
+
+    def run(self, session: Session) -> None:
+        """Take back what can be taken."""
+        if session.jobs.pending.any():
+            _Reclaiming(session, self.name).run()
+
+
+class _Reclaiming(Evicting):
+    """One run of the action."""
+
+    def _victims(self, claim: Claim) -> RowVec:
+        running = self._running
+        return running[self._session.jobs.queue_of_job[running] != claim.queue]
+
+    def _class(self, claim: Claim) -> tuple[object, ...]:
+        return claim.queue, claim.ask.tobytes()
+
+    def _reason(self, claim: Claim, plan: Plan) -> str:
+        return reclaim_reason(self._session, claim, plan)

@@ -1,0 +1,55 @@
+"""Victims that find another place in the same plan lose nothing but the move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kaisched.actions.search import Plan, Search
+    from kaisched.framework.session import Session
+    from kaisched.framework.statement import Statement
+
+
+class Relocation:
+    """Places victims anew, behind the claim they made room for."""
+
+    def __init__(self, session: Session, search: Search) -> None:
+        """Share the search's view of the room."""
+        self._session = session
+        self._search = search
+
+    def relocate(self, plan: Plan) -> bool:
+        """Move every victim that fits elsewhere as a whole; tell whether all of them did.
+
+        The most important go first. A pod that fits where it was stays there.
+        """
+        is_complete = True
+        left = []
+        for part in reversed(plan.parts):
+            if self._move(plan.statement, part.tasks):
+                continue
+            is_complete = False
+            left.append(part)
+        plan.parts = left[::-1]
+        return is_complete
+
+    def _move(self, statement: Statement, tasks: tuple[int, ...]) -> bool:
+        session = self._session
+        shape_of_task = session.tasks.shape_of_task
+        if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
+            return False
+        mark = statement.checkpoint()
+        ledger, request = session.ledger, session.shapes.request
+        for task in tasks:
+            shape = int(shape_of_task[task])
+            old = int(ledger.node_of_task[task])
+            free = ledger.idle[:, old] + ledger.releasing[:, old]
+            if (free >= request[:, shape]).all():
+                statement.spare(task)
+                continue
+            best = session.placement.best_future(shape)
+            if best is None or best[0] == old:
+                statement.rollback(mark)
+                return False
+            statement.relocate(task, best[0])
+        return True

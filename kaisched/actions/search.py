@@ -1,0 +1,327 @@
+"""The victim search: the least that must be given up, in victim order, so that a claim is placed.
+
+Units are taken in order until the room counted suffices: the shortest sufficient prefix, found in
+one pass because every count is kept up to date unit by unit. What the counting shows not to be
+needed is dropped again, the most important first; then the claim is really placed, and whatever it
+left unused stays too. Nothing is tried without a bound: a search that would have to place the claim
+too often ends, counted in steps and never in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.future import Future
+from kaisched.actions.need import Need
+from kaisched.actions.placing import place_waiting
+from kaisched.actions.victim_line import VictimLine, as_units, runs_on
+from kaisched.core.refusals import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.actions.units import Part
+    from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.framework.claims import Claim
+    from kaisched.framework.session import Session
+    from kaisched.framework.statement import Statement
+
+    Parts = list[Part]
+
+STEPS: Final = 64
+"""How often one search may place its claim for real."""
+_FIRST: Final = 8
+"""Units looked at first; twice as many each time."""
+_FEW: Final = 4
+
+
+@dataclass(slots=True)
+class Plan:
+    """A statement in which the claim is placed, and what is given up for it."""
+
+    statement: Statement
+    parts: Parts
+    """Units that lose their room."""
+    is_last_resort: bool
+
+
+@dataclass(slots=True)
+class Demand:
+    """A claim's pods by shape."""
+
+    claim: Claim
+    tasks: RowVec
+    shapes: list[tuple[int, int]]
+    """(shape, pods)."""
+
+
+class Search:
+    """Searches of one action in one cycle."""
+
+    def __init__(self, session: Session) -> None:
+        """Know nothing yet."""
+        self._session = session
+        self._futures: dict[int, Future] = {}
+        self._steps = 0
+
+    def future(self, shape: int) -> Future:
+        """Return the room of a shape once all is released, as of now."""
+        future = self._futures.get(shape)
+        if future is None:
+            future = self._futures[shape] = Future(self._session, shape)
+        else:
+            future.catch_up()
+        return future
+
+    def demand(self, claim: Claim, tasks: RowVec) -> Demand:
+        """Count a claim's pods by shape."""
+        shapes: dict[int, int] = {}
+        for shape in self._session.tasks.shape_of_task[tasks].tolist():
+            shapes[shape] = shapes.get(shape, 0) + 1
+        return Demand(claim, tasks, list(shapes.items()))
+
+    def solve(self, demand: Demand, line: VictimLine) -> Plan | int:
+        """Return a plan with an open statement, or the refusal code of what stands in the way."""
+        line.forget_gone()
+        self._steps = 0
+        code = 0
+        for is_last_resort in (False, True):
+            claim = replace(demand.claim, is_last_resort=True) if is_last_resort else demand.claim
+            found = _Attempt(self, self._session, replace(demand, claim=claim), line).run()
+            if isinstance(found, Plan):
+                found.is_last_resort = is_last_resort
+                return found
+            code = found
+            if found != int(Refusal.UNDERSHOOTS):
+                break
+        return code
+
+    def step(self) -> bool:
+        """Count a step; False when there have been enough."""
+        self._steps += 1
+        return self._steps <= STEPS
+
+
+class _Attempt:
+    """One pass over a line of victims."""
+
+    def __init__(
+        self, search: Search, session: Session, demand: Demand, line: VictimLine
+    ) -> None:
+        self._search = search
+        self._session = session
+        self._demand = demand
+        self._line = line
+        futures = [(search.future(shape), count) for shape, count in demand.shapes]
+        self._needs = [Need(session, future, count) for future, count in futures]
+        self._is_exact = len(futures) == 1 and futures[0][0].is_plain
+        self._refused: dict[int, int] = {}
+        self._nodes: list[int] = []
+        """Nodes on which a pod fits once the units that are kept have gone."""
+        self._is_tight = False
+        """True when no room would be left over."""
+
+    def run(self) -> Plan | int:
+        """Take units until the claim fits; return the plan or why there is none."""
+        chosen: Parts = []
+        wait = 0
+        grow = 1
+        for part in self._eligible():
+            chosen.append(part)
+            for need in self._needs:
+                need.take(part.tasks)
+            wait -= 1
+            if wait > 0 or not self._is_met():
+                continue
+            plan = self._settle(chosen)
+            if plan is not None:
+                return plan
+            if not self._search.step():
+                return int(Refusal.SEARCH_BUDGET)
+            wait = grow = grow * 2  # placing failed although amounts suffice: more must go
+        if wait > 0 and self._is_met():
+            plan = self._settle(chosen)
+            if plan is not None:
+                return plan
+        return self._why_not()
+
+    def _is_met(self) -> bool:
+        return all(need.is_met for need in self._needs)
+
+    def _why_not(self) -> int:
+        """Return the refusal met most; a gentle refusal first, since it can be overridden."""
+        if int(Refusal.UNDERSHOOTS) in self._refused:
+            return int(Refusal.UNDERSHOOTS)
+        if not self._refused:
+            return int(Refusal.NO_VICTIMS)
+        return max(self._refused.items(), key=lambda item: (item[1], -item[0]))[0]
+
+    def _eligible(self) -> Iterator[Part]:
+        """Yield the units that plugins let go, in order."""
+        session, line = self._session, self._line
+        state, before = session.ledger.state, session.tasks.state
+        shut: set[int] = set()
+        done = 0
+        end = _FIRST
+        while True:
+            parts = [part for part in line.units(0, end) if runs_on(part.tasks, state, before)]
+            if len(parts) <= done:
+                if not line.units(end, 1):
+                    return
+                end *= 2
+                continue
+            codes = self._judge(parts)
+            for part, code in zip(parts[done:], codes[done:], strict=True):
+                if code:
+                    self._refused[code] = self._refused.get(code, 0) + 1
+                    shut.add(part.job)
+                elif part.job not in shut:  # no core without the elastic pods before it
+                    yield part
+            done = len(parts)
+            if not line.units(end, 1):
+                return
+            end *= 2
+
+    def _judge(self, parts: Parts) -> list[int]:
+        session = self._session
+        codes: CodeVec = session.ask.scenario_gate(
+            session, self._demand.claim, as_units(session, parts)
+        )
+        return codes.tolist()
+
+    # -- a sufficient set --------------------------------------------------------------------------
+
+    def _settle(self, chosen: Parts) -> Plan | None:
+        """Place the claim for real at the cost of as few of the chosen units as possible."""
+        kept = self._without_unneeded(chosen) if self._is_exact else list(chosen)
+        plan = self._place(kept)
+        if plan is None or self._is_exact:
+            return plan
+        return self._fewer(plan)
+
+    def _without_unneeded(self, chosen: Parts) -> Parts:
+        """Drop units that counting shows not to be needed, the most important first."""
+        need = self._needs[0]
+        cores: set[int] = set()
+        kept: Parts = []
+        dropped: Parts = []
+        for part in reversed(chosen):
+            job, tasks, is_core = part
+            if is_core or job not in cores:
+                need.give_back(tasks)
+                if need.is_met:
+                    dropped.append(part)
+                    continue
+                need.take(tasks)
+            if is_core:
+                cores.add(job)
+            kept.append(part)
+        self._nodes = need.nodes_with_room()
+        self._is_tight = need.total == need.count
+        for part in dropped:  # the caller may go on taking units
+            need.take(part.tasks)
+        return kept[::-1]
+
+    def _fewer(self, plan: Plan) -> Plan:
+        """Try without each unit in turn, the most important first, as long as steps are left."""
+        for part in reversed(plan.parts.copy()):
+            if len(plan.parts) == 1 or not self._search.step():
+                break
+            rest = [each for each in plan.parts if each is not part]
+            if not part.is_core and any(each.job == part.job and each.is_core for each in rest):
+                continue  # the core goes, so its elastic pods go
+            plan.statement.rollback()
+            plan = self._place(rest) or self._again(plan.parts)
+        return plan
+
+    def _again(self, parts: Parts) -> Plan:
+        plan = self._place(parts)
+        assert plan is not None  # it was placed just now from the same state
+        return plan
+
+    def _place(self, parts: Parts) -> Plan | None:
+        """Evict and place for real; None, with everything taken back, when it does not go."""
+        session, demand = self._session, self._demand
+        statement = session.statement()
+        for _, tasks, _ in parts:
+            for task in tasks:
+                statement.evict(task)
+        if self._gates_open() and self._put(statement):
+            return Plan(statement, self._spared(statement, parts), demand.claim.is_last_resort)
+        statement.rollback()
+        return None
+
+    def _put(self, statement: Statement) -> bool:
+        session, demand = self._session, self._demand
+        tasks = demand.tasks
+        if len(demand.shapes) > 1 or not self._is_exact:
+            return place_waiting(session, statement, tasks)
+        shape = demand.shapes[0][0]
+        if len(tasks) == 1:
+            nodes = self._nodes
+            if len(nodes) > 1:
+                rows = np.array(nodes)
+                score = session.ask.node_score(session, shape, rows, np.zeros(len(rows), np.int64))
+                nodes = [nodes[int(score.argmax())]]
+            if not nodes:
+                return place_waiting(session, statement, tasks)
+            statement.promise(tasks, np.array(nodes[:1]), shape)
+            return True
+        if len(tasks) <= _FEW:
+            return place_waiting(session, statement, tasks)
+        chosen = session.placement.choose_future(shape, len(tasks))
+        if chosen is None:
+            return False
+        statement.promise(tasks, chosen, shape)
+        return True
+
+    def _gates_open(self) -> bool:
+        """Ask the queues on the claim's path, now that the victims are gone."""
+        session, claim = self._session, self._demand.claim
+        if not session.ask.gates(session):
+            return True
+        ledger, row, ask = session.ledger, np.array([claim.job]), claim.ask[:, None]
+        for queue in session.queues.tree.path(claim.queue).tolist():
+            codes = session.ask.queue_gate(
+                session,
+                claim.action,
+                np.array([queue]),
+                row,
+                ask,
+                ledger.held[:, [queue]],
+                ledger.held_non_preemptible[:, [queue]],
+            )
+            if codes is not None and codes[0]:
+                code = int(codes[0])
+                self._refused[code] = self._refused.get(code, 0) + 1
+                return False
+        return True
+
+    def _spared(self, statement: Statement, parts: Parts) -> Parts:
+        """Let units stay whose room the claim has left, the most important first."""
+        if self._is_tight:
+            return parts
+        session = self._session
+        ledger, request = session.ledger, session.shapes.request
+        cores: set[int] = set()
+        kept: Parts = []
+        for part in reversed(parts):
+            job, tasks, is_core = part
+            if is_core or job not in cores:
+                mark = statement.checkpoint()
+                for task in tasks:
+                    node = int(ledger.node_of_task[task])
+                    asked = request[:, int(session.tasks.shape_of_task[task])]
+                    if ((ledger.idle[:, node] + ledger.releasing[:, node]) < asked).any():
+                        break
+                    statement.spare(task)
+                else:
+                    continue
+                statement.rollback(mark)
+            if is_core:
+                cores.add(job)
+            kept.append(part)
+        return kept[::-1]

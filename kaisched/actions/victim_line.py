@@ -1,0 +1,84 @@
+"""The units that could make room for one class of claims, in the order in which they would go.
+
+A class is an action's claims of one queue, shape, size and priority. The order is asked once, and
+read as far as a search looks; what has gone since is passed over.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.actions.victims import victim_order
+from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.claims import Units
+
+if TYPE_CHECKING:
+    from kaisched.actions.units import Part
+    from kaisched.core.axis import Amounts, RowVec
+    from kaisched.framework.session import Session
+
+
+class VictimLine:
+    """Units one after the other; those that were taken are forgotten."""
+
+    def __init__(self, session: Session, job: RowVec) -> None:
+        """Line up the running jobs of ``job``."""
+        self._session = session
+        self.job = job
+        """Every job in the line, in no particular order."""
+        self._order = victim_order(session, job)
+        self._parts: list[Part] = []
+
+    def units(self, start: int, count: int) -> list[Part]:
+        """Return up to ``count`` units from ``start`` on."""
+        end = start + count
+        missing = end - len(self._parts)
+        if missing > 0:
+            self._parts.extend(islice(self._order, missing))
+        return self._parts[start:end]
+
+    def forget_gone(self) -> None:
+        """Drop the units at the head of the line that no longer run where they did."""
+        state, before = self._session.ledger.state, self._session.tasks.state
+        parts = self._parts
+        gone = 0
+        while gone < len(parts) and not runs_on(parts[gone].tasks, state, before):
+            gone += 1
+        if gone:
+            del parts[:gone]
+
+
+def runs_on(
+    tasks: tuple[int, ...],
+    state: np.ndarray[tuple[int], np.dtype[np.int8]],
+    before: np.ndarray[tuple[int], np.dtype[np.int8]],
+) -> bool:
+    """Tell whether tasks still run as they did when the cycle began."""
+    return all(state[task] == before[task] and ACTIVE_STATES[state[task]] for task in tasks)
+
+
+def as_units(session: Session, parts: list[Part]) -> Units:
+    """Return parts as columns."""
+    jobs, tasks = session.jobs, tuple(part.tasks for part in parts)
+    job = np.array([part.job for part in parts], np.int64)
+    return Units(
+        job,
+        jobs.queue_of_job[job],
+        _amounts(session, tasks),
+        np.array([part.is_core for part in parts], np.bool_),
+        tasks,
+    )
+
+
+def _amounts(session: Session, tasks: tuple[tuple[int, ...], ...]) -> Amounts:
+    request, shape_of_task = session.shapes.request, session.tasks.shape_of_task
+    sizes = [len(rows) for rows in tasks]
+    if max(sizes, default=1) == 1:
+        return request.take(shape_of_task[[rows[0] for rows in tasks]], axis=1)
+    flat = [row for rows in tasks for row in rows]
+    each = request.take(shape_of_task[flat], axis=1)
+    starts = np.cumsum([0, *sizes[:-1]])
+    return np.add.reduceat(each, starts, axis=1)
