@@ -118,7 +118,7 @@ class Evicting:
         plan = self._search.solve(self._search.demand(claim, tasks), line)
         if not isinstance(plan, Plan):
             return plan
-        if plan.parts:
+        if plan.parts and session.policy.allows_consolidating_reclaim:
             self._relocation.relocate(plan)
         reason = self._reason(claim, plan)
         plan.statement.commit(self._action, session.jobs.name[job], reason)

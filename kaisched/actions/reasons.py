@@ -11,6 +11,7 @@ from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
     from kaisched.actions.search import Plan
+    from kaisched.core.axis import Amounts
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> str:
     """Return for example ``queue a holds gpu 6 of a fair share of 4 (quota 2), then 5; ...``."""
     queues = {int(session.jobs.queue_of_job[part.job]) for part in plan.parts}
-    resource = _main_resource(session, claim)
+    resource = main_resource(session, claim.ask)
     losers = "; ".join(_standing(session, queue, resource) for queue in sorted(queues)[:3])
     more = f"; and {len(queues) - 3} more queues" if len(queues) > 3 else ""  # noqa: PLR2004
     taker = _standing(session, claim.queue, resource)
@@ -41,11 +42,17 @@ def preempt_reason(session: Session, claim: Claim, plan: Plan) -> str:
     )
 
 
-def _main_resource(session: Session, claim: Claim) -> int:
-    """Return the resource a claim is about: the last one asked for, which is GPUs where it can."""
-    asked = [row for row in np.flatnonzero(claim.ask).tolist() if row != PODS]
+def consolidate_reason(session: Session, claim: Claim, pods: int) -> str:
+    """Return for example ``moved, one of 3 pods, so that team/job fits``."""
+    number = "the only pod" if pods == 1 else f"one of {pods} pods"
+    return f"moved, {number}, so that {session.jobs.name[claim.job]} fits; its new node is planned"
+
+
+def main_resource(session: Session, ask: Amounts) -> int:
+    """Return the resource of which ``ask`` ``(R,)`` takes the largest part of the cluster."""
+    asked = [row for row in np.flatnonzero(ask).tolist() if row != PODS]
     total = session.snapshot.total
-    return max(asked, key=lambda row: int(claim.ask[row]) / max(1, int(total[row])), default=0)
+    return max(asked, key=lambda row: int(ask[row]) / max(1, int(total[row])), default=PODS)
 
 
 def _standing(session: Session, queue: int, resource: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.allocate import Allocate
+from kaisched.actions.consolidate import Consolidate
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.reclaim import Reclaim
 from kaisched.objects import kai_names
@@ -18,6 +19,7 @@ ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
     "allocate": Allocate,
     "reclaim": Reclaim,
     "preempt": Preempt,
+    "consolidate": Consolidate,
 }
 """By name, how each action of this version is made."""
 

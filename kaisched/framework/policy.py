@@ -52,6 +52,11 @@ class Policy:
     over_quota_weights: str = "equal"
     """``equal``: each queue's own weight; ``quota``: weights follow the quotas."""
 
+    max_consolidation_preemptees: int = 16
+    """Most jobs that consolidate moves for one claim: -1 for any number, 0 for none."""
+    allows_consolidating_reclaim: bool = True
+    """Whether victims of reclaim and preempt may find another place in the same plan."""
+
     @cached_property
     def questions(self) -> Questions:
         """The plugins' answers, compiled to flat tuples."""

@@ -13,8 +13,10 @@ class ProportionArguments(Arguments):
     reclaimer_utilization_multiplier: float = Field(
         default=1.0,
         ge=1.0,
+        le=1000.0,
         allow_inf_nan=False,
-        description="Damps reclaim: a reclaimer counts as this much more saturated than it is.",
+        description="Damps reclaim: a reclaimer counts as this much more saturated than it is, and "
+        "a queue loses only what exceeds its share by this factor. Counted in thousandths.",
     )
     k_value: float = Field(
         default=1.0,

@@ -10,20 +10,32 @@ import numpy as np
 from kaisched import (
     UNLIMITED,
     Amounts,
+    BoolVec,
+    Claim,
     CodeVec,
     FloatVec,
     IntVec,
     Plugin,
     RowVec,
     Session,
+    Units,
     hookimpl,
 )
 from kaisched_plugins.proportion.config import ProportionArguments
 from kaisched_plugins.proportion.division import divided
+from kaisched_plugins.proportion.reclaim import (
+    Bounds,
+    non_preemptible_codes,
+    scenario_codes,
+    share_codes,
+    victim_codes,
+)
 from kaisched_plugins.proportion.standing import Standing, limit_codes, quota_codes
 
 _STANDING = "proportion.standing"
 _LIMITED = "proportion.limited"
+_BOUNDS = "proportion.bounds"
+_RECLAIM = "reclaim"
 
 
 @dataclass(slots=True)
@@ -31,6 +43,7 @@ class _Cycle:
     """What is found out when first needed, since most cycles need none of it."""
 
     standing: Standing | None = None
+    bounds: Bounds | None = None
     has_limits: bool | None = None
     has_non_preemptible: bool | None = None
 
@@ -58,12 +71,7 @@ class Proportion(Plugin):
     ) -> tuple[IntVec | FloatVec, ...]:
         """Answer the keys of kai.md 5.5: over-utilised last, starved first, priority, and so on."""
         cycle: _Cycle = session.state[self.name]
-        standing = cycle.standing
-        if standing is None:
-            standing = session.hints.get(_STANDING)
-            if standing is None or not standing.is_of(session):
-                standing = session.hints[_STANDING] = Standing.of(session, standing)
-            cycle.standing = standing
+        standing = cycle.standing or _standing(session, cycle)
         return standing.order(queue, held, ask)
 
     def has_gates(self, session: Session) -> bool:
@@ -99,6 +107,56 @@ class Proportion(Plugin):
         if codes is None or over is None:
             return over if codes is None else codes
         return np.where(codes != 0, codes, over)
+
+    @hookimpl
+    def claim_gate(
+        self, session: Session, action: str, job: RowVec, ask: Amounts
+    ) -> CodeVec | None:
+        """Let queues reclaim up to their fair share, non-preemptible jobs up to quotas (R18)."""
+        codes = non_preemptible_codes(session, job, ask)
+        if action != _RECLAIM:
+            return codes
+        over = share_codes(session, job, ask)
+        if codes is None or over is None:
+            return over if codes is None else codes
+        return np.where(codes != 0, codes, over)
+
+    @hookimpl
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Spare the jobs of queues that hold no more than they should (R19)."""
+        if claim.action != _RECLAIM:
+            return None
+        return victim_codes(session, self._bounds(session), claim, job)
+
+    @hookimpl
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Take from a queue while it has more than its due, and keep the order (R20 to R22)."""
+        if claim.action != _RECLAIM:
+            return None
+        return scenario_codes(session, self._bounds(session), claim, units, taken)
+
+    def _bounds(self, session: Session) -> Bounds:
+        cycle: _Cycle = session.state[self.name]
+        bounds = cycle.bounds
+        if bounds is None:
+            standing = cycle.standing or _standing(session, cycle)
+            bounds = session.hints.get(_BOUNDS)
+            multiplier: float = self.arguments.reclaimer_utilization_multiplier
+            if bounds is None or not bounds.is_of(standing, multiplier):
+                bounds = session.hints[_BOUNDS] = Bounds(standing, multiplier)
+            cycle.bounds = bounds
+        return bounds
+
+
+def _standing(session: Session, cycle: _Cycle) -> Standing:
+    """Return the columns of this cycle, those of the last one if they still hold."""
+    standing: Standing | None = session.hints.get(_STANDING)
+    if standing is None or not standing.is_of(session):
+        standing = session.hints[_STANDING] = Standing.of(session, standing)
+    cycle.standing = standing
+    return standing
 
 
 def _has_limits(session: Session) -> bool:

@@ -1,0 +1,212 @@
+"""Consolidate: move running work together, so that a pending job fits; nobody loses its place.
+
+Every pod that is moved has its new node in the same plan. The fewest GPUs are moved first, and not
+more than so many jobs for one claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.candidates import Candidates, drop_gated, gather, keep_best, pending_jobs
+from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
+from kaisched.actions.evicting import running_jobs
+from kaisched.actions.heads import HeadWalk
+from kaisched.actions.placing import place_waiting
+from kaisched.actions.reasons import consolidate_reason, main_resource
+from kaisched.actions.relocation import Relocation
+from kaisched.actions.search import Demand, Plan, Search
+from kaisched.actions.units import Part
+from kaisched.core.axis import PODS
+from kaisched.core.refusals import Refusal
+from kaisched.framework.claims import Claim
+from kaisched.framework.task_order import pending_tasks
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session import Session
+    from kaisched.framework.statement import Statement
+
+TRIES: Final = 8
+"""How many sets of nodes one claim may try; a set fails when what it moves finds no new place."""
+_NO_ROOM_EVEN_SO: Final = int(Refusal.NO_VICTIMS)
+_WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidate:
+    """The action of that name."""
+
+    name: str = "consolidate"
+
+    def run(self, session: Session) -> None:
+        """Make whole what is in pieces."""
+        most = session.policy.max_consolidation_preemptees
+        if not most or not session.jobs.pending.any():
+            return
+        running = running_jobs(session)
+        if running.size:
+            _Consolidation(session, self.name, running, most).run()
+
+
+class _Consolidation:
+    """One run of the action."""
+
+    def __init__(self, session: Session, action: str, running: RowVec, most: int) -> None:
+        self._session = session
+        self._action = action
+        self._running = running
+        self._most = most
+        self._search = Search(session)
+        self._relocation = Relocation(session, self._search)
+        self._items: dict[int, list[Item]] | None = None
+        self._prices: dict[tuple[int, int], Prices] = {}
+
+    def run(self) -> None:
+        """Try the claims in fair order."""
+        session = self._session
+        candidates = self._claims()
+        if not len(candidates):
+            return
+        walk = HeadWalk(session, self._action, candidates)
+        while (item := walk.peek()) is not None:
+            at = item.at
+            code = item.code or self._try(candidates, at)
+            if not code:
+                walk.placed(item)
+                continue
+            shape, size = candidates.shape[at], candidates.size[at]
+            same = walk.waiting() & (candidates.shape == shape) & (candidates.size >= size)
+            if item.code or shape < 0:
+                same[:] = False
+            same[at] = True
+            gone = np.flatnonzero(same)
+            codes = np.full(len(gone), code, np.int16)
+            session.outcome.note_claims(self._action, candidates.job[gone], codes)
+            walk.drop(gone)
+
+    def _claims(self) -> Candidates:
+        """Return the preemptible jobs that all free room together could hold."""
+        session, action = self._session, self._action
+        job = pending_jobs(session)
+        job = job[session.jobs.is_preemptible[job]]
+        candidates = gather(session, action, job, tries_full=True)
+        depth = session.policy.queue_depth.get(action)
+        if depth is not None and len(candidates):
+            candidates = keep_best(session, candidates, depth)
+        if not len(candidates):
+            return candidates
+        free = self._free()[:, None]
+        asks = candidates.asks(session, np.arange(len(candidates)))
+        return drop_gated(session, action, candidates.keep((asks <= free).all(axis=0)))
+
+    def _free(self) -> RowVec:
+        """``(R,)`` idle and released amounts of all nodes together; pods do not count."""
+        ledger = self._session.ledger
+        free: RowVec = np.maximum(ledger.idle + ledger.releasing, 0).sum(axis=1)
+        free[PODS] = np.iinfo(np.int64).max
+        return free
+
+    def _try(self, candidates: Candidates, at: int) -> int:
+        """Carry out one claim; return 0 or the refusal code."""
+        session = self._session
+        job = int(candidates.job[at])
+        ask = candidates.asks(session, np.array([at]))[:, 0]
+        if (ask > self._free()).any():
+            return int(Refusal.NO_ROOM)
+        tasks = candidates.batches.get(job)
+        if tasks is None:
+            tasks = pending_tasks(session, job)[: int(candidates.size[at])]
+        claim = Claim(self._action, job, int(candidates.queue[at]), ask)
+        demand = self._search.demand(claim, tasks)
+        avoided: set[int] = set()
+        for _ in range(TRIES):
+            clearings = self._choose(demand, avoided)
+            if clearings is None:
+                return _NO_ROOM_EVEN_SO
+            stuck = self._carry_out(demand, clearings)
+            if not stuck:
+                session.outcome.refusal[job] = _WAITING
+                return 0
+            avoided |= stuck
+        return int(Refusal.SEARCH_BUDGET)
+
+    def _choose(self, demand: Demand, avoided: set[int]) -> list[Clearing] | None:
+        """Return the cheapest clearings that make room for the whole claim, or None."""
+        if self._items is None:
+            self._items = items_by_node(self._session, self._running)
+        chosen: list[Clearing] = []
+        jobs: set[int] = set()
+        taken = set(avoided)
+        for shape, count in demand.shapes:
+            future = self._search.future(shape)
+            missing = count - future.total
+            if missing <= 0:
+                continue
+            for clearing in self._priced(shape).cheapest_first(self._items):
+                moved = jobs | {item.job for item in clearing.items}
+                if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
+                    continue
+                jobs = moved
+                taken.add(clearing.node)
+                chosen.append(clearing)
+                missing -= 1
+                if not missing:
+                    break
+            if missing:
+                return None
+        return chosen
+
+    def _priced(self, shape: int) -> Prices:
+        session = self._session
+        main = main_resource(session, session.shapes.request[:, shape])
+        key = (shape, main)
+        if key not in self._prices:
+            self._prices[key] = Prices(session, self._search.future(shape), main)
+        return self._prices[key]
+
+    def _carry_out(self, demand: Demand, clearings: list[Clearing]) -> set[int]:
+        """Move, place and commit; return the nodes whose pods found no new place."""
+        session = self._session
+        statement = session.statement()
+        items = [item for clearing in clearings for item in clearing.items]
+        for item in items:
+            statement.evict(item.task)
+        nodes = {clearing.node for clearing in clearings}
+        if not self._put(statement, demand):
+            statement.rollback()
+            return nodes or {-1}
+        # The largest are placed first: they find a place least easily.
+        items.sort(key=lambda item: (max(item.amounts), -item.place))
+        parts = [Part(item.job, (item.task,), is_core=False) for item in items]
+        plan = Plan(statement, parts, is_last_resort=False)
+        if self._relocation.relocate(plan):
+            reason = consolidate_reason(session, demand.claim, len(items))
+            statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
+            self._forget(items)
+            return set()
+        before = session.tasks.node_of_task
+        stuck = {int(before[task]) for part in plan.parts for task in part.tasks}
+        statement.rollback()
+        return stuck
+
+    def _put(self, statement: Statement, demand: Demand) -> bool:
+        session = self._session
+        tasks = demand.tasks
+        if len(demand.shapes) > 1 or len(tasks) <= 4:  # noqa: PLR2004
+            return place_waiting(session, statement, tasks)
+        shape = demand.shapes[0][0]
+        nodes = session.placement.choose_future(shape, len(tasks))
+        if nodes is not None:
+            statement.promise(tasks, nodes, shape)
+        return nodes is not None
+
+    def _forget(self, items: list[Item]) -> None:
+        """Take moved pods out: nothing moves twice in one cycle."""
+        assert self._items is not None
+        before = self._session.tasks.node_of_task
+        for item in items:
+            self._items[int(before[item.task])].remove(item)

@@ -1,0 +1,349 @@
+"""Who may take back from whom: rules R18 to R24 of docs/explanation/fairness.md.
+
+Questions about thousands of jobs or queues are array operations. The units of one claim are few,
+and each is judged after those before it: there, plain lists of numbers are several times faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import add, gt, le, sub
+from typing import TypeAlias
+
+import numpy as np
+
+from kaisched import (
+    PODS,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    Claim,
+    CodeVec,
+    Refusal,
+    RowVec,
+    Session,
+    Units,
+    shares,
+)
+from kaisched_plugins.proportion.standing import Standing
+
+NOT_OVER_SHARE = int(Refusal.NOT_OVER_SHARE)
+UNDERSHOOTS = int(Refusal.UNDERSHOOTS)
+SATURATION_ORDER = int(Refusal.SATURATION_ORDER)
+_OVER_FAIR_SHARE = np.int16(Refusal.OVER_FAIR_SHARE)
+_OVER_QUOTA = np.int16(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
+_PER_MILLE = 1000
+_MOST_MEETINGS = 10_000
+
+Row: TypeAlias = list[int]
+"""Amounts of one queue or unit, one number for each resource."""
+
+
+# -- the rules on plain numbers ------------------------------------------------------------------
+
+
+def is_within(held: Iterable[int], bound: Iterable[int]) -> bool:
+    """Tell whether no resource passes its bound."""
+    return all(map(le, held, bound))
+
+
+def is_fair_share_victim(left: Row, enough: Row) -> bool:
+    """Tell whether a queue still has more of some resource than others must leave it (R20).
+
+    Nobody exceeds an unlimited share, nor any share of what it does not hold, so only resources
+    that are used and shared out can decide.
+    """
+    return any(map(gt, left, enough))
+
+
+def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row) -> bool:
+    """Tell whether a queue over quota gives way to one that stays within its own (R20)."""
+    return is_claim_within_quota and any(map(gt, left, deserved))
+
+
+def undershoots(left: Row, deserved: Row, amounts: Row) -> bool:
+    """Tell whether a unit takes a queue from at least its quota to below it (R21)."""
+    return any(
+        has >= floor > has - amount
+        for has, floor, amount in zip(left, deserved, amounts, strict=True)
+    )
+
+
+def is_as_saturated(after: int, share: int, left: int, their_share: int, per_mille: int) -> bool:
+    """Tell exactly whether a taker above its share is as saturated as whom it takes from (R15)."""
+    if their_share <= 0:
+        return False
+    if share == 0 or their_share == UNLIMITED:
+        return True
+    return after * per_mille * their_share >= left * _PER_MILLE * share
+
+
+# -- what stays the same in a cycle --------------------------------------------------------------
+
+
+class Bounds:
+    """What every queue is judged by, and where two queues meet. Pod slots never decide."""
+
+    __slots__ = (
+        "_meetings",
+        "_rows",
+        "deserved",
+        "enough",
+        "multiplier",
+        "per_mille",
+        "share",
+        "standing",
+    )
+
+    def __init__(self, standing: Standing, multiplier: float) -> None:
+        """Take the columns ``(R, Q)``; the multiplier counts in thousandths."""
+        resources = len(standing.allocatable)
+        self.standing = standing
+        self.multiplier = multiplier
+        self.per_mille = round(multiplier * _PER_MILLE)
+        self.deserved: Amounts = standing.bounds[:resources]
+        self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
+        self.enough = _times(standing.allocatable, self.per_mille)
+        self.enough[PODS] = UNLIMITED
+        self._rows: dict[int, tuple[Row, Row, Row]] = {}
+        self._meetings: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
+
+    def is_of(self, standing: Standing, multiplier: float) -> bool:
+        """Tell whether they still hold."""
+        return self.standing is standing and self.multiplier == multiplier
+
+    def row(self, queue: int) -> tuple[Row, Row, Row]:
+        """Return quota, fair share and the most that is left to a queue, as plain numbers."""
+        row = self._rows.get(queue)
+        if row is None:
+            columns = (self.deserved, self.share, self.enough)
+            deserved, share, enough = (column[:, queue].tolist() for column in columns)
+            row = self._rows[queue] = (deserved, share, enough)
+        return row
+
+    def meeting(self, session: Session, claim: int, leaf: int) -> tuple[int, tuple[int, ...]]:
+        """Return where two leaf queues are compared: at the level where their paths first differ.
+
+        That is the claim's queue there, and the other's path from the leaf up to its own there;
+        an empty path means the claim's own queue.
+        """
+        met = self._meetings.get((claim, leaf))
+        if met is None:
+            if len(self._meetings) >= _MOST_MEETINGS:
+                self._meetings.clear()
+            tree = session.queues.tree
+            mine, theirs = tree.path(claim).tolist(), tree.path(leaf).tolist()
+            while len(mine) > 1 and theirs and mine[-1] == theirs[-1]:
+                del mine[-1], theirs[-1]
+            met = (mine[-1], () if claim == leaf else tuple(theirs))
+            self._meetings[claim, leaf] = met
+        return met
+
+
+def _times(amounts: Amounts, per_mille: int) -> Amounts:
+    """Return ``amounts * per_mille / 1000`` rounded down, without overflow; unlimited stays so.
+
+    Whole amounts exceed the product exactly where they exceed what it is rounded down to.
+    """
+    if per_mille == _PER_MILLE:
+        return amounts.copy()
+    thousands, rest = np.divmod(amounts, _PER_MILLE)
+    product: Amounts = thousands * per_mille + rest * per_mille // _PER_MILLE
+    return np.where(amounts == UNLIMITED, UNLIMITED, product)
+
+
+# -- may it claim at all -------------------------------------------------------------------------
+
+
+def share_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
+    """Return OVER_FAIR_SHARE ``(K,)`` where a leaf queue would pass its fair share (R18), or None.
+
+    KAI tests every resource, asked for or not.
+    """
+    held = session.ledger.held if session.has_moved else session.held
+    over = _passes(session.fair_share - held, session.jobs.queue_of_job.take(job), ask)
+    return over * _OVER_FAIR_SHARE if over.any() else None
+
+
+def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
+    """Return NON_PREEMPTIBLE_OVER_QUOTA ``(K,)`` where a job passes a quota on its path, or None.
+
+    Answered once for each queue: what the quotas of its path leave.
+    """
+    is_strict = ~session.jobs.is_preemptible.take(job)
+    if not is_strict.any():
+        return None
+    held = (
+        session.ledger.held_non_preemptible if session.has_moved else session.held_non_preemptible
+    )
+    tree = session.queues.tree
+    room = session.queues.deserved - held
+    for rows in tree.levels[1:]:
+        above = room.take(tree.parent_of_queue.take(rows), axis=1)
+        room[:, rows] = np.minimum(room.take(rows, axis=1), above)
+    over = is_strict & _passes(room, session.jobs.queue_of_job.take(job), ask)
+    return over * _OVER_QUOTA if over.any() else None
+
+
+def _passes(room: Amounts, queue: RowVec, ask: Amounts) -> BoolVec:
+    # At least 0: a resource not asked for never counts, even where its bound is passed already.
+    np.maximum(room, 0, out=room)
+    room[PODS] = UNLIMITED
+    over: BoolVec = np.logical_or.reduce(ask > room.take(queue, axis=1), axis=0)
+    return over
+
+
+# -- from whom it may ----------------------------------------------------------------------------
+
+
+def victim_codes(session: Session, bounds: Bounds, claim: Claim, job: RowVec) -> CodeVec | None:
+    """Return NOT_OVER_SHARE ``(K,)`` for jobs of queues that need not give way (R19), or None."""
+    held = session.ledger.held if session.has_moved else session.held
+    tree = session.queues.tree
+    gives = np.zeros(len(tree), np.bool_)
+    above, begin, end = -1, 0, len(tree)
+    for level, mine in zip(tree.levels, tree.path(claim.queue)[::-1].tolist(), strict=False):
+        low, high = level.searchsorted((above + 1, end)).tolist()
+        siblings = level[low:high]
+        says = _give_way(bounds, held, claim, mine, siblings)
+        # In preorder the subtrees of siblings fill all that is below their parent.
+        gives[begin:end] = np.repeat(says, tree.end_of_queue.take(siblings) - siblings)
+        above, begin, end = mine, mine + 1, int(tree.end_of_queue[mine])
+    gives[claim.queue] = False
+    refused = ~gives.take(session.jobs.queue_of_job.take(job))
+    return refused * np.int16(NOT_OVER_SHARE) if refused.any() else None
+
+
+def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: RowVec) -> BoolVec:
+    """Tell, ``(K,)``, which siblings may have to give room to ``mine``, which asks for more."""
+    theirs = held.take(siblings, axis=1)
+    if not bool((held[:, mine] + claim.ask <= bounds.deserved[:, mine]).all()):
+        return shares.exceeds_any(theirs, bounds.enough.take(siblings, axis=1))
+    asked = claim.ask > 0
+    asked[PODS] = False
+    theirs, quota = theirs[asked], bounds.deserved.take(siblings, axis=1)[asked]
+    # Exactly at its quota everywhere: it can lose nothing, but its pods may have to move.
+    below = np.logical_or.reduce((theirs < quota) & (quota != UNLIMITED), axis=0)
+    return np.asarray(shares.exceeds_any(theirs, quota) | ~below)
+
+
+# -- what may be taken together ------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Taker:
+    """The claim's queue at one level, as if it had what it asks for."""
+
+    after: Row
+    share: Row
+    over: list[int]
+    """Resources of which it would have more than its fair share."""
+    is_within_quota: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Giver:
+    """The queues that lose with one leaf, from it up to where it meets the claim's queue."""
+
+    path: list[tuple[Row, Row]]
+    """What each still has (changed as units go), and its quota."""
+    enough: Row
+    share: Row
+    taker: _Taker
+
+
+class Scenario:
+    """Takes units one after the other from the queues that hold them."""
+
+    __slots__ = ("_ask", "_bounds", "_claim", "_givers", "_held", "_left", "_session", "_takers")
+
+    def __init__(self, session: Session, bounds: Bounds, claim: Claim) -> None:
+        """Start from what queues hold now."""
+        self._session = session
+        self._bounds = bounds
+        self._claim = claim
+        self._ask: Row = claim.ask.tolist()
+        self._held = session.ledger.held if session.has_moved else session.held
+        self._left: dict[int, Row] = {}
+        self._takers: dict[int, _Taker] = {}
+        self._givers: dict[int, _Giver | None] = {}
+
+    def judge(self, queue: int, amounts: Row) -> int:
+        """Return a code; a unit without objection is gone from its queues from now on."""
+        giver = self._givers[queue] if queue in self._givers else self._meet(queue)
+        if giver is None:
+            return NOT_OVER_SHARE
+        path, taker = giver.path, giver.taker
+        left, deserved = path[-1]
+        if not (
+            is_fair_share_victim(left, giver.enough)
+            or is_quota_victim(taker.is_within_quota, left, deserved)
+        ):
+            return NOT_OVER_SHARE
+        if not self._claim.is_last_resort:
+            for has, quota in path:
+                if undershoots(has, quota, amounts):
+                    return UNDERSHOOTS
+        if taker.over and self._breaks_order(giver, amounts):
+            return SATURATION_ORDER
+        for has, _ in path:
+            has[:] = map(sub, has, amounts)
+        return 0
+
+    def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
+        taker, left = giver.taker, giver.path[-1][0]
+        return any(
+            (self._ask[at] > 0 or amounts[at] > 0)
+            and is_as_saturated(
+                taker.after[at],
+                taker.share[at],
+                left[at] - amounts[at],
+                giver.share[at],
+                self._bounds.per_mille,
+            )
+            for at in taker.over
+        )
+
+    def _meet(self, queue: int) -> _Giver | None:
+        mine, path = self._bounds.meeting(self._session, self._claim.queue, queue)
+        giver: _Giver | None = None
+        if path:
+            _, share, enough = self._bounds.row(path[-1])
+            giver = _Giver(
+                [(self._left_of(row), self._bounds.row(row)[0]) for row in path],
+                enough,
+                share,
+                self._takers.get(mine) or self._take(mine),
+            )
+        self._givers[queue] = giver
+        return giver
+
+    def _left_of(self, queue: int) -> Row:
+        left = self._left.get(queue)
+        if left is None:
+            left = self._left[queue] = self._held[:, queue].tolist()
+        return left
+
+    def _take(self, mine: int) -> _Taker:
+        # What others on its side of the tree lose is no gain to it: a unit that is allowed must
+        # stay so without the ones before it.
+        deserved, share, _ = self._bounds.row(mine)
+        after = list(map(add, self._held[:, mine].tolist(), self._ask))
+        over = [at for at, (has, bound) in enumerate(zip(after, share, strict=True)) if has > bound]
+        taker = self._takers[mine] = _Taker(after, share, over, is_within(after, deserved))
+        return taker
+
+
+def scenario_codes(
+    session: Session, bounds: Bounds, claim: Claim, units: Units, taken: BoolVec
+) -> CodeVec | None:
+    """Return codes ``(V,)`` of units taken one after the other (R20 to R22), or None for none."""
+    scenario = Scenario(session, bounds, claim)
+    codes = [
+        scenario.judge(queue, amounts) if is_taken else 0
+        for queue, amounts, is_taken in zip(
+            units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True
+        )
+    ]
+    return np.array(codes, np.int16) if any(codes) else None
