@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
 _DAY_S = 86_400
+_QUOTA = typer.Option(help="GPU quotas: none, or the published nodes to scale.")
+_SHARD = typer.Option(help="SchedulingShard to run by; the default one unless given.")
+_ACTIONS = typer.Option(help="Run only these actions, in this order: a,b.")
+_CHECKPOINT = typer.Option(help="An evicted job computes again what it did since its last one.")
+_PROGRESS = typer.Option(
+    "--progress/--no-progress",
+    help="Show a progress bar; by itself on a terminal after a second.",
+)
 
 
 def command(
@@ -34,23 +42,14 @@ def command(
     drain: Annotated[
         bool, typer.Option("--drain", help="Then go on until every job has ended.")
     ] = False,
-    quota: Annotated[
-        Literal["none", "published"],
-        typer.Option(help="GPU quotas: none, or the published nodes to scale."),
-    ] = "none",
-    shard: Annotated[
-        Path | None, typer.Option(help="SchedulingShard to run by; the default one unless given.")
-    ] = None,
+    quota: Annotated[Literal["none", "published"], _QUOTA] = "none",
+    shard: Annotated[Path | None, _SHARD] = None,
+    actions: Annotated[str | None, _ACTIONS] = None,
+    checkpoint_every: Annotated[str, _CHECKPOINT] = "1h",
     output: Annotated[
         Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
     ] = "table",
-    progress: Annotated[
-        bool | None,
-        typer.Option(
-            "--progress/--no-progress",
-            help="Show a progress bar; by itself on a terminal after a second.",
-        ),
-    ] = None,
+    progress: Annotated[bool | None, _PROGRESS] = None,
 ) -> None:
     """Run a trace in virtual time under a policy, and report what each queue got.
 
@@ -64,7 +63,13 @@ def command(
     stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
     size = ClusterSize(nodes, gpus_per_node)
     report, timing = timed(
-        trace, stretch, size, QuotaMode(quota), _policy_of(shard), is_progress_wanted=progress
+        trace,
+        stretch,
+        size,
+        QuotaMode(quota),
+        _policy_of(shard, actions),
+        checkpoint_every_s=_instant("--checkpoint-every", checkpoint_every),
+        is_progress_wanted=progress,
     )
     _print(json_of(report) if output == "json" else table_of(report), timing)
 
@@ -83,6 +88,7 @@ def timed(
     quota: QuotaMode,
     policy: Policy,
     *,
+    checkpoint_every_s: float = 3600.0,
     is_progress_wanted: bool | None,
 ) -> tuple[Report, str]:
     """Simulate with a progress bar; return the report, and a line on how long it took."""
@@ -94,7 +100,15 @@ def timed(
     began = time.perf_counter()
     with Bar("simulating", *stretch.bounds(trace), is_wanted=is_progress_wanted) as bar:
         cycle = PolicyCycle(policy)
-        report = simulate(trace, stretch, size, cycle, quota=quota, progress=bar.tell)
+        report = simulate(
+            trace,
+            stretch,
+            size,
+            cycle,
+            quota=quota,
+            checkpoint_every_s=checkpoint_every_s,
+            progress=bar.tell,
+        )
     took_s = time.perf_counter() - began
     return report, timing_line(report.until_s - report.from_s, took_s, report.cycles)
 
@@ -106,16 +120,15 @@ def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
     return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
 
 
-def _policy_of(shard: Path | None) -> Policy:
-    """Build the policy of a shard file, the default one without a file."""
+def _policy_of(shard: Path | None, actions: str | None) -> Policy:
+    """Build the policy of a shard file, the default one without a file; maybe other actions."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.engine.policy import build_policy, default_policy  # noqa: PLC0415
-    from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
+    from kaisched.engine.policy import build_policy, default_shard  # noqa: PLC0415
+    from kaisched.engine.shards import FoundShard, read_shard  # noqa: PLC0415 - not for the help
 
-    if shard is None:
-        return default_policy()
-    found = read_shard(shard)
-    policy, warnings = build_policy(found.shard, found.file)
+    chosen = [name.strip() for name in actions.split(",")] if actions is not None else None
+    found = FoundShard(default_shard(), "", []) if shard is None else read_shard(shard)
+    policy, warnings = build_policy(found.shard, found.file, actions=chosen)
     for warning in (*found.warnings, *warnings):
         warn(warning)
     return policy

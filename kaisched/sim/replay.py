@@ -4,8 +4,8 @@ At one tick, what ended makes room first; then what was evicted a tick ago is go
 then new jobs come; then one cycle decides, and what it decided is done at that very instant.
 
 An evicted job holds its room until the next tick, as a pod does until it has terminated. It keeps
-what it has computed, as a training job does that writes checkpoints, and its place in the order of
-arrival.
+what it had computed at its last checkpoint, and its place in the order of arrival. Its pods are
+made anew, so a place that was promised to one of those that stop is promised to nobody.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 from typing import Final
+
+import numpy as np
 
 from kaisched.core.axis import RowVec
 from kaisched.core.snapshot import Snapshot
@@ -26,6 +28,10 @@ from kaisched.sim.workload import Workload
 
 SAMPLE_TICKS: Final = 30
 """Fair shares are looked at this often."""
+CHECKPOINT_TICKS: Final = 60
+"""Jobs write a checkpoint after each hour of their run, unless told otherwise."""
+STOP_TICKS: Final = 1
+"""So long an evicted job holds its room."""
 _IDLE: Final = -1
 """End of a job that does not run."""
 
@@ -38,9 +44,17 @@ Tell = Callable[[int], None]
 class Replay:
     """One run. The state of a job is its end: a tick while it runs, before and after it none."""
 
-    def __init__(self, workload: Workload, cluster: Cluster, decide: Decide, first: int) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        decide: Decide,
+        first: int,
+        checkpoint_ticks: int = CHECKPOINT_TICKS,
+    ) -> None:
         """Stand at tick ``first`` with an empty cluster."""
         self._work = workload
+        self.checkpoint_ticks = checkpoint_ticks
         self._cluster = cluster
         self._decide = decide
         self._events = EventHeap()
@@ -120,7 +134,7 @@ class Replay:
         if len(result.bind_tasks):
             self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
         if len(result.nominate_tasks):
-            self._cluster.nominate(result.nominate_tasks, result.nominate_nodes)
+            self._nominate(result)
         return result
 
     def _sample(self, result: CycleResult, tick: int, upcoming: int) -> None:
@@ -153,11 +167,24 @@ class Replay:
         for job in self._whole_jobs(tasks, "evicted"):
             if self._end[job] == _IDLE:
                 raise InvariantBroken(f"job {job} was evicted, but does not run")
-            self._left[job] = self._end[job] - tick
+            left = self._end[job] - tick
+            # It began from a checkpoint, so whole intervals of all its work are those of this run.
+            redone = (work.ticks[job] - left) % self.checkpoint_ticks
+            self._left[job] = left + redone
             self._end[job] = _IDLE
-            self.tally.evict(work.queue[job], work.gpus[job], tick)
-            self._events.add(tick + 1, ~job)
+            self.tally.evict(
+                work.queue[job], work.gpus[job], tick, redone=redone, stopping=STOP_TICKS
+            )
+            self._events.add(tick + STOP_TICKS, ~job)
         self._cluster.release(tasks)
+
+    def _nominate(self, result: CycleResult) -> None:
+        """Keep the promises to pods that go on waiting; the pods of moved jobs are gone soon."""
+        tasks, nodes = result.nominate_tasks, result.nominate_nodes
+        if len(result.evict_tasks):
+            stays = ~np.isin(tasks, result.evict_tasks)
+            tasks, nodes = tasks[stays], nodes[stays]
+        self._cluster.nominate(tasks, nodes)
 
     def _whole_jobs(self, tasks: RowVec, what: str) -> list[int]:
         """Return the jobs of these tasks, each of which must be complete: they are all gangs."""

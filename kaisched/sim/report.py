@@ -42,6 +42,8 @@ class QueueReport:
     pending: int
     evictions: int
     gpu_hours: float
+    lost_gpu_hours: float
+    """Lost to evictions: work done twice, and room held by jobs that were stopping."""
     entitled_gpu_hours: float
     """Its fair share over time: what its demand, weight and quota entitled it to."""
     got: float | None
@@ -77,8 +79,14 @@ class Report:
     evictions: int
     cycles: int
     gpu_hours: float
+    lost_gpu_hours: float
+    redone_gpu_hours: float
+    """The work done twice: lost, and among the GPU-hours."""
     utilisation: float
     """GPU-hours by all that the cluster had."""
+    fair_share_distance: float
+    """Mean over time of half the sum over queues of |held - fair share|, by the cluster's GPUs."""
+    checkpoint_every_s: float
     makespan_s: float | None
     """From the beginning to the last end; None unless every job has ended."""
     queues: tuple[QueueReport, ...]
@@ -91,7 +99,8 @@ def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
     queues = _queues(replay, workload)
     ticks = replay.last - replay.first
     came, finished, pending = sum(tally.arrived), sum(tally.finished), sum(tally.pending)
-    used = sum(tally.used)
+    used, redone = sum(tally.used), sum(tally.redone)
+    capacity = ticks * setting.size.gpus
     return Report(
         trace=setting.trace,
         nodes=setting.size.nodes,
@@ -106,7 +115,11 @@ def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
         evictions=sum(tally.evicted),
         cycles=replay.cycles,
         gpu_hours=_hours(used),
-        utilisation=used / (ticks * setting.size.gpus) if ticks else 0.0,
+        lost_gpu_hours=_hours(redone + sum(tally.stopping)),
+        redone_gpu_hours=_hours(redone),
+        utilisation=used / capacity if ticks else 0.0,
+        fair_share_distance=tally.distance / (2 * 1000 * capacity) if ticks else 0.0,
+        checkpoint_every_s=_seconds(replay.checkpoint_ticks),
         makespan_s=_seconds(replay.last_end - replay.first) if came == finished else None,
         queues=queues,
         failures=tuple(
@@ -139,6 +152,7 @@ def _queues(replay: Replay, workload: Workload) -> tuple[QueueReport, ...]:
                 pending=pending,
                 evictions=tally.evicted[queue],
                 gpu_hours=_hours(used),
+                lost_gpu_hours=_hours(tally.redone[queue] + tally.stopping[queue]),
                 entitled_gpu_hours=_hours(entitled),
                 got=used / entitled if entitled else None,
                 wait=_waits(waits[queue]),

@@ -13,7 +13,7 @@ from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
-from kaisched.sim.replay import Decide, Replay
+from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Replay
 from kaisched.sim.report import Report, Setting, report_of
 from kaisched.sim.trace import Trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
@@ -71,13 +71,27 @@ def simulate(
     decide: Decide,
     *,
     quota: QuotaMode = QuotaMode.NONE,
+    checkpoint_every_s: float = CHECKPOINT_TICKS * GRID_S,
     progress: Progress | None = None,
 ) -> Report:
-    """Replay a stretch of a trace and report on it."""
+    """Replay a stretch of a trace and report on it.
+
+    ``checkpoint_every_s`` is rounded up to the grid: what an evicted job computed since its last
+    checkpoint, it computes again.
+    """
+    if not checkpoint_every_s > 0:
+        raise ConfigError(
+            "there is no time between two checkpoints",
+            path="--checkpoint-every",
+            value=checkpoint_every_s,
+            fix=f"give {GRID_S} s or more; with {GRID_S} s, no work is lost",
+        )
     from_s, until_s = stretch.bounds(trace)
     part = trace.part(from_s, until_s)
     workload = workload_of(part, size, quota)
-    replay = Replay(workload, Cluster(workload, size), decide, tick_at(from_s))
+    replay = Replay(
+        workload, Cluster(workload, size), decide, tick_at(from_s), tick_at(checkpoint_every_s)
+    )
     last = NEVER if stretch.is_drained else tick_at(until_s)
     tell = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
     replay.run(last, tell)

@@ -13,16 +13,14 @@ from typing import Any, Final
 from kaisched.sim.report import QueueReport, Report
 
 _HEAD: Final = (
-    "queue",
-    "jobs",
-    "GPU-hours",
-    "fair share",
-    "got",
-    "wait p50",
-    "wait p95",
-    "pending",
+    ("", "", "GPU-", "fair", "", "wait", "wait", "", "", "hours"),
+    ("queue", "jobs", "hours", "share", "got", "p50", "p95", "pending", "evicted", "lost"),
 )
+_WIDEST: Final = 80
 _LONGEST_NAME: Final = 16
+_SHORTEST_NAME: Final = 8
+_EXACT_BELOW: Final = 1000.0
+"""Columns of hours have a decimal where none of them is as large as this."""
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
@@ -32,7 +30,7 @@ NONE: Final = "-"
 def table_of(report: Report) -> str:
     """Return the whole report: what was run, a line for each queue, and the sums."""
     shown = [queue for queue in report.queues if queue.jobs]
-    rows = [_HEAD, *(_row(queue) for queue in shown), _sum_row(report)]
+    rows = [*_HEAD, *_rows(report, shown)]
     lines = [_title(report), "", *_aligned(rows), "", *_summary(report)]
     silent = len(report.queues) - len(shown)
     if silent:
@@ -77,32 +75,31 @@ def _title(report: Report) -> str:
     return f"{report.trace}, {days}, {size}, quota {report.quota}"
 
 
-def _row(queue: QueueReport) -> tuple[str, ...]:
-    wait = queue.wait
-    return (
-        _short_name(queue.name),
-        f"{queue.jobs}",
-        f"{queue.gpu_hours:.1f}",
-        f"{queue.entitled_gpu_hours:.1f}",
-        NONE if queue.got is None else f"{queue.got:.0%}",
-        NONE if wait is None else short_duration(wait.p50_s),
-        NONE if wait is None else short_duration(wait.p95_s),
-        f"{queue.pending}",
-    )
-
-
-def _sum_row(report: Report) -> tuple[str, ...]:
+def _rows(report: Report, shown: Sequence[QueueReport]) -> list[tuple[str, ...]]:
+    """Return the cells of a line for each queue, and of the sums below them."""
     entitled = sum(queue.entitled_gpu_hours for queue in report.queues)
-    return (
-        "all",
-        f"{report.jobs}",
-        f"{report.gpu_hours:.1f}",
-        f"{entitled:.1f}",
-        f"{report.gpu_hours / entitled:.0%}" if entitled else NONE,
-        "",
-        "",
-        f"{report.pending}",
+    waits = [queue.wait for queue in shown]
+    columns = (
+        [*(queue.name for queue in shown), "all"],
+        [*(f"{queue.jobs}" for queue in shown), f"{report.jobs}"],
+        _hours([*(queue.gpu_hours for queue in shown), report.gpu_hours]),
+        _hours([*(queue.entitled_gpu_hours for queue in shown), entitled]),
+        [
+            *(NONE if queue.got is None else f"{queue.got:.0%}" for queue in shown),
+            f"{report.gpu_hours / entitled:.0%}" if entitled else NONE,
+        ],
+        [*(NONE if wait is None else short_duration(wait.p50_s) for wait in waits), ""],
+        [*(NONE if wait is None else short_duration(wait.p95_s) for wait in waits), ""],
+        [*(f"{queue.pending}" for queue in shown), f"{report.pending}"],
+        [*(f"{queue.evictions}" for queue in shown), f"{report.evictions}"],
+        _hours([*(queue.lost_gpu_hours for queue in shown), report.lost_gpu_hours]),
     )
+    return list(zip(*columns, strict=True))
+
+
+def _hours(column: Sequence[float]) -> list[str]:
+    digits = 1 if max(column) < _EXACT_BELOW else 0
+    return [f"{hours:.{digits}f}" for hours in column]
 
 
 def _summary(report: Report) -> list[str]:
@@ -113,6 +110,7 @@ def _summary(report: Report) -> list[str]:
     )
     lines = [
         f"{report.utilisation:.1%} of the GPUs' time was used; {end}.",
+        f"On average {report.fair_share_distance:.1%} of the GPUs were away from fair shares.",
         (
             f"{report.jobs} jobs: {report.finished} ended, {report.running} run, "
             f"{report.pending} wait; {report.evictions} evictions; {report.cycles} cycles."
@@ -126,16 +124,22 @@ def _summary(report: Report) -> list[str]:
     return lines
 
 
-def _short_name(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+def _short_name(name: str, most: int) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with the first column to the left and the others to the right."""
+    """Return lines with the first column to the left and the others to the right.
+
+    Names have the room that the numbers leave on a terminal.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = _WIDEST - sum(2 + width for width in widths[1:])
+    most = min(max(left, _SHORTEST_NAME), _LONGEST_NAME)
+    widths[0] = min(widths[0], most)
     lines = []
     for first, *others in rows:
-        cells = [first.ljust(widths[0])]
+        cells = [_short_name(first, most).ljust(widths[0])]
         cells += [text.rjust(width) for text, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return lines

@@ -1,7 +1,8 @@
 """What a replay adds up while it runs, at a cost that grows with what happens and not with time.
 
-Held GPUs are integrated per queue at each change. Fair shares are sampled coarsely and taken to
-hold until the next sample, because dividing at every cycle would cost more than the cycle.
+Held GPUs are integrated per queue at each change. Fair shares, and how far what is held is from
+them, are sampled coarsely and taken to hold until the next sample, because dividing at every cycle
+would cost more than the cycle.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ class Tally:
     """Running sums per queue. Times are ticks."""
 
     __slots__ = (
+        "_distance",
         "_fair_share",
         "_fair_share_since",
         "_held_since",
         "arrived",
+        "distance",
         "entitled",
         "evicted",
         "finished",
         "held",
         "pending",
+        "redone",
+        "stopping",
         "used",
         "waits",
     )
@@ -36,10 +41,16 @@ class Tally:
     """GPUs of running jobs now."""
     used: list[int]
     """GPU ticks held so far."""
+    redone: list[int]
+    """Those of the used GPU ticks whose work was lost with an eviction."""
+    stopping: list[int]
+    """GPU ticks for which evicted jobs kept their room while they stopped; not among the used."""
     entitled: list[int]
     """Thousandths of GPU ticks of fair share so far."""
     waits: list[list[int]]
     """Ticks from arrival to the first start, of each job that started."""
+    distance: int
+    """Thousandths of GPU ticks: over time, the sum over queues of |held - fair share|."""
 
     def __init__(self, queues: int, tick: int) -> None:
         """Begin at a tick with nothing held."""
@@ -49,11 +60,15 @@ class Tally:
         self.evicted = [0] * queues
         self.held = [0] * queues
         self.used = [0] * queues
+        self.redone = [0] * queues
+        self.stopping = [0] * queues
         self.entitled = [0] * queues
+        self.distance = 0
         self.waits = [[] for _ in range(queues)]
         self._held_since = [tick] * queues
         self._fair_share = [0] * queues
         self._fair_share_since = tick
+        self._distance = 0
 
     def arrive(self, queue: int) -> None:
         """Count a job that comes and waits."""
@@ -70,16 +85,26 @@ class Tally:
         self.finished[queue] += 1
         self._hold(queue, -gpus, tick)
 
-    def evict(self, queue: int, gpus: int, tick: int) -> None:
-        """Count a running job that is stopped and waits again."""
+    def evict(self, queue: int, gpus: int, tick: int, *, redone: int, stopping: int) -> None:
+        """Count a running job that is stopped and waits again.
+
+        It computes its last ``redone`` ticks once more, and keeps its room for ``stopping`` ticks.
+        """
         self.evicted[queue] += 1
         self.pending[queue] += 1
+        self.redone[queue] += gpus * redone
+        self.stopping[queue] += gpus * stopping
         self._hold(queue, -gpus, tick)
 
     def sample_fair_share(self, tick: int, fair_share: list[int]) -> None:
-        """Take these shares, in thousandths of a GPU by queue, to hold from now on."""
+        """Take these shares, in thousandths of a GPU by queue, to hold from now on.
+
+        So is how far they are from what is held now.
+        """
         self._integrate_fair_share(tick)
         self._fair_share = fair_share
+        pairs = zip(self.held, fair_share, strict=True)
+        self._distance = sum(abs(1000 * held - share) for held, share in pairs)
 
     def close(self, tick: int) -> None:
         """Bring every integral up to the end."""
@@ -98,3 +123,4 @@ class Tally:
         self._fair_share_since = tick
         for queue, share in enumerate(self._fair_share):
             self.entitled[queue] += share * ticks
+        self.distance += self._distance * ticks

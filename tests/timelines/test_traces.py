@@ -113,7 +113,7 @@ class Bump:
 
 
 def test_an_evicted_gang_makes_room_and_comes_back(write_trace):
-    """Minutes: a's gang runs until 2 and leaves until 3, b's runs from 3 to 5, a's again to 13."""
+    """Minutes: a's gang runs until 2 and leaves until 3, b's runs from 3 to 5, a's anew to 15."""
     jobs = "0,600,16,a\n120,120,16,b\n"
     trace = read_trace(write_trace(jobs, vcs="vc,published_nodes\na,1\nb,3\n"))
     policy = default_policy()
@@ -124,8 +124,10 @@ def test_an_evicted_gang_makes_room_and_comes_back(write_trace):
     a, b = report.queues
     assert (a.evictions, b.evictions) == (1, 0)
     assert b.wait.longest_s == 60
-    assert (a.gpu_hours, b.gpu_hours) == (pytest.approx(16 / 6), pytest.approx(16 / 30))
-    assert report.makespan_s == 13 * 60
+    # It had run for two minutes, which it computes again.
+    assert (a.gpu_hours, b.gpu_hours) == (pytest.approx(16 / 5), pytest.approx(16 / 30))
+    assert a.lost_gpu_hours == pytest.approx(16 * (2 + 1) / 60)
+    assert report.makespan_s == 15 * 60
 
 
 def outcome(capsys, *line):
@@ -161,6 +163,15 @@ def test_simulate_takes_a_shard(capsys, tmp_path):
     assert out.startswith("philly-2017, day 28")
 
 
+def test_simulate_runs_only_the_actions_it_is_told(capsys):
+    line = ("--from", "28d", "--until", "28.2d", "--nodes", "8", "-o", "json")
+    _, by_default, _ = outcome(capsys, *line)
+    _, allocating, _ = outcome(capsys, *line, "--actions", "allocate")
+    _, idle, _ = outcome(capsys, *line, "--actions", "stalegang")
+    assert json.loads(by_default)["finished"] == json.loads(allocating)["finished"] > 0
+    assert json.loads(idle)["gpuHours"] == 0
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -169,6 +180,9 @@ def test_simulate_takes_a_shard(capsys, tmp_path):
         (("--trace", "nowhere"), "there is no such trace (value 'nowhere')"),
         (("--shard", "nowhere.yaml"), "nowhere.yaml: no such file"),
         (("--nodes", "0"), "'--nodes'"),
+        (("--checkpoint-every", "0s"), "--checkpoint-every: there is no time between two"),
+        (("--checkpoint-every", "now"), "--checkpoint-every: 'now' is no duration"),
+        (("--actions", "alocate"), "--actions: there is no such action (value 'alocate')"),
         (("--quota", "some"), "'--quota'"),
     ],
 )

@@ -16,6 +16,8 @@ class FirstFit:
     def __init__(self):
         self.evict_at = {}
         """Seconds to the job names to evict then."""
+        self.move_at = {}
+        """Seconds to the job names to evict then, with node 0 promised to each of their pods."""
         self.calls = 0
 
     def __call__(self, snapshot, now_s):
@@ -24,15 +26,17 @@ class FirstFit:
         evicted = [
             task
             for job, name in enumerate(snapshot.jobs.name)
-            if name in self.evict_at.get(now_s, ())
+            if snapshot.jobs.active[job] + snapshot.jobs.pending[job]
+            and name in (*self.evict_at.get(now_s, ()), *self.move_at.get(now_s, ()))
             for task in snapshot.jobs.tasks[job]
         ]
+        moved = evicted if now_s in self.move_at else []
         return SimpleNamespace(
             bind_tasks=np.array(tasks, np.int64) if tasks else NONE,
             bind_nodes=np.array(nodes, np.int64) if tasks else NONE,
             evict_tasks=np.array(evicted, np.int64) if evicted else NONE,
-            nominate_tasks=NONE,
-            nominate_nodes=NONE,
+            nominate_tasks=np.array(moved, np.int64),
+            nominate_nodes=np.zeros(len(moved), np.int64),
             shares=[
                 SimpleNamespace(name=name, fair_share={"gpu": 0}) for name in snapshot.queues.name
             ],

@@ -1,5 +1,6 @@
 """Timelines small enough to work out by hand, with a first-fit cycle instead of the real one."""
 
+import numpy as np
 import pytest
 
 from kaisched.errors import InvariantBroken, PluginError
@@ -11,10 +12,10 @@ from kaisched.sim.replay import Replay, _next_sample
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
 
 
-def replayed(folder, decide, until=NEVER, nodes=1, gpus=8):
+def replayed(folder, decide, until=NEVER, nodes=1, gpus=8, checkpoint=1):
     size = ClusterSize(nodes, gpus)
     workload = workload_of(read_trace(folder), size, QuotaMode.NONE)
-    replay = Replay(workload, Cluster(workload, size), decide, 0)
+    replay = Replay(workload, Cluster(workload, size), decide, 0, checkpoint)
     replay.run(until)
     return replay
 
@@ -90,6 +91,68 @@ def test_an_evicted_gang_goes_as_a_whole(write_trace, first_fit):
     assert replay.last_end == 7
 
 
+def test_an_evicted_job_computes_again_what_came_after_its_last_checkpoint(write_trace, first_fit):
+    """Of 10 ticks it has run 5 when it is evicted, and begins at 6 from the checkpoint at 4."""
+    first_fit.evict_at = {300.0: ["trace/job-0000000"]}
+    replay = replayed(write_trace("0,600,8,a\n300,60,1,b\n"), first_fit, checkpoint=4)
+    tally = replay.tally
+    assert (tally.redone, tally.stopping) == ([8, 0], [8, 0])
+    assert tally.used == [8 * (10 + 1), 1]
+    assert tally.waits[1] == [12 - 5]
+    assert replay.last_end == 13
+
+
+def test_checkpoints_are_counted_in_work_done_and_not_from_the_last_start(write_trace, first_fit):
+    """Evicted with 5 of 10 ticks done, back to 4; at 11 with 9 done, back to 8; 2 are left."""
+    first_fit.evict_at = {t: ["trace/job-0000000"] for t in (300.0, 660.0)}
+    rows = "0,600,8,a\n300,60,1,b\n660,60,1,b\n"
+    replay = replayed(write_trace(rows), first_fit, checkpoint=4, until=14)
+    assert replay.tally.evicted == [2, 0]
+    assert replay.tally.redone == [8 + 8, 0]
+    assert replay.tally.finished == [1, 0]
+    assert replay.last_end == 14
+
+
+def test_a_job_that_ends_before_its_first_checkpoint_begins_anew(write_trace, first_fit):
+    first_fit.evict_at = {120.0: ["trace/job-0000000"]}
+    replay = replayed(write_trace("0,300,8,a\n120,60,1,b\n"), first_fit, checkpoint=60)
+    assert replay.tally.redone == [16, 0]
+    assert replay.tally.used[0] == 8 * (2 + 5)
+
+
+def test_a_moved_job_goes_and_comes_back_without_its_promise(write_trace, first_fit):
+    """Its pods are made anew: what was promised to the old ones binds nobody."""
+    first_fit.move_at = {60.0: ["trace/job-0000000"]}
+    folder = write_trace("0,300,16,a\n60,60,1,b\n")
+    seen = []
+
+    def decide(snapshot, now_s):
+        seen.append(snapshot.tasks.nominated_node.max())
+        return first_fit(snapshot, now_s)
+
+    replay = replayed(folder, decide, nodes=2)
+    assert replay.tally.evicted == [1, 0]
+    assert replay.tally.finished == [1, 1]
+    assert max(seen) == -1
+
+
+def test_a_promise_to_a_pod_that_waits_is_kept_beside_evictions(write_trace, first_fit):
+    first_fit.evict_at = {60.0: ["trace/job-0000000"]}
+    seen = []
+
+    def decide(snapshot, now_s):
+        seen.append(sorted(set(snapshot.tasks.nominated_node.tolist())))
+        result = first_fit(snapshot, now_s)
+        waiting = snapshot.tasks.name.index("trace/job-0000001-0") if now_s == 60 else -1
+        if waiting >= 0:
+            result.nominate_tasks = np.append(result.evict_tasks, waiting)
+            result.nominate_nodes = np.zeros(len(result.nominate_tasks), np.int64)
+        return result
+
+    replayed(write_trace("0,300,8,a\n60,60,8,b\n"), decide, until=2)
+    assert seen[-1] == [-1, 0]
+
+
 def test_what_does_not_run_cannot_be_evicted(write_trace, first_fit):
     first_fit.evict_at = {0.0: ["trace/job-0000000"]}
     with pytest.raises(InvariantBroken, match="job 0 was evicted, but does not run"):
@@ -156,6 +219,20 @@ def test_fair_shares_are_those_in_force_at_the_time_of_sampling(write_trace, fir
     replay = replayed(write_trace("60,60,1,a\n1860,60,1,a\n"), count, until=70)
     assert first_fit.calls == 4
     assert replay.tally.entitled == [2000 * 30 + 4000 * 10] * 2
+
+
+def test_the_distance_is_half_of_all_that_is_away_from_fair_shares(write_trace, first_fit):
+    """Queue a holds 8 of 8 GPUs for 60 ticks; shares are 6 and 2: a quarter of the GPUs is away."""
+
+    def share(snapshot, now_s):
+        result = first_fit(snapshot, now_s)
+        for each in result.shares:
+            each.fair_share["gpu"] = {"a": 6000, "b": 2000}[each.name]
+        return result
+
+    replay = replayed(write_trace("0,6000,8,a\n0,6000,8,b\n"), share, until=60)
+    assert replay.tally.distance == (2000 + 2000) * 60
+    assert replay.tally.distance / 2 / 1000 / (8 * 60) == 0.25
 
 
 @pytest.mark.parametrize(

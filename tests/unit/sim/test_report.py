@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -53,13 +54,36 @@ def test_nothing_at_all_is_a_report_too(write_trace, first_fit):
     json.loads(json_of(report))
 
 
+def test_what_evictions_cost_is_in_the_report(write_trace, first_fit):
+    """Evicted after 1 tick with 8 GPUs: that tick again, and another in which it stops."""
+    first_fit.evict_at = {60.0: ["trace/job-0000000"]}
+    report = reported(write_trace("0,300,8,a\n60,60,1,b\n"), first_fit)
+    a, b = report.queues
+    assert (a.evictions, b.evictions, report.evictions) == (1, 0, 1)
+    assert (a.lost_gpu_hours, b.lost_gpu_hours) == (pytest.approx(16 / 60), 0)
+    assert report.redone_gpu_hours == pytest.approx(8 / 60)
+    assert report.lost_gpu_hours == pytest.approx(16 / 60)
+    assert report.checkpoint_every_s == 3600
+    text = table_of(report)
+    line = next(line for line in text.splitlines() if line.startswith("a "))
+    assert line.split()[-2:] == ["1", "0.3"]
+
+
+def test_the_distance_from_fair_shares_is_a_line_and_a_number(write_trace, first_fit):
+    """Fair shares are zero here: of 8 GPUs that are held, half counts as away."""
+    report = reported(write_trace("0,6000,8,a\n"), first_fit, until=60)
+    assert report.fair_share_distance == 0.5
+    assert "\nOn average 50.0% of the GPUs were away from fair shares.\n" in table_of(report)
+    assert json.loads(json_of(report))["fairShareDistance"] == 0.5
+
+
 def test_the_table_fits_a_terminal(write_trace, first_fit):
     name = "a-virtual-cluster-with-a-long-name"
     jobs = "".join(f"{n},100000000,8,{name}\n" for n in range(2000))
     folder = write_trace(jobs, vcs=f"vc,published_nodes\n{name},1\n")
     text = table_of(reported(folder, first_fit, until=2_000_000))
     assert max(map(len, text.splitlines())) <= 80
-    assert "a-virtual-clu..." in text
+    assert re.search(r"^a-virt[a-z-]*\.\.\. ", text, re.MULTILINE)
 
 
 def test_json_holds_everything_in_camel_case(write_trace, first_fit):

@@ -21,11 +21,23 @@ def test_fair_shares_hold_until_the_next_sample():
     assert tally.entitled == [1000 * 3 + 2000 * 2, 3000 * 3]
 
 
+def test_the_distance_is_what_was_held_at_the_sample_until_the_next():
+    tally = Tally(2, 10)
+    tally.arrive(0)
+    tally.start(0, 4, 10)
+    tally.sample_fair_share(10, [3000, 1500])
+    tally.finish(0, 4, 12)
+    tally.sample_fair_share(13, [0, 500])
+    tally.close(15)
+    assert tally.distance == (1000 + 1500) * 3 + 500 * 2
+
+
 def test_an_evicted_job_waits_again():
     tally = Tally(1, 0)
     tally.arrive(0)
     tally.start(0, 8, 0)
-    tally.evict(0, 8, 5)
+    tally.evict(0, 8, 5, redone=3, stopping=1)
+    assert (tally.redone, tally.stopping) == ([24], [8])
     assert (tally.pending, tally.held, tally.used) == ([1], [0], [40])
     tally.start(0, 8, 6)
     tally.finish(0, 8, 7)
