@@ -38,7 +38,7 @@ class Evicting:
         self._session = session
         self._action = action
         self._search = Search(session)
-        self._relocation = Relocation(session, self._search)
+        self._relocation = Relocation(session, action, self._search)
         self._lines: dict[tuple[object, ...], VictimLine | int] = {}
 
     def run(self) -> None:
@@ -173,7 +173,8 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
     if codes is None:
         return job
     session.outcome.note_claims(action, job[codes != 0], codes[codes != 0])
-    return job[codes == 0]
+    free: RowVec = job[codes == 0]
+    return free
 
 
 def running_jobs(session: Session) -> RowVec:
