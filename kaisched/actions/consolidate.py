@@ -16,6 +16,7 @@ from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
 from kaisched.actions.evicting import running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
+from kaisched.actions.promises import keep_promises
 from kaisched.actions.reasons import consolidate_reason, main_resource
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Demand, Plan, Search
@@ -47,6 +48,7 @@ class Consolidate:
         most = session.policy.max_consolidation_preemptees
         if not most or not session.jobs.pending.any():
             return
+        keep_promises(session)
         running = running_jobs(session)
         if running.size:
             _Consolidation(session, self.name, running, most).run()

@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.actions.candidates import Candidates, gather, keep_best, pending_jobs
 from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
+from kaisched.actions.promises import keep_promises
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Plan, Search
 from kaisched.actions.victim_line import VictimLine
@@ -44,6 +45,7 @@ class Evicting:
     def run(self) -> None:
         """Try the claims in fair order."""
         session = self._session
+        keep_promises(session)
         running = running_jobs(session)
         if not running.size:
             return
