@@ -26,6 +26,7 @@ DEVIATIONS = {
     "own::over-utilised": "over-utilised-in-what-is-held",
     "own::typo": "malformed-arguments-are-refused",
     "own::multiplier-below-1": "malformed-arguments-are-refused",
+    "own::min-runtime-typo": "malformed-arguments-are-refused",
 }
 ROOT = Path(__file__).resolve().parents[2]
 
