@@ -29,6 +29,7 @@ DEVIATIONS = {
     "own::cpu-is-not-asked-for": "claims-count-in-what-they-ask-for",
     "own::not-over-by-enough": "the-multiplier-guards-shares",
     "own::own-side-loses": "what-the-own-side-loses-is-no-gain",
+    "own::min-runtime-typo": "malformed-arguments-are-refused",
 }
 ROOT = Path(__file__).resolve().parents[2]
 
