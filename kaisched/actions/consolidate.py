@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.actions.candidates import Candidates, drop_gated, gather, keep_best, pending_jobs
 from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
-from kaisched.actions.evicting import running_jobs
+from kaisched.actions.evicting import running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
 from kaisched.actions.reasons import consolidate_reason, main_resource
@@ -93,6 +93,7 @@ class _Consolidation:
         session, action = self._session, self._action
         job = pending_jobs(session)
         job = job[session.jobs.is_preemptible[job]]
+        job = without_delayed(session, action, job)
         candidates = gather(session, action, job, tries_full=True)
         depth = session.policy.queue_depth.get(action)
         if depth is not None and len(candidates):
@@ -169,29 +170,44 @@ class _Consolidation:
         return self._prices[key]
 
     def _carry_out(self, demand: Demand, clearings: list[Clearing]) -> set[int]:
-        """Move, place and commit; return the nodes whose pods found no new place."""
+        """Move, place and commit; return the nodes whose pods found no new place.
+
+        The claim is placed first; where it then stands in the way of what has to move, it is tried
+        the other way round.
+        """
         session = self._session
-        statement = session.statement()
         items = [item for clearing in clearings for item in clearing.items]
-        for item in items:
-            statement.evict(item.task)
-        nodes = {clearing.node for clearing in clearings}
-        if not self._put(statement, demand):
-            statement.rollback()
-            return nodes or {-1}
         # The largest are placed first: they find a place least easily.
         items.sort(key=lambda item: (max(item.amounts), -item.place))
         parts = [Part(item.job, (item.task,), is_core=False) for item in items]
-        plan = Plan(statement, parts, is_last_resort=False)
-        if self._relocation.relocate(plan):
-            reason = consolidate_reason(session, demand.claim, len(items))
-            statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
-            self._forget(items)
-            return set()
+        nodes = {clearing.node for clearing in clearings}
+        plan = Plan(session.statement(), parts.copy(), is_last_resort=False)
+        is_done = self._claim_first(plan, demand, items)
         before = session.tasks.node_of_task
         stuck = {int(before[task]) for part in plan.parts for task in part.tasks}
-        statement.rollback()
-        return stuck
+        if not is_done and items:
+            plan.statement.rollback()
+            plan = Plan(session.statement(), parts, is_last_resort=False)
+            is_done = self._moves_first(plan, demand, items, nodes)
+        if not is_done:
+            plan.statement.rollback()
+            return stuck or {-1}
+        reason = consolidate_reason(session, demand.claim, len(items))
+        plan.statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
+        self._forget(items)
+        return set()
+
+    def _claim_first(self, plan: Plan, demand: Demand, items: list[Item]) -> bool:
+        for item in items:
+            plan.statement.evict(item.task)
+        return self._put(plan.statement, demand) and self._relocation.relocate(plan)
+
+    def _moves_first(
+        self, plan: Plan, demand: Demand, items: list[Item], nodes: set[int]
+    ) -> bool:
+        for item in items:
+            plan.statement.evict(item.task)
+        return self._relocation.relocate(plan, nodes) and self._put(plan.statement, demand)
 
     def _put(self, statement: Statement, demand: Demand) -> bool:
         session = self._session

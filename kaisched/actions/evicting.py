@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.actions.candidates import Candidates, gather, keep_best, pending_jobs
+from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Plan, Search
@@ -68,6 +69,7 @@ class Evicting:
         """Return the jobs that may take from others at all."""
         session, action = self._session, self._action
         job = self._narrowed(job)
+        job = without_delayed(session, action, job)
         candidates = gather(session, action, job, tries_full=True)
         depth = session.policy.queue_depth.get(action)
         if depth is not None and len(candidates):
@@ -163,6 +165,15 @@ class Evicting:
         codes = np.full(len(jobs), code, np.int16)
         self._session.outcome.note_claims(self._action, jobs, codes)
         self._walk.drop(gone)
+
+
+def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
+    """Leave out jobs whose preemption delay is not over, and note it."""
+    codes = held_back(session, job)
+    if codes is None:
+        return job
+    session.outcome.note_claims(action, job[codes != 0], codes[codes != 0])
+    return job[codes == 0]
 
 
 def running_jobs(session: Session) -> RowVec:

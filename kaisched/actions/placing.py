@@ -42,6 +42,7 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool
     When a pod set has its minimum only by promises, earlier ones of this cycle included, all of
     ``tasks`` become promises: a gang is never bound in part.
     """
+    mark = statement.checkpoint()
     for task in tasks.tolist():
         best = session.placement.best_future(int(session.tasks.shape_of_task[task]))
         if best is None:
@@ -52,7 +53,7 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool
         else:
             statement.pipeline(task, node)
     if _leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
-        statement.pipeline_all()
+        statement.pipeline_all(mark)
     return True
 
 

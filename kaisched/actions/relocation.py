@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kaisched.actions.search import Plan, Search
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
@@ -18,22 +20,25 @@ class Relocation:
         self._session = session
         self._search = search
 
-    def relocate(self, plan: Plan) -> bool:
+    def relocate(self, plan: Plan, barred: Collection[int] = ()) -> bool:
         """Move every victim that fits elsewhere as a whole; tell whether all of them did.
 
-        The most important go first. A pod that fits where it was stays there.
+        The most important go first. A pod that fits where it was stays there, unless its node is
+        among those ``barred``.
         """
         is_complete = True
         left = []
         for part in reversed(plan.parts):
-            if self._move(plan.statement, part.tasks):
+            if self._move(plan.statement, part.tasks, barred):
                 continue
             is_complete = False
             left.append(part)
         plan.parts = left[::-1]
         return is_complete
 
-    def _move(self, statement: Statement, tasks: tuple[int, ...]) -> bool:
+    def _move(
+        self, statement: Statement, tasks: tuple[int, ...], barred: Collection[int]
+    ) -> bool:
         session = self._session
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
@@ -44,10 +49,10 @@ class Relocation:
             shape = int(shape_of_task[task])
             old = int(ledger.node_of_task[task])
             free = ledger.idle[:, old] + ledger.releasing[:, old]
-            if (free >= request[:, shape]).all():
+            if old not in barred and (free >= request[:, shape]).all():
                 statement.spare(task)
                 continue
-            best = session.placement.best_future(shape)
+            best = session.placement.best_future(shape, barred)
             if best is None or best[0] == old:
                 statement.rollback(mark)
                 return False

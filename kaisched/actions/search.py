@@ -123,6 +123,8 @@ class _Attempt:
         """Nodes on which a pod fits once the units that are kept have gone."""
         self._is_tight = False
         """True when no room would be left over."""
+        self._is_limited = False
+        """True once a queue on the claim's path was too full even without some victims."""
 
     def run(self) -> Plan | int:
         """Take units until the claim fits; return the plan or why there is none."""
@@ -196,11 +198,14 @@ class _Attempt:
 
     def _settle(self, chosen: Parts) -> Plan | None:
         """Place the claim for real at the cost of as few of the chosen units as possible."""
-        kept = self._without_unneeded(chosen) if self._is_exact else list(chosen)
-        plan = self._place(kept)
-        if plan is None or self._is_exact:
-            return plan
-        return self._fewer(plan)
+        if self._is_exact:
+            plan = self._place(self._without_unneeded(chosen))
+            if plan is not None or not self._is_limited:
+                return plan
+        # A queue is at its limit, so that units are needed which counting room calls superfluous;
+        # or more than amounts decides. Then only trying tells.
+        plan = self._place(list(chosen))
+        return None if plan is None else self._fewer(plan)
 
     def _without_unneeded(self, chosen: Parts) -> Parts:
         """Drop units that counting shows not to be needed, the most important first."""
@@ -297,12 +302,13 @@ class _Attempt:
             if codes is not None and codes[0]:
                 code = int(codes[0])
                 self._refused[code] = self._refused.get(code, 0) + 1
+                self._is_limited = True
                 return False
         return True
 
     def _spared(self, statement: Statement, parts: Parts) -> Parts:
         """Let units stay whose room the claim has left, the most important first."""
-        if self._is_tight:
+        if self._is_tight or self._is_limited:
             return parts
         session = self._session
         ledger, request = session.ledger, session.shapes.request

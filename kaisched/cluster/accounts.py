@@ -20,6 +20,7 @@ from kaisched.cluster.rows import GONE, JobRows, PodSetRows, TaskRows
 from kaisched.cluster.shapes import ShapeRows
 from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
 from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.tables import EVICTED
 
 PENDING: Final = int(TaskState.PENDING)
 RELEASING: Final = int(TaskState.RELEASING)
@@ -115,6 +116,12 @@ class Accounts:
             queues.allocated.add(queue, amounts)
             if not jobs.is_preemptible.cells[job]:
                 queues.allocated_non_preemptible.add(queue, amounts)
+
+    def note_eviction(self, task: int, at_s: float) -> None:
+        """Remember when the job of a task was last evicted; NaN says nothing."""
+        job = self.tasks.job_of_task.cells[task]
+        if job >= 0 and not math.isnan(at_s):
+            self.jobs.set_rare(job, EVICTED, at_s)
 
     # -- many tasks ---------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ def _cells_of(data: Any) -> memoryview[Any]:
 
 
 class Column:
-    """A 1-D buffer. Rows behind the used ones hold ``fill``."""
+    """A buffer of one number a row, or of several. Rows behind the used ones hold ``fill``."""
 
     __slots__ = ("_base", "_is_hot", "_is_shared", "cells", "data", "fill", "view")
 
@@ -52,11 +52,14 @@ class Column:
     view: NDArray[Any] | None
     """What the last snapshot got; None once anything of it may have changed."""
 
-    def __init__(self, dtype: DTypeLike, fill: float, *, is_hot: bool = False) -> None:
-        """Make an empty column."""
+    def __init__(
+        self, dtype: DTypeLike, fill: float | tuple[float, ...], *, is_hot: bool = False
+    ) -> None:
+        """Make an empty column; a tuple is a row, which then has as many cells."""
         self.fill = fill
         self._is_hot = is_hot
-        self.replace(np.full(_FIRST_CAPACITY, fill, dtype))
+        width = (len(fill),) if isinstance(fill, tuple) else ()
+        self.replace(np.full((_FIRST_CAPACITY, *width), fill, dtype))
 
     def own(self) -> NDArray[Any]:
         """Return the buffer for writing to any row."""
@@ -76,7 +79,8 @@ class Column:
         """Make room for ``needed`` rows in all."""
         old = self.data
         if needed > len(old):
-            grown = np.full(_larger(len(old), needed), self.fill, old.dtype)
+            shape = (_larger(len(old), needed), *old.shape[1:])
+            grown = np.full(shape, self.fill, old.dtype)
             grown[: len(old)] = old
             self.replace(grown)
 
@@ -90,7 +94,8 @@ class Column:
 
     def keep(self, rows: NDArray[np.int64]) -> None:
         """Keep only these rows, in this order."""
-        kept = np.full(max(len(rows), _FIRST_CAPACITY), self.fill, self.data.dtype)
+        shape = (max(len(rows), _FIRST_CAPACITY), *self.data.shape[1:])
+        kept = np.full(shape, self.fill, self.data.dtype)
         kept[: len(rows)] = self.data[rows]
         self.replace(kept)
 

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from kaisched.cluster.priorities import PriorityClasses
-from kaisched.cluster.structure import DEFAULT_PODSET, DEFAULT_QUEUE, JobRow, is_preemptible
+from kaisched.cluster.structure import (
+    DEFAULT_PODSET,
+    DEFAULT_QUEUE,
+    NO_TIMING,
+    JobRow,
+    is_preemptible,
+    timing_of,
+)
 from kaisched.cluster.translate import PodRow, created_s
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -140,7 +147,9 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses) -> Jo
         fault = f"pod group {member.job} does not exist"
     elif any(labels.is_grouping_skipped(meta) for meta in member.metas):
         fault = f"left out of grouping ({labels.SKIP_GROUPING}), but in no pod group"
+    timing = NO_TIMING
     try:
+        timing = timing_of(member.metas)
         for meta in reversed(member.metas):
             declared = labels.preemptibility_of(meta) or declared
             if not member.rule.is_per_pod:
@@ -155,6 +164,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses) -> Jo
         is_preemptible=is_preemptible(declared, priority),
         created_s=created_s(owner),
         podsets=((DEFAULT_PODSET, minimum),),
+        timing=timing,
         fault=fault,
         unsupported=next(filter(None, map(required_of_workload, member.metas[:-1])), ""),
     )

@@ -11,6 +11,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.structure import DEFAULT_PODSET, JobRow, job_row
 from kaisched.cluster.translate import PodRow
 from kaisched.core.refusals import Refusal
+from kaisched.core.tables import SUCCEEDED
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup
 
@@ -39,6 +40,10 @@ class Groups:
         self._classes = classes
         self._group: dict[str, Group] = {}
         self._fault: dict[str, dict[str, str]] = {}
+        self._succeeded: dict[str, set[str]] = {}
+        """By job, the pods that succeeded and are still there."""
+        self._success: dict[str, tuple[str, str]] = {}
+        """The same by pod: (job, UID)."""
 
     def declare(self, group: PodGroup, fault: str) -> None:
         """Take in a pod group; one with a fault refuses its pods."""
@@ -76,6 +81,32 @@ class Groups:
         elif key in self._fault.get(name, ()):
             self._judge(group, key)
 
+    def note_success(self, pod: PodRow, member: Membership | None) -> None:
+        """Count a pod in its job if it has succeeded; a job of which some did is never stale."""
+        said = (member.job, pod.uid) if pod.has_succeeded and member is not None else None
+        if self._success.get(pod.key) != said:
+            self.forget_success(pod.key)
+            if said is not None:
+                self._success[pod.key] = said
+                self._succeeded.setdefault(said[0], set()).add(pod.key)
+                self._count_successes(said[0])
+
+    def forget_success(self, key: str, uid: str = "") -> None:
+        """Count a pod no more: it is gone, or another has come in its place."""
+        job, of_uid = self._success.get(key, ("", ""))
+        if job and uid in ("", of_uid):
+            del self._success[key]
+            self._succeeded[job].remove(key)
+            self._count_successes(job)
+            if not self._succeeded[job]:
+                del self._succeeded[job]
+
+    def _count_successes(self, name: str) -> None:
+        job = self._store.row_of_job(name)
+        if job >= 0:
+            self._store.revision += 1
+            self._store.jobs.set_rare(job, SUCCEEDED, len(self._succeeded.get(name, ())))
+
     def refresh(self) -> None:
         """Look at every job again: a priority class has changed."""
         for group in list(self._group.values()):
@@ -97,6 +128,7 @@ class Groups:
             return
         if job < 0:
             job = open_job(store, group.name, spec)
+            self._count_successes(group.name)
         else:
             amend_job(store, job, spec)
             if divide(store, job, spec):

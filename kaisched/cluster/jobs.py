@@ -8,7 +8,8 @@ import numpy as np
 
 from kaisched.cluster.rows import GONE
 from kaisched.cluster.rowstore import RowStore
-from kaisched.cluster.structure import JobRow, placed_at
+from kaisched.cluster.structure import NO_TIMING, JobRow, Timing, placed_at
+from kaisched.core.tables import DELAY, EVICTED, GRACE, STALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ def open_job(store: RowStore, name: str, spec: JobRow) -> int:
         store.podsets.append(podset_name, job, minimum)
     jobs.podset_count.data[job] = len(spec.podsets)
     jobs.last_start_s.data[job] = spec.last_start_s
+    if spec.timing != NO_TIMING:
+        _set_timing(store, job, spec.timing)
     if spec.tree is not None:
         jobs.set_structure(job, placed_at(spec.tree, int(jobs.first_podset.data[job])))
     return job
@@ -55,7 +58,17 @@ def amend_job(store: RowStore, job: int, spec: JobRow) -> None:
         jobs.created_s.own()[job] = spec.created_s
     if not np.isnan(spec.last_start_s) and jobs.last_start_s.data[job] != spec.last_start_s:
         jobs.last_start_s.own()[job] = spec.last_start_s
+    _set_timing(store, job, spec.timing)
     jobs.queue_name[job] = spec.queue  # takes effect with the refusal, which goes by the queue too
+
+
+def _set_timing(store: RowStore, job: int, timing: Timing) -> None:
+    jobs = store.jobs
+    jobs.set_rare(job, DELAY, timing.preemption_delay_s)
+    jobs.set_rare(job, GRACE, timing.staleness_grace_s)
+    jobs.set_rare(job, STALE, timing.stale_since_s)
+    if not np.isnan(timing.last_evicted_s):  # else what the store itself was told of stands
+        jobs.set_rare(job, EVICTED, timing.last_evicted_s)
 
 
 def podset_names(store: RowStore, job: int) -> list[str]:

@@ -6,6 +6,7 @@ once is the business of :mod:`kaisched.cluster.accounts`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +20,8 @@ from kaisched.core.tables import JobTable, PodSetTable, SubGroup, TaskTable
 LOWEST_PRIORITY: Final = -(2**63 - 1)
 """Order priority of a task that names none; its negative still is an int64."""
 GONE: Final = int(TaskState.GONE)
+RARE: Final = (0.0, math.nan, math.nan, math.nan, 0.0)
+"""The rare columns of a job that says nothing of the sort."""
 
 
 class Table:
@@ -88,6 +91,7 @@ class JobRows(Table):
         self.active = Column(np.int64, 0, is_hot=True)
         self.pending = Column(np.int64, 0, is_hot=True)
         self.last_start_s = Column(np.float64, np.nan, is_hot=True)
+        self.rare = Column(np.float64, RARE)
         self._start(
             self.queue_of_job,
             self.priority,
@@ -101,6 +105,7 @@ class JobRows(Table):
             self.active,
             self.pending,
             self.last_start_s,
+            self.rare,
         )
         self.name: ListColumn[str] = ListColumn()
         self.queue_name: list[str] = []
@@ -143,6 +148,12 @@ class JobRows(Table):
             if self.row_of_name.get(name) == row:
                 del self.row_of_name[name]
 
+    def set_rare(self, row: int, column: int, number: float) -> None:
+        """Set a cell of ``rare``, see :class:`~kaisched.core.tables.JobTable`; NaN is NaN."""
+        old = self.rare.cells[row, column]
+        if old != number and not (math.isnan(old) and math.isnan(number)):
+            self.rare.edit()[row, column] = number
+
     def set_structure(self, row: int, tree: SubGroup | None) -> None:
         """Set or drop the tree of subgroups of a job."""
         if self._table is not None and self.structure is self._table.structure:
@@ -162,7 +173,7 @@ class JobRows(Table):
             or table.structure is not structure
         ):
             queue, priority, is_preemptible, created_s, refusal, first_task, *others = self._views
-            first_podset, podset_count, shape, active, pending, last_start_s = others
+            first_podset, podset_count, shape, active, pending, last_start_s, rare = others
             self._table = table = JobTable(
                 self.name.frozen(),
                 queue,
@@ -177,6 +188,7 @@ class JobRows(Table):
                 active,
                 pending,
                 last_start_s,
+                rare,
                 structure,
                 tasks,
                 self.queue_name,

@@ -269,6 +269,11 @@ class RowStore:
             self._away.pop(task, None)
         self.accounts.move(task, int(state), node, at_s)
 
+    def evict(self, task: int, at_s: float = math.nan) -> None:
+        """Let a task release its room because we said so; its job was evicted then."""
+        self.set_state(task, TaskState.RELEASING)
+        self.accounts.note_eviction(task, at_s)
+
     def set_gone(self, task: int) -> None:
         """End one task."""
         self.revision += 1

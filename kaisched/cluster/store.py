@@ -178,6 +178,7 @@ class StateStore(RowStore):
     def remove_pod(self, key: str, uid: str = "") -> None:
         """Drop a pod; with a UID, only if it is still that one."""
         found = self._pods.get(key)
+        self._groups.forget_success(key, uid)
         if found is not None and uid in ("", found[0].uid):
             self.revision += 1
             self._drop(key)
@@ -187,6 +188,7 @@ class StateStore(RowStore):
         self._strangers.pop(pod.key, None)
         is_ours = pod.is_ours and self._is_in_pool(pod.meta)
         member = self._grouper.membership(pod) if is_ours else None
+        self._groups.note_success(pod, member)
         found = self._pods.get(pod.key)
         if found is not None and not _is_same_task(found, (pod, member)):
             self._drop(pod.key)
@@ -282,12 +284,12 @@ class StateStore(RowStore):
             self._assumed[key] = TaskState.BINDING
             self.set_state(task, TaskState.BINDING, self.row_of_node(node))
 
-    def assume_evicted(self, key: str) -> None:
-        """Let a pod release its room, for an eviction was sent."""
+    def assume_evicted(self, key: str, at_s: float = math.nan) -> None:
+        """Let a pod release its room, for an eviction was sent at that time."""
         task = self.row_of_task(key)
         if task >= 0:
             self._assumed[key] = TaskState.RELEASING
-            self.set_state(task, TaskState.RELEASING)
+            self.evict(task, at_s)
 
     def refute(self, key: str) -> None:
         """Take back what was assumed: the pod is what its object says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,9 +14,25 @@ from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec, SubGroupSpec
 from kaisched.objects.topology_demands import required_of_group
+from kaisched.objects.wire import ObjectMeta
+from kaisched.units import parse_duration
 
 DEFAULT_PODSET: Final = "default"
 DEFAULT_QUEUE: Final = "default-queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a job says about evictions: those it causes and those it suffers. Seconds."""
+
+    preemption_delay_s: float = 0.0
+    staleness_grace_s: float = math.nan
+    """NaN: as the shard says; negative: never evicted as stale."""
+    last_evicted_s: float = math.nan
+    stale_since_s: float = math.nan
+
+
+NO_TIMING: Final = Timing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,7 @@ class JobRow:
     """Its leaves count the pod sets from 0; None for a job of one pod set."""
     last_start_s: float = math.nan
     """As written on the object; NaN where it does not say."""
+    timing: Timing = NO_TIMING
     fault: str = ""
     """Why it is no valid group."""
     unsupported: str = ""
@@ -46,8 +64,10 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         priority = classes.default
     last_start_s = None
     declared = None
+    timing = NO_TIMING
     try:
         last_start_s = labels.last_start_of(meta)
+        timing = timing_of([meta], () if fault else (group.spec,))
         declared = spec.preemptibility or labels.preemptibility_of(meta)
     except ObjectError as error:
         fault = fault or str(error)
@@ -64,9 +84,43 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         podsets=podsets,
         tree=tree,
         last_start_s=math.nan if last_start_s is None else last_start_s,
+        timing=timing,
         fault=fault,
         unsupported=required_of_group(spec),
     )
+
+
+def timing_of(metas: Sequence[ObjectMeta], specs: Sequence[PodGroupSpec] = ()) -> Timing:
+    """Return what specs without faults and then annotations say; the first that says it counts.
+
+    Raises:
+        ObjectError: an annotation makes no sense.
+
+    """
+    delays = [
+        parse_duration(spec.preemption_delay) for spec in specs if spec.preemption_delay is not None
+    ]
+    graces = [
+        parse_duration(spec.staleness_grace_period, allow_negative=True)
+        for spec in specs
+        if spec.staleness_grace_period is not None
+    ]
+    return Timing(
+        preemption_delay_s=_first(delays, metas, labels.preemption_delay_of, 0.0),
+        staleness_grace_s=_first(graces, metas, labels.staleness_grace_of, math.nan),
+        last_evicted_s=_first([], metas, labels.last_eviction_of, math.nan),
+        stale_since_s=_first([], metas, labels.stale_since_of, math.nan),
+    )
+
+
+def _first(
+    said: Sequence[float],
+    metas: Sequence[ObjectMeta],
+    read: Callable[[ObjectMeta], float | None],
+    absent: float,
+) -> float:
+    noted = [seconds for meta in metas if (seconds := read(meta)) is not None]
+    return next(iter((*said, *noted)), absent)
 
 
 def is_preemptible(declared: str | None, priority: int) -> bool:

@@ -28,7 +28,8 @@ from kaisched.units import UnitError, parse_duration
 
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _UNMANAGED_WHEN_ABSENT: Final = ("cpu", "memory")
-_ENDED: Final = ("Succeeded", "Failed")
+_SUCCEEDED: Final = "Succeeded"
+_ENDED: Final = (_SUCCEEDED, "Failed")
 _TRUE: Final = "True"
 
 
@@ -95,6 +96,7 @@ class PodRow:
     """When it was placed, NaN where it does not say."""
     fault: str
     """Why it cannot be scheduled here, empty if it can."""
+    has_succeeded: bool = False
 
     @property
     def namespace(self) -> str:
@@ -130,6 +132,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         created_s=created_s(meta),
         started_s=_started_s(pod),
         fault=fault,
+        has_succeeded=pod.status.phase == _SUCCEEDED,
     )
 
 

@@ -94,6 +94,10 @@ class PodSetTable:
     """Tasks pending and not gated."""
 
 
+DELAY, EVICTED, GRACE, STALE, SUCCEEDED = range(5)
+"""Columns of :attr:`JobTable.rare`."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobTable:
     """Jobs (pod groups). ``(J,)``."""
@@ -117,12 +121,43 @@ class JobTable:
     pending: IntVec
     last_start_s: FloatVec
     """NaN when nothing of it has run."""
+    rare: FloatVec
+    """``(J, 5)`` what few jobs have and few cycles ask for, as one array, since every array costs
+    each snapshot; the properties below are its columns."""
     structure: Mapping[int, SubGroup]
     """Job row to its tree of subgroups, for jobs that have more than one pod set."""
     tasks: Sequence[Sequence[int]]
     """Job row to its task rows, in order of arrival."""
     queue_name: Sequence[str] = ()
     """The queue each job names, whether or not it exists."""
+
+    @property
+    def preemption_delay_s(self) -> FloatVec:
+        """``(J,)`` seconds it waits before it may cause evictions, 0 where it does not say."""
+        return self.rare[:, DELAY]
+
+    @property
+    def last_evicted_s(self) -> FloatVec:
+        """``(J,)`` when a pod of it was last evicted, NaN when none is known to have been."""
+        return self.rare[:, EVICTED]
+
+    @property
+    def staleness_grace_s(self) -> FloatVec:
+        """``(J,)`` seconds it may run below its minimum.
+
+        NaN: as the shard says; negative: for ever.
+        """
+        return self.rare[:, GRACE]
+
+    @property
+    def stale_since_s(self) -> FloatVec:
+        """``(J,)`` since when it runs below its minimum, as its object says, or NaN."""
+        return self.rare[:, STALE]
+
+    @property
+    def succeeded(self) -> FloatVec:
+        """``(J,)`` pods of it that succeeded and whose objects are still there."""
+        return self.rare[:, SUCCEEDED]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from kaisched.actions.allocate import Allocate
 from kaisched.actions.consolidate import Consolidate
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.reclaim import Reclaim
+from kaisched.actions.stalegang import StaleGangs
 from kaisched.objects import kai_names
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
     "reclaim": Reclaim,
     "preempt": Preempt,
     "consolidate": Consolidate,
+    "stalegang": StaleGangs,
 }
 """By name, how each action of this version is made."""
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kaisched.engine.actions import ACTIONS, LATER
-from kaisched.errors import ConfigError, join_path
+from kaisched.errors import ConfigError, ObjectError, join_path
 from kaisched.framework.loader import installed_plugins
 from kaisched.framework.policy import Policy
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.shard import PluginEntry, ShardSpec
+from kaisched.objects.shard_args import read_args
 from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def build_policy(
         actions=_actions(spec, file, actions, warnings),
         queue_depth=_queue_depth(spec, file),
         over_quota_weights=spec.over_quota_weights or "equal",
+        **_settings(spec, file),
     )
     return policy, warnings
 
@@ -148,6 +150,10 @@ def _fill(wanted: dict[str, _Wanted], spec: ShardSpec) -> None:
     said: dict[str, dict[str, object]] = {
         "binpack": {"gpu": spec.placement_strategy.gpu, "cpu": spec.placement_strategy.cpu},
         "proportion": {"kValue": spec.k_value},
+        "minruntime": {
+            "defaultPreemptMinRuntime": spec.min_runtime.preempt_min_runtime,
+            "defaultReclaimMinRuntime": spec.min_runtime.reclaim_min_runtime,
+        },
     }
     for name, values in said.items():
         given = {key: value for key, value in values.items() if value is not None}
@@ -190,6 +196,16 @@ def _action_name(written: str, file: str, path: str) -> str:
             fix=did_you_mean(written, kai_names.known_actions()),
         )
     return name
+
+
+def _settings(spec: ShardSpec, file: str) -> dict[str, Any]:
+    """Return the fields of a policy that KAI sets by flags, as far as the shard gives them."""
+    try:
+        return read_args(spec.args)
+    except ObjectError as error:
+        raise ConfigError(
+            error.message, file=file, path=error.path, value=error.value, fix=error.fix
+        ) from None
 
 
 def _queue_depth(spec: ShardSpec, file: str) -> dict[str, int]:

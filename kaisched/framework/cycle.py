@@ -49,7 +49,7 @@ def run_cycle(
         ask.open(session)
         for action in policy.actions:
             action.run(session)
-        facts = ask.close(session)
+        facts = {**ask.close(session), **session.facts}
     except CycleAbandonedError as error:
         abandoned = str(error)
         _forget(session)

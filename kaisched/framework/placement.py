@@ -16,6 +16,8 @@ from kaisched.framework.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.rooms import Rooms, future_room
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
@@ -158,11 +160,16 @@ class Placement:
             return chosen
         return self._choose_falling(plan, masked, room, count)
 
-    def best_future(self, shape: int) -> tuple[int, bool] | None:
-        """Return (node row, fits now) for one pod, counting what is being released, or None."""
+    def best_future(self, shape: int, barred: Collection[int] = ()) -> tuple[int, bool] | None:
+        """Return (node row, fits now) for one pod, counting what is being released, or None.
+
+        Node rows in ``barred`` are left out.
+        """
         plan, room, _ = self.vacancy(shape)
         future = self.future(plan)
         score = np.where(future > 0, self._score(plan, room), -1.0)
+        if barred:
+            score[list(barred)] = -1.0
         best = int(score.argmax()) if score.size else -1
         if best < 0 or score[best] < 0:
             return None

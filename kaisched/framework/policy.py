@@ -51,9 +51,10 @@ class Policy:
     """Action name to the most jobs per leaf queue it looks at; absent for all."""
     over_quota_weights: str = "equal"
     """``equal``: each queue's own weight; ``quota``: weights follow the quotas."""
-
+    staleness_grace_s: float = 60.0
+    """How long a gang may run below its minimum, where it does not say; negative for ever."""
     max_consolidation_preemptees: int = 16
-    """Most jobs that consolidate moves for one claim: -1 for any number, 0 for none."""
+    """The most jobs that are moved to make room for one; 0 for none, -1 for no bound."""
     allows_consolidating_reclaim: bool = True
     """Whether victims of reclaim and preempt may find another place in the same plan."""
 

@@ -2,7 +2,8 @@
 
 Holds the snapshot, the ledger (made on first use: a cycle that places nothing copies nothing), what
 the plugins returned at opening, and the questions, compiled once per shard. The names without an
-underscore are what plugins may rely on.
+underscore are what plugins may rely on. What an action has to remember it puts into ``facts`` under
+its own name, JSON-like; that of the cycle before is in ``memory.facts``.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Session:
         self.memory = memory
         self.ask = ask
         self.state: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
         self.axis: ResourceAxis = snapshot.axis
         self.nodes: NodeTable = snapshot.nodes
         self.queues: QueueTable = snapshot.queues

@@ -42,11 +42,12 @@ DEFAULT_PLUGINS: Final = (
     DefaultPlugin("gang", 1200),
     DefaultPlugin("subgrouporder", 1000),
     DefaultPlugin("taskorder", 900),
+    DefaultPlugin("minruntime", 600),
     DefaultPlugin("binpack", 200, 9.0),
 )
 """KAI's priorities where KAI has the plugin; the weights keep the steps of its ladder of scores."""
 
-OTHER_PRIORITIES: Final = {"minruntime": 600, "topology": 500}
+OTHER_PRIORITIES: Final = {"topology": 500}
 """Where a plugin that is not on by default stands once a shard enables it; any other is at 0."""
 
 DEFAULT_ACTIONS: Final = (

@@ -21,6 +21,7 @@ from kaisched.objects.faults import (
 from kaisched.objects.kai_names import known_actions, map_action, map_plugin
 from kaisched.objects.labels import time_of
 from kaisched.objects.shard import SchedulingShard, SearchBudgets, ShardSpec, UsageConfig
+from kaisched.objects.shard_args import ARGS, args_faults
 from kaisched.units import UnitError, parse_duration
 
 MAX_K: Final = 1e6
@@ -55,8 +56,9 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
         yield from _usage_faults(spec.usage_db_config)
     if spec.scenario_search_budgets is not None:
         yield from _budget_faults(spec.scenario_search_budgets)
-    if spec.args:
-        fix = "set the daemon's own settings instead"
+    yield from args_faults(spec.args)
+    if spec.args.keys() - ARGS.keys():
+        fix = f"only {', '.join(ARGS)} have; set the daemon's own settings instead"
         yield Fault(("spec", "args"), _NO_EFFECT, fix=fix, is_warning=True)
     if spec.go_mem_limit_ratio is not None:
         yield Fault(("spec", "goMemLimitRatio"), _NO_EFFECT, fix="drop it", is_warning=True)

@@ -160,6 +160,7 @@ class ClusterBuilder:
         constraints: Constraints | None = None,
         groups: Group | None = None,
         podsets: Sequence[str] = (),
+        **timing: Any,
     ) -> ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
@@ -167,7 +168,8 @@ class ClusterBuilder:
         given, start together or not at all; ``groups`` is a tree of pod sets instead, ``podsets``
         the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints`` say more.
         The last four map nodes to numbers of pods that run, are being bound, are being deleted
-        there, or are pending and were promised room there; the other pods are pending.
+        there, or are pending and were promised room there; the other pods are pending. ``timing``:
+        ``started_s`` (0 unless given) and what follows it in :class:`~kaisched.testing.rows.Job`.
         """
         places = _places(running, binding, leaving, promised)
         if len(places) > tasks:
@@ -175,16 +177,15 @@ class ClusterBuilder:
         places += [(TaskState.PENDING, "")] * (tasks - len(places))
         request = {"gpu": gpu * GPU_UNIT, "cpu": cpu * _CORE, "memory": memory * _GIB}
         pod = Task(name, request, constraints or _only(on), labels=labels or {})
-        is_low = priority < NON_PREEMPTIBLE_FROM
         job = Job(
             name,
             queue,
             _pods(pod, places, podsets),
             priority=priority,
-            is_preemptible=is_low if is_preemptible is None else is_preemptible,
+            is_preemptible=_default(is_preemptible, priority < NON_PREEMPTIBLE_FROM),
             created_s=float(len(self._jobs)),
-            started_s=0.0,
             root=groups or Group("default", tasks if min_tasks is None else min_tasks),
+            **{"started_s": 0.0, **timing},
         )
         self._jobs.append(job)
         return self
@@ -222,6 +223,10 @@ class ClusterBuilder:
         if result.failures or result.stats.abandoned:
             raise AssertionError(f"the cycle failed: {result.failures} {result.stats.abandoned}")
         return Ran(snapshot, result, after)
+
+
+def _default(said: bool | None, otherwise: bool) -> bool:
+    return otherwise if said is None else said
 
 
 def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, str]]:

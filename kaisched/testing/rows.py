@@ -58,6 +58,12 @@ class Job:
     created_s: float = 0.0
     started_s: float = math.nan
     root: Group = Group("default", 1)
+    preemption_delay_s: float = 0.0
+    last_evicted_s: float = math.nan
+    staleness_grace_s: float = math.nan
+    stale_since_s: float = math.nan
+    succeeded: int = 0
+    """Pods that succeeded, beside ``tasks``."""
 
 
 def add_job(store: RowStore, job: Job, namespace: str = "default") -> int:
@@ -72,6 +78,9 @@ def add_job(store: RowStore, job: Job, namespace: str = "default") -> int:
         created_s=job.created_s,
         tasks=list(zip(names, shapes, strict=True)),
     )
+    rare = (job.preemption_delay_s, job.last_evicted_s, job.staleness_grace_s, job.stale_since_s)
+    for column, number in enumerate((*rare, job.succeeded)):
+        store.jobs.set_rare(row, column, number)
     podset_of_task = _structure(store, row, job)
     first = int(store.jobs.first_task.data[row])
     for task, (offset, podset) in zip(job.tasks, enumerate(podset_of_task), strict=True):

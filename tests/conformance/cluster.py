@@ -113,6 +113,7 @@ class Builder:
     def _job(self, store: RowStore, job: Mapping[str, Any], tasks: Mapping[str, TaskCopy]) -> Job:
         started = any(tasks[task["id"]].state in STARTED for task in job["tasks"])
         start = job["last_start_offset_s"]
+        stale_for = job["stale_for_s"]
         start = -60.0 if start is None and started else start
         return Job(
             job["name"],
@@ -123,6 +124,8 @@ class Builder:
             created_s=NOW_S + job["created_offset_s"],
             started_s=math.nan if start is None else NOW_S + start,
             root=_root(job["root"]),
+            stale_since_s=math.nan if stale_for is None else NOW_S - stale_for,
+            succeeded=sum(tasks[task["id"]].state == "Succeeded" for task in job["tasks"]),
         )
 
     def _task(

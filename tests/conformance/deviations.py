@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kaisched.units import UnitError, parse_duration
 from tests.conformance.amounts import ROWS
 from tests.conformance.kai_remainders import UNLIMITED, play_case
 
@@ -43,7 +44,9 @@ def rule_for(case: dict[str, Any]) -> Rule | None:
 
 
 def asks_an_argument_that_cannot_be(case: dict[str, Any]) -> bool:
-    """Tell whether a plugin is given an argument that is no number, or out of its range."""
+    """Tell whether a plugin is given an argument that makes no sense, or out of its range."""
+    if case.get("kind") == "min_runtime":
+        return any(_is_no_duration(entry) for entry in case.get("asked") or [case])
     if case.get("kind") != "plugin_arguments":
         return False
     given = [
@@ -53,6 +56,16 @@ def asks_an_argument_that_cannot_be(case: dict[str, Any]) -> bool:
         for arguments in stated["value"]
     ]
     return any(not _can_be(*item) for arguments in given for item in arguments.items())
+
+
+def _is_no_duration(entry: dict[str, Any]) -> bool:
+    if entry.get("function") != "parse":
+        return False
+    try:
+        parse_duration(entry["input"]["text"])
+    except UnitError:
+        return True
+    return False
 
 
 def _can_be(name: str, text: Any) -> bool:

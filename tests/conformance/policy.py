@@ -1,6 +1,7 @@
 """A policy from the plugins and actions that a case names in KAI's words, mapped as in a shard."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kaisched.engine.actions import ACTIONS
@@ -17,8 +18,15 @@ CORE = "gang"
 FIRST = 10_000
 
 
-def build(plugins: Sequence[Mapping[str, Any]], actions: Sequence[str]) -> Policy:
-    """Return the policy of a case: these plugins in this order and no others."""
+def build(
+    plugins: Sequence[Mapping[str, Any]],
+    actions: Sequence[str],
+    config: Mapping[str, Any] | None = None,
+) -> Policy:
+    """Return the policy of a case: these plugins in this order and no others.
+
+    ``config`` is the settings of a scheduling case; unit cases have none.
+    """
     entries = {
         plugin.name: PluginEntry(enabled=plugin.name == CORE)
         for plugin in kai_names.DEFAULT_PLUGINS
@@ -38,4 +46,12 @@ def build(plugins: Sequence[Mapping[str, Any]], actions: Sequence[str]) -> Polic
         policy, _ = build_policy(shard, actions=actions)
     except ConfigError as error:
         raise NotBuiltError(str(error)) from error
-    return policy
+    return policy if config is None else replace(policy, **_settings(config))
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "staleness_grace_s": float(config["staleness_grace_s"]),
+        "max_consolidation_preemptees": config["max_consolidation_victims"],
+        "allows_consolidating_reclaim": config["consolidating_reclaim"],
+    }

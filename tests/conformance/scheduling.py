@@ -1,7 +1,7 @@
 """Scheduling cases: the cluster through the real cycle, once or in rounds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class Ended:
 def judge(case: dict[str, Any]) -> str:
     """Run a scheduling case; return "" or what differs."""
     builder = Builder(case)
-    policy = policies.build(case["config"]["plugins"], case["actions"])
+    policy = policies.build(case["config"]["plugins"], case["actions"], case["config"])
     tasks = copies(case["cluster"])
     fails = case["config"]["bind_always_fails"]
     if case["mode"] == "single":
@@ -70,7 +70,7 @@ def _rounds(
 
 def _untouched(builder: Builder, policy: Policy, tasks: dict[str, TaskCopy]) -> Ended:
     """Return a fresh session in which no action has run."""
-    return _session(builder, Policy(policy.plugins, ()), tasks)
+    return _session(builder, replace(policy, actions=()), tasks)
 
 
 def _written_back(tasks: Mapping[str, TaskCopy], stays: set[str]) -> dict[str, TaskCopy]:
@@ -112,7 +112,7 @@ def _apply(store: RowStore, result: CycleResult) -> None:
     """Let the store hear of what was decided, as a sink would tell it."""
     store.place(result.bind_tasks, result.bind_nodes, TaskState.BINDING, at_s=NOW_S)
     for row in result.evict_tasks.tolist():
-        store.set_state(row, TaskState.RELEASING)
+        store.evict(row, NOW_S)
 
 
 def _ended(

@@ -98,7 +98,7 @@ def test_the_tables_have_one_row_each(history):
     for table, size in (("jobs", len(s.jobs.name)), ("tasks", len(s.tasks.name))):
         for (of, name), column in arrays(s).items():
             if of == table:
-                assert column.shape == (size,), name
+                assert len(column) == size, name
     assert len(s.jobs.tasks) == len(s.jobs.name)
     assert list(s.nodes.name) == sorted(s.nodes.name)
     assert s.shapes.request.shape == (len(s.axis), len(s.shapes.constraints))

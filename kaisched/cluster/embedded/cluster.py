@@ -200,6 +200,8 @@ class EmbeddedCluster:
             )
             return
         self._record("evicted", pod, detail=evict.reason)
+        task = self.store.row_of_task(pod.key)
+        self.store.accounts.note_eviction(task, self.clock.now_s())  # the pod's change tells it
         if self._is_recreating:
             self._to_recreate.add(pod.metadata.uid)
         self._let_go(pod)

@@ -38,6 +38,8 @@ _MOST_MEETINGS = 10_000
 
 Row: TypeAlias = list[int]
 """Amounts of one queue or unit, one number for each resource."""
+Floors: TypeAlias = list[tuple[int, int]]
+"""Resources with the amount that a queue must keep of them."""
 
 
 # -- the rules on plain numbers ------------------------------------------------------------------
@@ -62,12 +64,21 @@ def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row) -> bo
     return is_claim_within_quota and any(map(gt, left, deserved))
 
 
-def undershoots(left: Row, deserved: Row, amounts: Row) -> bool:
-    """Tell whether a unit takes a queue from at least its quota to below it (R21)."""
-    return any(
-        has >= floor > has - amount
-        for has, floor, amount in zip(left, deserved, amounts, strict=True)
-    )
+def floors_of(left: Row, quotas: Floors) -> Floors:
+    """Return the quotas that a queue has at least, and so must keep (R21).
+
+    Of what it had less of already, it may lose more: else a queue that never used its quota of one
+    resource could lose nothing at all.
+    """
+    return [floor for floor in quotas if left[floor[0]] >= floor[1]]
+
+
+def undershoots(left: Row, floors: Floors, amounts: Row) -> bool:
+    """Tell whether a queue would have less than its quota without these amounts (R21)."""
+    for at, floor in floors:  # noqa: SIM110 - half the time of any(), for every unit and level
+        if left[at] - amounts[at] < floor:
+            return True
+    return False
 
 
 def is_as_saturated(after: int, share: int, left: int, their_share: int, per_mille: int) -> bool:
@@ -106,20 +117,21 @@ class Bounds:
         self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
         self.enough = _times(standing.allocatable, self.per_mille)
         self.enough[PODS] = UNLIMITED
-        self._rows: dict[int, tuple[Row, Row, Row]] = {}
+        self._rows: dict[int, tuple[Row, Row, Row, Floors]] = {}
         self._meetings: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
 
     def is_of(self, standing: Standing, multiplier: float) -> bool:
         """Tell whether they still hold."""
         return self.standing is standing and self.multiplier == multiplier
 
-    def row(self, queue: int) -> tuple[Row, Row, Row]:
-        """Return quota, fair share and the most that is left to a queue, as plain numbers."""
+    def row(self, queue: int) -> tuple[Row, Row, Row, Floors]:
+        """Return quota, fair share, the most that others must leave, and the quotas that bind."""
         row = self._rows.get(queue)
         if row is None:
             columns = (self.deserved, self.share, self.enough)
             deserved, share, enough = (column[:, queue].tolist() for column in columns)
-            row = self._rows[queue] = (deserved, share, enough)
+            quotas = [(at, quota) for at, quota in enumerate(deserved) if 0 < quota < UNLIMITED]
+            row = self._rows[queue] = (deserved, share, enough, quotas)
         return row
 
     def meeting(self, session: Session, claim: int, leaf: int) -> tuple[int, tuple[int, ...]]:
@@ -246,8 +258,11 @@ class _Taker:
 class _Giver:
     """The queues that lose with one leaf, from it up to where it meets the claim's queue."""
 
-    path: list[tuple[Row, Row]]
-    """What each still has (changed as units go), and its quota."""
+    path: list[Row]
+    """What each still has: changed as units go."""
+    floors: list[tuple[Row, Floors]]
+    """What each still has that must keep something of it, and what it must keep."""
+    deserved: Row
     enough: Row
     share: Row
     taker: _Taker
@@ -265,7 +280,7 @@ class Scenario:
         self._claim = claim
         self._ask: Row = claim.ask.tolist()
         self._held = session.ledger.held if session.has_moved else session.held
-        self._left: dict[int, Row] = {}
+        self._left: dict[int, tuple[Row, Floors]] = {}
         self._takers: dict[int, _Taker] = {}
         self._givers: dict[int, _Giver | None] = {}
 
@@ -274,44 +289,41 @@ class Scenario:
         giver = self._givers[queue] if queue in self._givers else self._meet(queue)
         if giver is None:
             return NOT_OVER_SHARE
-        path, taker = giver.path, giver.taker
-        left, deserved = path[-1]
+        left, taker = giver.path[-1], giver.taker
         if not (
             is_fair_share_victim(left, giver.enough)
-            or is_quota_victim(taker.is_within_quota, left, deserved)
+            or is_quota_victim(taker.is_within_quota, left, giver.deserved)
         ):
             return NOT_OVER_SHARE
-        if not self._claim.is_last_resort:
-            for has, quota in path:
-                if undershoots(has, quota, amounts):
-                    return UNDERSHOOTS
+        for has, floors in giver.floors:
+            if undershoots(has, floors, amounts):
+                return UNDERSHOOTS
         if taker.over and self._breaks_order(giver, amounts):
             return SATURATION_ORDER
-        for has, _ in path:
+        for has in giver.path:
             has[:] = map(sub, has, amounts)
         return 0
 
     def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
-        taker, left = giver.taker, giver.path[-1][0]
-        return any(
-            (self._ask[at] > 0 or amounts[at] > 0)
-            and is_as_saturated(
-                taker.after[at],
-                taker.share[at],
-                left[at] - amounts[at],
-                giver.share[at],
-                self._bounds.per_mille,
-            )
-            for at in taker.over
-        )
+        taker, left = giver.taker, giver.path[-1]
+        per_mille = self._bounds.per_mille
+        for at in taker.over:
+            if (self._ask[at] > 0 or amounts[at] > 0) and is_as_saturated(
+                taker.after[at], taker.share[at], left[at] - amounts[at], giver.share[at], per_mille
+            ):
+                return True
+        return False
 
     def _meet(self, queue: int) -> _Giver | None:
         mine, path = self._bounds.meeting(self._session, self._claim.queue, queue)
         giver: _Giver | None = None
         if path:
-            _, share, enough = self._bounds.row(path[-1])
+            lose = [self._left.get(row) or self._start(row) for row in path]
+            deserved, share, enough, _ = self._bounds.row(path[-1])
             giver = _Giver(
-                [(self._left_of(row), self._bounds.row(row)[0]) for row in path],
+                [left for left, _ in lose],
+                [each for each in lose if each[1]],
+                deserved,
                 enough,
                 share,
                 self._takers.get(mine) or self._take(mine),
@@ -319,16 +331,17 @@ class Scenario:
         self._givers[queue] = giver
         return giver
 
-    def _left_of(self, queue: int) -> Row:
-        left = self._left.get(queue)
-        if left is None:
-            left = self._left[queue] = self._held[:, queue].tolist()
-        return left
+    def _start(self, queue: int) -> tuple[Row, Floors]:
+        """Return what a queue holds before anything is taken, and what it must keep."""
+        left: Row = self._held[:, queue].tolist()
+        quotas = [] if self._claim.is_last_resort else self._bounds.row(queue)[3]
+        start = self._left[queue] = (left, floors_of(left, quotas))
+        return start
 
     def _take(self, mine: int) -> _Taker:
         # What others on its side of the tree lose is no gain to it: a unit that is allowed must
         # stay so without the ones before it.
-        deserved, share, _ = self._bounds.row(mine)
+        deserved, share, _, _ = self._bounds.row(mine)
         after = list(map(add, self._held[:, mine].tolist(), self._ask))
         over = [at for at, (has, bound) in enumerate(zip(after, share, strict=True)) if has > bound]
         taker = self._takers[mine] = _Taker(after, share, over, is_within(after, deserved))

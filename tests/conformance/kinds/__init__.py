@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.kinds import gates, orders, sessions, sharing
+from tests.conformance.kinds import gates, orders, runtimes, sessions, sharing
 
 Judge = Callable[[dict[str, Any]], str]
 """Takes an entry with ``input`` and ``expected``; returns "" or what differs."""
@@ -25,5 +25,6 @@ JUDGES: dict[str, Judge] = {
     "job_order": orders.job_order,
     "node_resources_for_division": sessions.node_resources_for_division,
     "pre_predicate": sessions.pre_predicate,
+    "min_runtime": runtimes.min_runtime,
     "plugin_arguments": sessions.plugin_arguments,
 }

@@ -15,6 +15,11 @@ class ProportionArguments(Arguments):
     reclaimer_utilization_multiplier: float = 1.0
 
 
+class MinRuntimeArguments(Arguments):
+    default_preempt_min_runtime: str = "0s"
+    default_reclaim_min_runtime: str = "0s"
+
+
 class BinpackArguments(Arguments):
     gpu: str = "binpack"
     cpu: str = "binpack"
@@ -26,7 +31,11 @@ def installed(name, arguments=Arguments):
 
 
 def catalogue(*more):
-    special = {"proportion": ProportionArguments, "binpack": BinpackArguments}
+    special = {
+        "proportion": ProportionArguments,
+        "binpack": BinpackArguments,
+        "minruntime": MinRuntimeArguments,
+    }
     names = [plugin.name for plugin in kai_names.DEFAULT_PLUGINS]
     return Catalogue([*(installed(name, special.get(name, Arguments)) for name in names), *more])
 
@@ -49,13 +58,13 @@ def test_a_shard_that_says_nothing_is_the_default():
     order = sorted(kai_names.DEFAULT_PLUGINS, key=lambda plugin: (-plugin.priority, plugin.name))
     assert names(policy) == [plugin.name for plugin in order]
     assert [s.weight for s in policy.plugins] == [plugin.weight for plugin in order]
-    assert [action.name for action in policy.actions] == ["allocate"]
+    assert [action.name for action in policy.actions] == ["allocate", "stalegang"]
     assert (dict(policy.queue_depth), policy.over_quota_weights, warnings) == ({}, "equal", [])
 
 
 def test_the_installed_default_policy_is_the_default_shard():
     policy = default_policy()
-    assert [setting.distribution for setting in policy.plugins] == ["kaisched"] * 10
+    assert [setting.distribution for setting in policy.plugins] == ["kaisched"] * 11
     assert names(policy) == names(build_policy(default_shard())[0])
 
 
@@ -85,12 +94,15 @@ def test_settings_of_the_shard_reach_the_plugins_that_read_them():
         {
             "placementStrategy": {"gpu": "spread"},
             "kValue": 0.5,
+            "minRuntime": {"reclaimMinRuntime": "5m"},
             "plugins": {"nodeplacement": {"arguments": {"cpu": "spread"}}},
         }
     )
     packing = setting(policy, "binpack").plugin.arguments
     assert (packing.gpu, packing.cpu) == ("spread", "spread")
     assert setting(policy, "proportion").plugin.arguments.k_value == 0.5
+    safe = setting(policy, "minruntime").plugin.arguments
+    assert (safe.default_reclaim_min_runtime, safe.default_preempt_min_runtime) == ("5m", "0s")
 
 
 def test_arguments_win_over_settings_of_the_shard():
@@ -103,10 +115,11 @@ def test_names_of_kai_are_mapped_or_warned_about():
         {
             "plugins": {
                 "gpupack": {},
-                "minruntime": {"enabled": True},
+                "minruntime": {"arguments": {"defaultPreemptMinRuntime": "5s"}},
+                "topology": {"enabled": True},
                 "proportion": {"arguments": {"relcaimerSaturationMultiplier": "2"}},
             },
-            "actions": {"stalegangeviction": {"priority": 9}},
+            "actions": {"stalegangeviction": {"priority": 9}, "consolidation": {"priority": 9}},
             "queueDepthPerAction": {"consolidation": 3, "allocate": 5},
         }
     )
@@ -114,7 +127,6 @@ def test_names_of_kai_are_mapped_or_warned_about():
     assert dict(policy.queue_depth) == {"consolidate": 3, "allocate": 5}
     assert [warning.split(":")[0] for warning in warnings] == [
         'plugin "gpupack" is left out',
-        'plugin "minruntime" is left out',
         'argument "relcaimerSaturationMultiplier" of plugin "proportion"',
         "not in this version, so skipped",
     ]
@@ -179,5 +191,43 @@ def test_actions_can_be_chosen_for_one_run():
 
 
 def test_an_action_can_be_switched_off():
-    policy, _ = built({"actions": {"allocate": {"enabled": False}}})
+    policy, _ = built(
+        {"actions": {"allocate": {"enabled": False}, "stalegang": {"enabled": False}}}
+    )
     assert policy.actions == ()
+
+
+def decided(policy):
+    return (
+        policy.staleness_grace_s,
+        policy.max_consolidation_preemptees,
+        policy.allows_consolidating_reclaim,
+    )
+
+
+def test_flags_of_kai_that_decide_are_read_as_numbers_or_as_texts():
+    assert decided(built({})[0]) == (60.0, 16, True)
+    args = {
+        "default-staleness-grace-period": "-1s",
+        "max-consolidation-preemptees": "-1",
+        "allow-consolidating-reclaim": "false",
+        "verbosity": 5,
+    }
+    assert decided(built({"args": args})[0]) == (-1.0, -1, False)
+    args = {"max-consolidation-preemptees": 3, "allow-consolidating-reclaim": True}
+    assert decided(built({"args": args})[0]) == (60.0, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("default-staleness-grace-period", 60, "60 has no unit"),
+        ("max-consolidation-preemptees", -2, "'-2' is no number of jobs"),
+        ("max-consolidation-preemptees", True, "'True' is no number of jobs"),
+        ("allow-consolidating-reclaim", "no", "'no' is neither true nor false"),
+    ],
+)
+def test_a_flag_that_makes_no_sense_is_named(name, value, text):
+    with pytest.raises(ConfigError) as caught:
+        built({"args": {name: value}})
+    assert str(caught.value).startswith(f"s.yaml: spec.args.{name}: {text}; write")

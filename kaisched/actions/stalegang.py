@@ -1,0 +1,146 @@
+"""Stale gangs: jobs that run below their minimum, and are of no use unless it is reached again.
+
+A gang that lost a pod keeps its room for a while, since its controller may send another pod. When
+its grace is over, the pods that are left are evicted, so that the gang waits whole and others can
+use the room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.units import format_duration
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.core.tables import SubGroup
+    from kaisched.framework.session import Session
+
+_RELEASING: Final = int(TaskState.RELEASING)
+_DEFAULT: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class StaleGangs:
+    """The action of that name. Remembers by job name since when each is stale, in seconds."""
+
+    name: str = "stalegang"
+
+    def run(self, session: Session) -> None:
+        """Evict what is left of gangs whose grace is over."""
+        since: dict[str, float] = {}
+        for job in _below_minimum(session):
+            lacking = _lacking(session, job)
+            if not lacking:
+                continue
+            name = session.jobs.name[job]
+            since_s = since[name] = self._first_seen(session, job, name)
+            grace_s = _grace(session, job)
+            if 0 <= grace_s <= session.now_s - since_s:
+                self._evict(session, job, _reason(session, lacking, since_s, grace_s))
+        session.facts[self.name] = since  # an empty one tells that this is no restart
+
+    def _first_seen(self, session: Session, job: int, name: str) -> float:
+        """Return since when a job is stale: as remembered, or now.
+
+        Only after a restart, when nothing is remembered at all, the object's word is taken: later
+        it may be left over from another time that the job was stale.
+        """
+        known: Mapping[str, float] | None = session.memory.facts.get(self.name)
+        if known is not None:
+            return float(known.get(name, session.now_s))
+        noted_s = float(session.jobs.stale_since_s[job])
+        return session.now_s if np.isnan(noted_s) else min(noted_s, session.now_s)
+
+    def _evict(self, session: Session, job: int, reason: str) -> None:
+        statement = session.statement()
+        tasks, state = session.tasks, session.ledger.state
+        for task in session.jobs.tasks[job]:
+            was = tasks.state[task]
+            if ACTIVE_STATES[was] and state[task] == was and tasks.node_of_task[task] >= 0:
+                statement.evict(task)
+        statement.commit(self.name, "", reason)
+
+
+def _below_minimum(session: Session) -> list[int]:
+    """Return the jobs that run, and of which a pod set has fewer active pods than its minimum.
+
+    The counts are of now, so that a gang that this cycle has completed is whole; but one that ran
+    nothing when the cycle began is left alone, whatever was started of it.
+    """
+    podsets, jobs = session.podsets, session.jobs
+    active = session.ledger.podset_active if session.has_moved else podsets.active
+    is_partial = (active > 0) & (active < podsets.minimum)
+    short: RowVec = podsets.job_of_podset[is_partial]
+    if jobs.structure:  # another pod set of the job may run where this one has no pod left
+        of_trees = np.fromiter(jobs.structure, np.int64, len(jobs.structure))
+        short = np.concatenate([short, of_trees])
+    if not short.size:
+        return []
+    rows = np.unique(short)
+    rows = rows[(jobs.active[rows] > 0) & (jobs.succeeded[rows] == 0)]
+    return [int(job) for job in rows]
+
+
+def _lacking(session: Session, job: int) -> list[tuple[str, int, int]]:
+    """Return (pod set, pods that run, minimum) of what a job lacks; empty if it is not stale.
+
+    Pods being released still count: they are on their way out, but not lost. Of a group that needs
+    only some of its subgroups, those that it does without are not missed.
+    """
+    counts = _present(session, job)
+    podsets = session.podsets
+    if not any(counts.values()):
+        return []
+
+    def pods(rows: list[int]) -> int:
+        return sum(int(podsets.minimum[row]) - counts[row] for row in rows)
+
+    def missing(group: SubGroup) -> list[int]:
+        if group.podset >= 0:
+            short = counts[group.podset] < podsets.minimum[group.podset]
+            return [group.podset] if short else []
+        of_children = sorted(map(missing, group.children), key=pods)
+        return [row for rows in of_children[: group.min_subgroup] for row in rows]
+
+    tree = session.jobs.structure.get(job)
+    rows = missing(tree) if tree is not None else list(counts)
+    return [
+        (podsets.name[row], counts[row], int(podsets.minimum[row]))
+        for row in rows
+        if counts[row] < podsets.minimum[row]
+    ]
+
+
+def _present(session: Session, job: int) -> dict[int, int]:
+    """Return by pod set row how many pods are active or being released, as of now."""
+    first = int(session.jobs.first_podset[job])
+    counts = dict.fromkeys(range(first, first + int(session.jobs.podset_count[job])), 0)
+    tasks = session.tasks
+    state = session.ledger.state if session.has_moved else tasks.state
+    for task in session.jobs.tasks[job]:
+        if ACTIVE_STATES[state[task]] or state[task] == _RELEASING:
+            counts[int(tasks.podset_of_task[task])] += 1
+    return counts
+
+
+def _grace(session: Session, job: int) -> float:
+    grace_s = float(session.jobs.staleness_grace_s[job])
+    return session.policy.staleness_grace_s if np.isnan(grace_s) else grace_s
+
+
+def _reason(
+    session: Session, lacking: list[tuple[str, int, int]], since_s: float, grace_s: float
+) -> str:
+    of_sets = [
+        f"{running} of the {minimum} pods needed run"
+        + ("" if name == _DEFAULT else f" in subgroup {name}")
+        for name, running, minimum in lacking
+    ]
+    age = format_duration(round(session.now_s - since_s, 3))
+    return f"only {', '.join(of_sets)}, for {age}; the grace period is {format_duration(grace_s)}"

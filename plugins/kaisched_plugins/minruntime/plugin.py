@@ -1,0 +1,127 @@
+"""Whether a running job has run long enough to be taken from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kaisched import (
+    BoolVec,
+    Claim,
+    CodeVec,
+    FloatVec,
+    Plugin,
+    Refusal,
+    RowVec,
+    Session,
+    SubGroup,
+    Units,
+    hookimpl,
+    parse_duration,
+)
+from kaisched_plugins.minruntime.config import MinRuntimeArguments
+from kaisched_plugins.minruntime.minimums import inherited, is_protected, seen_from
+
+_CODE = np.int16(Refusal.MIN_RUNTIME)
+
+
+@dataclass(slots=True, eq=False)
+class _Minimums:
+    """What is known while queues and arguments are the same. Columns ``(Q + 1,)``, see minimums."""
+
+    queues: object
+    arguments: MinRuntimeArguments
+    preempt: FloatVec | None
+    reclaim: FloatVec | None
+    """None where it is 0 for every queue."""
+    from_leaf: dict[int, FloatVec] = field(default_factory=dict)
+    """For ``lca``, by the leaf of the claim."""
+
+
+class MinRuntime(Plugin):
+    """A job that has just started is safe from reclaim and preempt for a while."""
+
+    name = "minruntime"
+
+    Arguments = MinRuntimeArguments
+
+    @hookimpl
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Refuse protected jobs that have no pod beyond their minimum to give."""
+        minimum_s = self.minimums(session, claim)
+        if minimum_s is None:
+            return None
+        of_job = minimum_s[session.jobs.queue_of_job[job]]
+        is_safe = is_protected(session.jobs.last_start_s[job], of_job, session.now_s)
+        if is_safe.any():
+            safe = np.flatnonzero(is_safe)
+            is_safe[safe] = ~_is_elastic(session, job[safe])
+        return is_safe * _CODE if is_safe.any() else None
+
+    @hookimpl
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Refuse to break up the core of a protected job; its elastic pods may go."""
+        minimum_s = self.minimums(session, claim)
+        if minimum_s is None:
+            return None
+        start_s = session.jobs.last_start_s[units.job]
+        is_safe = is_protected(start_s, minimum_s[units.queue], session.now_s)
+        is_safe &= units.is_core
+        is_safe &= taken
+        return is_safe * _CODE if is_safe.any() else None
+
+    def minimums(self, session: Session, claim: Claim) -> FloatVec | None:
+        """Return ``(Q + 1,)`` seconds by queue of the victim, or None where nobody is protected."""
+        if claim.action not in {"reclaim", "preempt"}:
+            return None
+        known: _Minimums | None = session.hints.get(self.name)
+        if known is None or known.queues is not session.queues or known.arguments != self.arguments:
+            known = session.hints[self.name] = _resolved(session, self.arguments)
+        if claim.action == "preempt":
+            return known.preempt
+        if known.reclaim is None or self.arguments.reclaim_resolve_method == "queue":
+            return known.reclaim
+        from_leaf = known.from_leaf.get(claim.queue)
+        if from_leaf is None:
+            from_leaf = seen_from(session.queues.tree, claim.queue, known.reclaim)
+            known.from_leaf[claim.queue] = from_leaf
+        return from_leaf
+
+
+def _resolved(session: Session, arguments: MinRuntimeArguments) -> _Minimums:
+    queues = session.queues
+    pairs = (
+        (queues.preempt_min_runtime_s, arguments.default_preempt_min_runtime),
+        (queues.reclaim_min_runtime_s, arguments.default_reclaim_min_runtime),
+    )
+    preempt, reclaim = (
+        column if (column := inherited(queues.tree, own_s, parse_duration(text))).any() else None
+        for own_s, text in pairs
+    )
+    return _Minimums(queues, arguments, preempt, reclaim)
+
+
+def _is_elastic(session: Session, job: RowVec) -> BoolVec:
+    """Tell ``(K,)`` which jobs run more than they need."""
+    podsets, jobs = session.podsets, session.jobs
+    active = session.ledger.podset_active if session.has_moved else podsets.active
+    is_surplus = active > podsets.minimum
+    elastic: BoolVec = is_surplus[jobs.first_podset[job]]
+    if jobs.structure:
+        for at, row in enumerate(job.tolist()):
+            tree = jobs.structure.get(row)
+            if tree is not None:
+                elastic[at] = _has_surplus(tree, is_surplus)
+    return elastic
+
+
+def _has_surplus(group: SubGroup, is_surplus: BoolVec) -> bool:
+    """Tell whether a pod set runs more than its minimum, or a subgroup may be done without."""
+    if group.podset >= 0:
+        return bool(is_surplus[group.podset])
+    if group.min_subgroup < len(group.children):
+        return True
+    return any(_has_surplus(child, is_surplus) for child in group.children)

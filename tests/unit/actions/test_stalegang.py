@@ -1,0 +1,197 @@
+"""Gangs that run below their minimum: who counts as one, since when, and what becomes of it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kaisched.actions.allocate import Allocate
+from kaisched.actions.stalegang import StaleGangs
+from kaisched.core.states import TaskState
+from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants import violations
+from kaisched.framework.memory import Memory
+from kaisched.testing.rows import Group, Job, Task
+from tests.unit.framework.fakes import store
+
+R, L, P = TaskState.RUNNING, TaskState.RELEASING, TaskState.PENDING
+NOW_S = 1000.0
+
+
+def gang(name="g", states=(R,), minimum=2, podsets=(), **more):
+    """A job with a pod of 1 GPU in each state."""
+    tasks = tuple(
+        Task(
+            f"{name}-{at}",
+            {"gpu": 1000},
+            state=state,
+            node="" if state is P else "n0",
+            podset=podsets[at] if podsets else "default",
+        )
+        for at, state in enumerate(states)
+    )
+    root = minimum if isinstance(minimum, Group) else Group("default", minimum)
+    return Job(name, "q", tasks, root=root, started_s=0.0, **more)
+
+
+def tree(x, y, needed=None):
+    return Group("", needed, (Group("x", x), Group("y", y)))
+
+
+STALE_ONLY = (StaleGangs(),)
+
+
+def run(made, *, memory=None, now_s=NOW_S, grace_s=60.0, actions=STALE_ONLY):
+    rules = replace(default_policy(), actions=tuple(actions), staleness_grace_s=grace_s)
+    snapshot = made.snapshot()
+    result, after = run_cycle(snapshot, None, rules, now_s, memory or Memory())
+    assert not violations(snapshot, result)
+    assert not result.failures
+    return result, after
+
+
+def evicted(result):
+    return [move.pod.partition("/")[2] for move in result.evictions]
+
+
+def stamps(memory):
+    return memory.facts["stalegang"]
+
+
+def test_a_whole_gang_is_not_stale():
+    result, after = run(store(gang(states=(R, R)), gang("w", states=(P, P))))
+    assert (evicted(result), stamps(after)) == ([], {})
+
+
+def test_the_first_sight_is_remembered_and_the_grace_decides():
+    made = store(gang())
+    result, memory = run(made)
+    assert (evicted(result), stamps(memory)) == ([], {"default/g": NOW_S})
+    result, memory = run(made, memory=memory, now_s=NOW_S + 59.5)
+    assert (evicted(result), stamps(memory)) == ([], {"default/g": NOW_S})
+    result, memory = run(made, memory=memory, now_s=NOW_S + 60)
+    (move,) = result.evictions
+    assert (move.pod, move.action, move.beneficiary) == ("default/g-0", "stalegang", "")
+    assert move.reason == "only 1 of the 2 pods needed run, for 1m; the grace period is 1m"
+
+
+def test_the_stamp_goes_when_the_gang_recovers():
+    _, memory = run(store(gang()))
+    _, memory = run(store(gang(states=(R, R))), memory=memory)
+    assert stamps(memory) == {}
+    _, memory = run(store(gang(stale_since_s=3.0)), memory=memory, now_s=NOW_S + 9)
+    assert stamps(memory) == {"default/g": NOW_S + 9}, "what the object says is of the other time"
+
+
+def test_facts_survive_json():
+    _, memory = run(store(gang()))
+    assert json.loads(json.dumps(memory.facts)) == memory.facts
+
+
+def test_after_a_restart_the_object_s_word_counts():
+    made = store(gang(stale_since_s=NOW_S - 61))
+    result, memory = run(made)
+    assert (evicted(result), stamps(memory)) == (["g-0"], {"default/g": NOW_S - 61})
+
+
+def test_a_time_in_the_future_counts_from_now():
+    _, memory = run(store(gang(stale_since_s=NOW_S + 500)))
+    assert stamps(memory) == {"default/g": NOW_S}
+
+
+@pytest.mark.parametrize(
+    ("own", "shards", "is_evicted"),
+    [
+        (float("nan"), 0.0, True),
+        (float("nan"), -1.0, False),
+        (-1.0, 0.0, False),
+        (0.0, 3600.0, True),
+        (7.0, 0.0, False),
+    ],
+)
+def test_a_job_may_say_its_own_grace_and_negative_is_for_ever(own, shards, is_evicted):
+    result, _ = run(store(gang(staleness_grace_s=own)), grace_s=shards)
+    assert bool(evicted(result)) == is_evicted
+
+
+def test_non_preemptible_gangs_are_evicted_too():
+    assert evicted(run(store(gang(is_preemptible=False)), grace_s=0)[0]) == ["g-0"]
+
+
+def test_a_job_of_which_a_pod_succeeded_is_never_stale():
+    result, memory = run(store(gang(succeeded=1)), grace_s=0)
+    assert (evicted(result), stamps(memory)) == ([], {})
+
+
+def test_pods_being_released_still_count():
+    result, memory = run(store(gang(states=(R, L))), grace_s=0)
+    assert (evicted(result), stamps(memory)) == ([], {})
+
+
+def test_a_gang_that_is_leaving_altogether_is_not_stale():
+    assert stamps(run(store(gang(states=(L, L), minimum=3)), grace_s=0)[1]) == {}
+
+
+def test_all_that_is_left_goes_but_not_what_waits():
+    result, _ = run(store(gang(states=(R, P, R, L), minimum=4)), grace_s=0)
+    assert evicted(result) == ["g-0", "g-2"]
+
+
+def test_a_subgroup_below_its_minimum_takes_the_whole_job_with_it():
+    made = store(gang(states=(R, R, P), minimum=tree(2, 1), podsets="xxy"))
+    (move, _) = run(made, grace_s=0)[0].evictions
+    assert move.reason == (
+        "only 0 of the 1 pods needed run in subgroup y, for 0s; the grace period is 0s"
+    )
+
+
+def test_a_subgroup_that_may_be_left_behind_is_not_missed():
+    made = store(gang(states=(R, R, P), minimum=tree(2, 0), podsets="xxy"))
+    assert stamps(run(made, grace_s=0)[1]) == {}
+
+
+def test_where_one_of_two_subgroups_is_enough_the_other_is_not_missed():
+    """It was started so: to evict it for that would be to start and evict it for ever."""
+    made = store(gang(states=(R, R, P), minimum=tree(2, 1, needed=1), podsets="xxy"))
+    assert stamps(run(made, grace_s=0)[1]) == {}
+
+
+def test_the_subgroup_that_lacks_least_is_named():
+    made = store(gang(states=(R, R, R), minimum=tree(3, 3, needed=1), podsets="xyy"))
+    move = run(made, grace_s=0)[0].evictions[0]
+    assert "only 2 of the 3 pods needed run in subgroup y," in move.reason
+
+
+def test_a_gang_that_starts_in_this_cycle_is_not_stale():
+    made = store(gang(states=(P, P)))
+    result, memory = run(made, grace_s=0, actions=(Allocate(), StaleGangs()))
+    assert (len(result.binds), evicted(result), stamps(memory)) == (2, [], {})
+
+
+def test_a_gang_whose_missing_pod_starts_in_this_cycle_has_recovered():
+    made = store(gang(states=(R, P)))
+    _, memory = run(made)
+    result, memory = run(made, memory=memory, grace_s=0, actions=(Allocate(), StaleGangs()))
+    assert (len(result.binds), evicted(result), stamps(memory)) == (1, [], {})
+
+
+def test_a_gang_whose_missing_pod_finds_no_room_is_evicted():
+    made = store(gang(states=(R, P)), gang("o", states=(R, R, R)), nodes=(4,))
+    result, _ = run(made, grace_s=0, actions=(Allocate(), StaleGangs()))
+    assert (len(result.binds), evicted(result)) == (0, ["g-0"])
+
+
+def test_a_pod_on_a_node_that_is_gone_is_left_alone():
+    made = store(gang(states=(R, R), minimum=3), nodes=(4, 4))
+    made.snapshot()
+    made.remove_node("n0")
+    assert evicted(run(made, grace_s=0)[0]) == []
+
+
+def test_an_abandoned_cycle_keeps_the_stamps():
+    memory = Memory({"stalegang": {"default/g": 7.0}})
+    _, after = run(store(gang()), memory=memory)
+    assert stamps(after) == {"default/g": 7.0}
+    assert np.isfinite(stamps(after)["default/g"])
