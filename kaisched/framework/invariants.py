@@ -13,16 +13,17 @@ import numpy as np
 from kaisched.core.axis import PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
-from kaisched.core.states import ACTIVE_STATES, ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tree import roll_up
+from kaisched.framework.invariant_sums import Moves, is_job_met, sum_of
+from kaisched.framework.invariants_evict import evictions, victims
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts
     from kaisched.core.snapshot import Snapshot
-    from kaisched.core.tables import SubGroup
     from kaisched.framework.records import CycleResult
 
 _NO_ROOM: Final = frozenset({TEXTS[Refusal.NO_ROOM].name, TEXTS[Refusal.GANG_NO_ROOM].name})
@@ -37,15 +38,17 @@ def violations(snapshot: Snapshot, result: CycleResult, *, with_records: bool = 
     which have to be worked out for that.
     """
     if result.stats.abandoned:
-        moves = (result.bind_tasks, result.evict_tasks, result.nominate_tasks)
-        return ["an abandoned cycle has intents"] if any(len(rows) for rows in moves) else []
+        intents = (result.bind_tasks, result.evict_tasks, result.nominate_tasks)
+        return ["an abandoned cycle has intents"] if any(len(rows) for rows in intents) else []
     found = list(_accounts(snapshot))
-    strangers = list(_moved_tasks(snapshot, result))
+    moves = Moves(snapshot, result)
+    strangers = [*_moved_tasks(moves), *victims(moves)]
     if strangers:
         return found + strangers  # what is below speaks of tasks of jobs on nodes
     found.extend(_nodes(snapshot, result))
-    found.extend(_gangs(snapshot, result))
-    found.extend(_queues(snapshot, result))
+    found.extend(_gangs(moves))
+    found.extend(_queues(moves))
+    found.extend(evictions(moves))
     if with_records:
         found.extend(_records(snapshot, result))
     return found
@@ -55,17 +58,17 @@ def _accounts(snapshot: Snapshot) -> Iterator[str]:
     """I19: what nodes and queues are said to hold is the sum over their tasks."""
     tasks, jobs, nodes = snapshot.tasks, snapshot.jobs, snapshot.nodes
     placed = np.flatnonzero(HOLDING_STATES[tasks.state] & (tasks.node_of_task >= 0))
-    held = _sum(snapshot, placed, tasks.node_of_task[placed], len(nodes))
+    held = sum_of(snapshot, placed, tasks.node_of_task[placed], len(nodes))
     yield from _unequal(
         snapshot, "I19 idle of node", nodes.name, nodes.allocatable - held, nodes.idle
     )
     leaving = placed[tasks.state[placed] == _RELEASING]
-    released = _sum(snapshot, leaving, tasks.node_of_task[leaving], len(nodes))
+    released = sum_of(snapshot, leaving, tasks.node_of_task[leaving], len(nodes))
     yield from _unequal(snapshot, "I19 releasing of node", nodes.name, released, nodes.releasing)
     ours = np.flatnonzero(ALLOCATED_STATES[tasks.state] & (tasks.job_of_task >= 0))
     queue = jobs.queue_of_job[tasks.job_of_task[ours]]
     ours, queue = ours[queue >= 0], queue[queue >= 0]
-    held = _sum(snapshot, ours, queue, len(snapshot.queues))
+    held = sum_of(snapshot, ours, queue, len(snapshot.queues))
     names = snapshot.queues.name
     yield from _unequal(snapshot, "I19 allocated of queue", names, held, snapshot.allocated)
 
@@ -81,9 +84,11 @@ def _unequal(
         )
 
 
-def _moved_tasks(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
-    """I5, I6: a pending pod of ours gets one node at most; nothing else is bound or promised."""
+def _moved_tasks(moves: Moves) -> Iterator[str]:
+    """I5, I6: a pending pod of ours gets one node at most; else only an evicted one is promised."""
+    snapshot, result = moves.snapshot, moves.result
     tasks = snapshot.tasks
+    moved = set(moves.moved.tolist())
     placed = np.concatenate((result.bind_tasks, result.nominate_tasks))
     rows, counts = np.unique(placed, return_counts=True)
     for row in rows[counts > 1].tolist():
@@ -92,22 +97,19 @@ def _moved_tasks(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
         job = int(tasks.job_of_task[row])
         if job < 0:
             yield f"I6 pod {tasks.name[row]} is not ours"
-        elif tasks.state[row] != _PENDING:
+        elif tasks.state[row] != _PENDING and row not in moved:
             yield f"I6 pod {tasks.name[row]} is {TaskState(int(tasks.state[row])).name}"
         elif snapshot.jobs.refusal[job]:
             yield f"I6 pod {tasks.name[row]} belongs to a refused job"
-    for row in result.evict_tasks.tolist():
-        if not ACTIVE_STATES[tasks.state[row]]:
-            yield f"I13 pod {tasks.name[row]} is evicted but does not run"
 
 
 def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     """I1, I3: binds fit into what is idle, promises into what will be."""
     nodes = snapshot.nodes
-    bound = _sum(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
+    bound = sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
     leaving = result.evict_tasks
-    freed = _sum(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
-    promised = _sum(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
+    freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
+    promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
     idle = nodes.idle - bound
     later = idle + nodes.releasing + freed - promised
     for what, over in (
@@ -120,67 +122,48 @@ def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
             yield f"{rule} node {nodes.name[row]}: more {name} is {what} than there is"
 
 
-def _gangs(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+def _gangs(moves: Moves) -> Iterator[str]:
     """I4: of a gang all that are needed start together, or none."""
+    snapshot, bind_tasks = moves.snapshot, moves.result.bind_tasks
     podsets, tasks, jobs = snapshot.podsets, snapshot.tasks, snapshot.jobs
-    count = len(podsets.name)
-    bound = np.bincount(tasks.podset_of_task[result.bind_tasks], minlength=count)
-    gone = result.evict_tasks[tasks.job_of_task[result.evict_tasks] >= 0]
-    left = np.bincount(tasks.podset_of_task[gone], minlength=count)
-    firm = podsets.active - left + bound
+    bound = moves.by_podset(bind_tasks)
+    firm = podsets.active - moves.by_podset(moves.gone) + bound
     for row in np.flatnonzero((bound > 0) & (firm < podsets.minimum)).tolist():
         yield (
             f"I4 job {jobs.name[int(podsets.job_of_podset[row])]}, pod set {podsets.name[row]}:"
             f" {firm[row]} of {podsets.minimum[row]} run"
         )
     if jobs.structure:
-        for job in np.unique(tasks.job_of_task[result.bind_tasks]).tolist():
-            root = jobs.structure.get(job)
-            if root is not None and not _is_met(root, firm, podsets.minimum):
+        for job in np.unique(tasks.job_of_task[bind_tasks]).tolist():
+            if job in jobs.structure and not is_job_met(snapshot, job, firm):
                 yield f"I4 job {jobs.name[job]}: a subgroup that it needs does not run"
 
 
-def _is_met(group: SubGroup, firm: IntVec, minimum: IntVec) -> bool:
-    if group.podset >= 0:
-        return bool(firm[group.podset] >= minimum[group.podset])
-    return sum(_is_met(child, firm, minimum) for child in group.children) >= group.min_subgroup
-
-
-def _queues(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+def _queues(moves: Moves) -> Iterator[str]:
     """I7, I8: no queue grows over its limit, none non-preemptibly over its quota."""
-    queues, tasks, jobs = snapshot.queues, snapshot.tasks, snapshot.jobs
-    placed = np.concatenate((result.bind_tasks, result.nominate_tasks))
-    gone = result.evict_tasks[tasks.job_of_task[result.evict_tasks] >= 0]
-    every = np.ones(len(jobs.name), np.bool_)
-    for rule, word, counts, before, bound in (
-        ("I7", "limit", every, snapshot.allocated, queues.limit),
-        ("I8", "quota", ~jobs.is_preemptible, snapshot.allocated_non_preemptible, queues.deserved),
+    snapshot = moves.snapshot
+    queues = snapshot.queues
+    for rule, word, counts, held, bound in (
+        ("I7", "limit", None, snapshot.allocated, queues.limit),
+        (
+            "I8",
+            "quota",
+            ~snapshot.jobs.is_preemptible,
+            snapshot.allocated_non_preemptible,
+            queues.deserved,
+        ),
     ):
-        more = _by_queue(snapshot, placed, counts)
-        after = roll_up(before + more - _by_queue(snapshot, gone, counts), queues.tree)
-        grown = roll_up(more, queues.tree) > 0
-        for resource, row in np.argwhere(grown & (bound < UNLIMITED) & (after > bound)).tolist():
+        change = moves.by_queue(moves.placed, counts) - moves.by_queue(moves.gone, counts)
+        growth = roll_up(change, queues.tree)
+        after = roll_up(held, queues.tree) + growth
+        is_broken = (growth > 0) & (bound < UNLIMITED) & (after > bound)
+        for resource, row in np.argwhere(is_broken).tolist():
             name = snapshot.axis.names[resource]
             yield (
                 f"{rule} queue {queues.name[row]}:"
                 f" {name} {format_amount(name, int(after[resource, row]))}"
                 f" is over its {word} of {format_amount(name, int(bound[resource, row]))}"
             )
-
-
-def _by_queue(snapshot: Snapshot, tasks: RowVec, counts: BoolVec) -> Amounts:
-    job = snapshot.tasks.job_of_task[tasks]
-    tasks, job = tasks[counts[job]], job[counts[job]]
-    return _sum(snapshot, tasks, snapshot.jobs.queue_of_job[job], len(snapshot.queues))
-
-
-def _sum(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
-    """``(R, count)`` requests of tasks, added up where each belongs."""
-    request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
-    total = np.zeros((len(snapshot.axis), count), np.int64)
-    for row, amounts in zip(total, request, strict=True):
-        np.add.at(row, where, amounts)
-    return total
 
 
 def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
@@ -193,9 +176,11 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
         if jobs.name[job] not in reason:
             yield f"I22 job {jobs.name[job]} waits without a record"
     nodes = snapshot.nodes
-    idle = nodes.idle - _sum(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
-    promised = _sum(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
-    idle -= np.maximum(promised - nodes.releasing, 0)
+    idle = nodes.idle - sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
+    promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
+    leaving = result.evict_tasks
+    freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
+    idle -= np.maximum(promised - nodes.releasing - freed, 0)
     statics = nodes.statics
     is_plain = statics.is_ready & ~statics.is_unschedulable & ~statics.has_pressure
     is_plain &= np.array([not taints for taints in statics.taints], np.bool_).reshape(len(nodes))

@@ -10,6 +10,7 @@ import numpy as np
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.engine.policy import build_policy, default_shard
 from kaisched.framework.records import CycleResult
 from tests.benchmarks.harness import (
     ONE_GPU,
@@ -56,7 +57,8 @@ def run(
     repeat: int, store: RowStore, pods: int, check: Callable[[Daemon, CycleResult], None]
 ) -> Measured:
     """Let a gang come, decide, obey, let it go: ``repeat`` times warm and as often cold."""
-    daemon = Daemon(store)
+    # Consolidate would move the one job that stands in the way: that is B6.
+    daemon = Daemon(store, build_policy(default_shard(), actions=["allocate"])[0])
     shape = store.intern_shape(WHOLE_NODE)
     first, cold, warm, snapshots, records = Watch(), Watch(), Watch(), Watch(), Watch()
     for turn in range(1 + repeat):

@@ -67,6 +67,28 @@ def _division(queues: int, levels: int) -> Row:
     return Row("B7", f"divide {queues:,}, {levels} levels", "divide", size, targets, repeat, tiny)
 
 
+def _large(title: str, nodes: int, most: float) -> Row:
+    size = {"nodes": nodes, "pods": nodes // 2}
+    return Row("B4", title, "large", size, _seconds(most), 10, {"nodes": 6, "pods": 3})
+
+
+def _no_claim(kind: str) -> Row:
+    size = {"nodes": 100, "kind": kind}
+    tiny = {"nodes": 4, "kind": kind}
+    return Row("B4", f"hopeless: {kind}", "hopeless", size, _seconds(0.005), tiny=tiny)
+
+
+def _moves(title: str, most: int, *targets: Target) -> Row:
+    size = {"nodes": 500, "gangs": 41, "pods": 10, "most": most}
+    tiny = {"nodes": 12, "gangs": 3, "pods": 2, "most": most}
+    return Row("B6", title, "consolidate", size, (*_seconds(1.0, 0.5), *targets), 10, tiny)
+
+
+def _kai(title: str, function: str, most: float, **size: int) -> Row:
+    tiny = {name: max(2, number // 10) for name, number in size.items()}
+    return Row("KAI", title, function, size, _seconds(most), tiny=tiny)
+
+
 _BACKLOG = {
     "nodes": 5_000,
     "departments": 100,
@@ -101,6 +123,20 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("B3", "gang of 512: place", "place", _GANG, _seconds(0.01, 0.005), tiny=_TINY_GANG),
     Row("B3", "gang of 512: refuse", "refuse", _GANG, _seconds(0.002), tiny=_TINY_GANG),
+    Row("B4", "reclaim 4,000 GPUs", "storm", {"nodes": 500}, _seconds(1.0, 0.25), 10, {"nodes": 3}),
+    Row(
+        "B4",
+        "reclaim 40,000 GPUs",
+        "growth",
+        {"nodes": 5_000, "base": 500},
+        (Target("growth", 1.5, 1.1),),
+        repeat=2,
+        tiny={"nodes": 6, "base": 3},
+    ),
+    _large("reclaim for 250 of 500", 500, 0.05),
+    *(_large(f"reclaim for half of {nodes:,}", nodes, 0.15) for nodes in (50, 100, 200, 1_000)),
+    _no_claim("share"),
+    _no_claim("protected"),
     *(_hopeless(kind) for kind in ("limit", "quota", "shape", "room")),
     Row(
         "B5",
@@ -110,5 +146,11 @@ ROWS: tuple[Row, ...] = (
         (Target("loss", 0.1),),
         tiny={"nodes": 12, "queues": 2, "gangs": 8},
     ),
+    _moves("41 gangs, 16 jobs may move", 16),
+    _moves("41 gangs, any may move", -1, Target("over_least", 1.3, 1.1)),
     *(_division(queues, levels) for queues in (1_000, 10_000, 100_000) for levels in (2, 3)),
+    _kai("reclaim on 50 nodes", "reclaim", 0.1, nodes=50),
+    _kai("preempt on 50 nodes", "preempt", 0.1, nodes=50),
+    _kai("consolidate on 50 nodes", "consolidation", 0.2, nodes=50, gangs=20),
+    _kai("a cycle, 100 nodes, 500 jobs", "cycle", 0.06, nodes=100, jobs=500),
 )
