@@ -8,6 +8,7 @@ scores allow it.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -59,7 +60,9 @@ class Placement:
 
     def __init__(self, session: Session) -> None:
         """Pick up the room table of earlier cycles where it still speaks of the same nodes."""
-        self._session = session
+        # Not the session itself: a ring of the two would keep all columns of a cycle until the next
+        # garbage collection, and fresh memory costs more than what has just been let go.
+        self._of = weakref.ref(session)
         self._ask = session.ask
         self._rows = np.arange(len(session.nodes))
         self._none = np.zeros(len(session.nodes), np.int64)
@@ -71,6 +74,12 @@ class Placement:
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
         self.has_releasing = bool(np.count_nonzero(session.nodes.releasing))
+
+    @property
+    def _session(self) -> Session:
+        session = self._of()
+        assert session is not None
+        return session
 
     # -- room ----------------------------------------------------------------------------------
 
