@@ -72,9 +72,16 @@ class Rooms:
         if len(touched) == seen:
             return
         self._seen[slot] = len(touched)
+        room = self.room[slot]
+        if len(touched) == seen + 1:
+            node = touched[seen]
+            free = ledger.idle[:, node] + np.minimum(ledger.releasing[:, node], 0)
+            one = int((free // self._divisor[:, slot] + self._bonus[:, slot]).min())
+            self.total[slot] += max(one, 0) - room[node]
+            room[node] = max(one, 0)
+            return
         rows = np.array(sorted(set(touched[seen:])), np.int64)
         free = _usable(ledger.idle, ledger.releasing, rows)
-        room = self.room[slot]
         fresh = _room(free, self._divisor[:, slot], self._bonus[:, slot])
         self.total[slot] += fresh.sum() - room[rows].sum()
         room[rows] = fresh
@@ -130,13 +137,14 @@ class Rooms:
         quotient += self._bonus[:, :, None]
         fresh = np.minimum.reduce(quotient, axis=0)
         np.maximum(fresh, 0, out=fresh)
-        self.total += (fresh - self.room[:, rows]).sum(axis=1)
+        self.total += np.add.reduce(fresh - self.room.take(rows, axis=1), axis=1)
         self.room[:, rows] = fresh
 
 
 def _usable(idle: Amounts, releasing: Amounts, rows: RowVec) -> Amounts:
     """``(R, K)`` idle amounts that are not promised: a promise makes ``releasing`` negative."""
-    return idle[:, rows] + np.minimum(releasing[:, rows], 0)
+    promised = releasing.take(rows, axis=1)
+    return idle.take(rows, axis=1) + np.minimum(promised, 0, out=promised)
 
 
 def _room(free: Amounts, divisor: IntVec, bonus: IntVec) -> IntVec:
