@@ -128,8 +128,10 @@ class PlainTree:
             )
             divided = self._divide_row(row, wants)
             # Where everybody gets what it asks for, which is common, the request is the answer.
-            if known is not None or divided is not request:
+            if divided is not request:
                 share[r] = divided
+            elif known is not None:
+                share[r] = claims.request[r]
         return share
 
     def _divide_row(self, row: _Row, wants: list[int]) -> list[int]:

@@ -76,9 +76,10 @@ class Rooms:
         if len(touched) == seen + 1:
             node = touched[seen]
             free = ledger.idle[:, node] + np.minimum(ledger.releasing[:, node], 0)
-            one = int((free // self._divisor[:, slot] + self._bonus[:, slot]).min())
-            self.total[slot] += max(one, 0) - room[node]
-            room[node] = max(one, 0)
+            most = free // self._divisor[:, slot] + self._bonus[:, slot]
+            fits = max(min(most.tolist()), 0)  # of a few numbers the quickest
+            self.total[slot] += fits - room[node]
+            room[node] = fits
             return
         rows = np.array(sorted(set(touched[seen:])), np.int64)
         free = _usable(ledger.idle, ledger.releasing, rows)
