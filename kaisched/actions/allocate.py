@@ -183,9 +183,10 @@ class _Allocation:
 
     def _drop_no_smaller(self, shape: int, size: int) -> None:
         candidates = self._candidates
-        hopeless = np.flatnonzero(
-            self._walk.waiting() & (candidates.shape == shape) & (candidates.size >= size)
-        )
+        waits = self._walk.waiting()
+        if not np.count_nonzero(waits):
+            return
+        hopeless = (waits & (candidates.shape == shape) & (candidates.size >= size)).nonzero()[0]
         if hopeless.size:
             note_no_room(self._session, candidates.job[hopeless])
             self._walk.drop(hopeless)

@@ -113,7 +113,7 @@ class PlainTree:
                 self._known = columns
         share, rows = known or (claims.request, range(len(total)))
         share = share.copy()
-        totals, units = total.tolist(), unit.astype(np.float64).tolist()
+        totals, units = total.tolist(), list(map(float, unit.tolist()))
         generous = columns.is_generous[weight_mode]
         for r in rows:
             request, limits = claims.request[r].tolist(), columns.limits[r]

@@ -83,9 +83,10 @@ def keys_fault(keys: Any, count: int) -> str:
     """
     if not isinstance(keys, (tuple, list)):
         return f"answered {type(keys).__name__}, not a tuple of key columns"
+    shape = (count,)
     for key in keys:
-        if not fits(key, (count,), "iuf"):
-            return wrong(key, (count,), "iuf")
+        if not fits(key, shape, "iuf"):
+            return wrong(key, shape, "iuf")
         if key.dtype.kind == "f" and np.count_nonzero(np.isnan(key)):
             return "answered a key that is NaN"
     return ""

@@ -152,9 +152,9 @@ class Placement:
         if total < count:
             return None
         if total <= _SCARCE:
-            open_rows = np.flatnonzero(room)
+            open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
-                return np.repeat(open_rows, count)
+                return open_rows if count == 1 else np.repeat(open_rows, count)
         masked = self._masked(plan, room)
         if count == 1:
             return np.array([int(masked.argmax())])
