@@ -118,6 +118,9 @@ def _backwards(
 
 def _drained(session: Session, leaves: dict[int, Iterator[Part]], held: Amounts) -> Iterator[Part]:
     """Yield units; ``held`` is worked down as they go."""
+    if len(leaves) == 1:  # nobody to compare it with
+        yield from next(iter(leaves.values()))
+        return
     tree, shape_of_task = session.queues.tree, session.tasks.shape_of_task
     request = session.shapes.request
     children: dict[int, list[int]] = {}  # only queues with victims left; -1 is above the roots
