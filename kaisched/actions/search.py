@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     Parts = list[Part]
 
+_NOT_OVER_SHARE: Final = int(Refusal.NOT_OVER_SHARE)
+"""Speaks of the unit's queue: what stands behind it in the same queue is refused as well."""
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _FIRST: Final = 8
@@ -165,6 +167,8 @@ class _Attempt:
         session, line = self._session, self._line
         state, before = session.ledger.state, session.tasks.state
         shut: set[int] = set()
+        closed: set[int] = set()
+        queue_of_job = session.jobs.queue_of_job
         done = 0
         end = _FIRST
         while True:
@@ -179,10 +183,12 @@ class _Attempt:
                 if code:
                     self._refused[code] = self._refused.get(code, 0) + 1
                     shut.add(part.job)
+                    if code == _NOT_OVER_SHARE:
+                        closed.add(int(queue_of_job[part.job]))
                 elif part.job not in shut:  # no core without the elastic pods before it
                     yield part
             done = len(parts)
-            if not line.units(end, 1):
+            if closed >= line.queues or not line.units(end, 1):
                 return
             end *= 2
 

@@ -29,6 +29,8 @@ class VictimLine:
         self._session = session
         self.job = job
         """Every job in the line, in no particular order."""
+        self.queues = frozenset(session.jobs.queue_of_job[job].tolist())
+        """Their leaf queues."""
         self._order = victim_order(session, job)
         self._parts: list[Part] = []
 

@@ -256,7 +256,8 @@ class Plugin:
 
         A unit is judged as if those before it that are ``taken`` and not refused here were gone
         from ``session.ledger``; entries that are not ``taken`` are not asked about. To take fewer
-        must never be refused where taking more is not. Combine: first refusal.
+        must never be refused where taking more is not. NOT_OVER_SHARE speaks of the unit's queue:
+        no later unit of it is allowed either. Combine: first refusal.
         """
 
     @_first
