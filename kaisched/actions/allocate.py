@@ -26,6 +26,7 @@ from kaisched.actions.candidates import (
 from kaisched.actions.heads import FEW, HeadWalk
 from kaisched.actions.line import Item
 from kaisched.actions.placing import place_mixed, place_waiting
+from kaisched.actions.promises import keep_promises
 from kaisched.actions.walk import QueueWalk
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
@@ -51,6 +52,7 @@ class Allocate:
         """Place what can be placed."""
         if not np.count_nonzero(session.jobs.pending):
             return
+        keep_promises(session)
         candidates = waiting_heads(session, self.name)
         if candidates is None:
             candidates = self._gather(session)

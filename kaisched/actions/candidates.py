@@ -77,9 +77,7 @@ def pending_jobs(session: Session) -> RowVec:
     return rows
 
 
-def gather(
-    session: Session, action: str, job: RowVec, *, tries_full: bool = False
-) -> Candidates:
+def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
     """Ask the gates, size the batches; refusals are noted in the session's outcome.
 
     With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them.

@@ -1,4 +1,4 @@
-"""Which pods to move off which nodes so that more pods of a shape fit, moving as little as possible.
+"""Which pods to move off which nodes so that more pods of a shape fit: as little as possible.
 
 A node's price is the least amount of the main resource that must leave it for one more pod, found
 exactly over the pods that may move; nodes are taken cheapest first. Prices are bounded from below
@@ -49,7 +49,7 @@ class Clearing(NamedTuple):
 
 
 class Prices:
-    """Prices of one shape's nodes, worked out when first asked for and while nothing moves there."""
+    """Prices of one shape's nodes, worked out when first asked for and kept while nothing moves."""
 
     def __init__(self, session: Session, future: Future, main: int) -> None:
         """Price nothing yet; ``main`` is the resource that is counted."""
@@ -72,7 +72,7 @@ class Prices:
         ]
         heapq.heapify(heap)
         while heap:
-            cost, place, node = heapq.heappop(heap)
+            _, place, node = heapq.heappop(heap)
             if node not in self._known:
                 self._known[node] = self._price(node, items_on[node])
             known = self._known[node]

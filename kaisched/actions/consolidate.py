@@ -16,6 +16,7 @@ from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
 from kaisched.actions.evicting import running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
+from kaisched.actions.promises import keep_promises
 from kaisched.actions.reasons import consolidate_reason, main_resource
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Demand, Plan, Search
@@ -26,7 +27,7 @@ from kaisched.framework.claims import Claim
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
 
@@ -47,6 +48,7 @@ class Consolidate:
         most = session.policy.max_consolidation_preemptees
         if not most or not session.jobs.pending.any():
             return
+        keep_promises(session)
         running = running_jobs(session)
         if running.size:
             _Consolidation(session, self.name, running, most).run()
@@ -61,7 +63,7 @@ class _Consolidation:
         self._running = running
         self._most = most
         self._search = Search(session)
-        self._relocation = Relocation(session, self._search)
+        self._relocation = Relocation(session, action, self._search)
         self._items: dict[int, list[Item]] | None = None
         self._prices: dict[tuple[int, int], Prices] = {}
 
@@ -102,7 +104,8 @@ class _Consolidation:
             return candidates
         free = self._free()[:, None]
         asks = candidates.asks(session, np.arange(len(candidates)))
-        return drop_gated(session, action, candidates.keep((asks <= free).all(axis=0)))
+        could: BoolVec = np.logical_and.reduce(asks <= free, axis=0)
+        return drop_gated(session, action, candidates.keep(could))
 
     def _free(self) -> RowVec:
         """``(R,)`` idle and released amounts of all nodes together; pods do not count."""
@@ -202,9 +205,7 @@ class _Consolidation:
             plan.statement.evict(item.task)
         return self._put(plan.statement, demand) and self._relocation.relocate(plan)
 
-    def _moves_first(
-        self, plan: Plan, demand: Demand, items: list[Item], nodes: set[int]
-    ) -> bool:
+    def _moves_first(self, plan: Plan, demand: Demand, items: list[Item], nodes: set[int]) -> bool:
         for item in items:
             plan.statement.evict(item.task)
         return self._relocation.relocate(plan, nodes) and self._put(plan.statement, demand)

@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.actions.candidates import Candidates, gather, keep_best, pending_jobs
 from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
+from kaisched.actions.promises import keep_promises
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Plan, Search
 from kaisched.actions.victim_line import VictimLine
@@ -38,12 +39,13 @@ class Evicting:
         self._session = session
         self._action = action
         self._search = Search(session)
-        self._relocation = Relocation(session, self._search)
+        self._relocation = Relocation(session, action, self._search)
         self._lines: dict[tuple[object, ...], VictimLine | int] = {}
 
     def run(self) -> None:
         """Try the claims in fair order."""
         session = self._session
+        keep_promises(session)
         running = running_jobs(session)
         if not running.size:
             return
@@ -173,7 +175,8 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
     if codes is None:
         return job
     session.outcome.note_claims(action, job[codes != 0], codes[codes != 0])
-    return job[codes == 0]
+    free: RowVec = job[codes == 0]
+    return free
 
 
 def running_jobs(session: Session) -> RowVec:

@@ -68,7 +68,5 @@ def fits(free: list[int], asked: list[tuple[int, int]]) -> int:
     """Return how many pods fit into the free amounts of one node."""
     least = HUGE
     for at, amount in asked:
-        room = free[at] // amount
-        if room < least:
-            least = room
+        least = min(least, free[at] // amount)
     return max(least, 0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.gates import first_shut
 from kaisched.actions.job_order import sorted_rows
 from kaisched.actions.line import Item
 
@@ -157,23 +158,7 @@ class HeadWalk:
 
     def _gate(self, at: int) -> int:
         """Return the first refusal on the candidate's path, leaf first."""
-        session = self._session
-        if not session.ask.gates(session):
+        if not self._session.ask.gates(self._session):
             return 0
-        row = np.array([at])
-        job, ask = self._candidates.job[row], self._candidates.asks(session, row)
-        ledger = session.ledger
-        for queue in session.queues.tree.path(int(self._candidates.queue[at])).tolist():
-            here = [queue]
-            codes = session.ask.queue_gate(
-                session,
-                self._action,
-                np.array(here),
-                job,
-                ask,
-                ledger.held[:, here],
-                ledger.held_non_preemptible[:, here],
-            )
-            if codes is not None and codes[0]:
-                return int(codes[0])
-        return 0
+        ask = self._candidates.asks(self._session, np.array([at]))[:, 0]
+        return first_shut(self._session, self._action, int(self._candidates.job[at]), ask)

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 class Need:
     """So many pods of one shape, and the room that units taken so far would leave."""
 
-    __slots__ = ("_free", "_future", "_ledger", "_requests", "_session", "count", "room_at", "total")
+    __slots__ = (
+        "_free",
+        "_future",
+        "_ledger",
+        "_requests",
+        "_session",
+        "count",
+        "room_at",
+        "total",
+    )
 
     def __init__(self, session: Session, future: Future, count: int) -> None:
         """Start with nothing taken."""

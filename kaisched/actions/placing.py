@@ -52,12 +52,12 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool
             statement.allocate(task, node)
         else:
             statement.pipeline(task, node)
-    if _leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
+    if leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
         statement.pipeline_all(mark)
     return True
 
 
-def _leans_on_promises(session: Session, job: int) -> bool:
+def leans_on_promises(session: Session, job: int) -> bool:
     """Tell whether some pod set of a job would lack its minimum without what it is promised."""
     ledger, tasks = session.ledger, np.asarray(session.jobs.tasks[job], np.int64)
     promised = tasks[ledger.state[tasks] == _PIPELINED]

@@ -37,12 +37,14 @@ class _Preempting(Evicting):
         jobs = self._session.jobs
         lowest = np.full(len(self._session.queues), np.iinfo(np.int64).max)
         np.minimum.at(lowest, jobs.queue_of_job[self._running], jobs.priority[self._running])
-        return job[jobs.priority[job] > lowest[jobs.queue_of_job[job]]]
+        able: RowVec = job[jobs.priority[job] > lowest[jobs.queue_of_job[job]]]
+        return able
 
     def _victims(self, claim: Claim) -> RowVec:
         jobs, running = self._session.jobs, self._running
         same = jobs.queue_of_job[running] == claim.queue
-        return running[same & (jobs.priority[running] < jobs.priority[claim.job])]
+        lesser: RowVec = running[same & (jobs.priority[running] < jobs.priority[claim.job])]
+        return lesser
 
     def _class(self, claim: Claim) -> tuple[object, ...]:
         return claim.queue, int(self._session.jobs.priority[claim.job]), claim.ask.tobytes()

@@ -36,7 +36,8 @@ class _Reclaiming(Evicting):
 
     def _victims(self, claim: Claim) -> RowVec:
         running = self._running
-        return running[self._session.jobs.queue_of_job[running] != claim.queue]
+        others: RowVec = running[self._session.jobs.queue_of_job[running] != claim.queue]
+        return others
 
     def _class(self, claim: Claim) -> tuple[object, ...]:
         return claim.queue, claim.ask.tobytes()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kaisched.actions.gates import first_shut
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kaisched.actions.search import Plan, Search
+    from kaisched.actions.units import Part
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
 
@@ -15,8 +18,9 @@ if TYPE_CHECKING:
 class Relocation:
     """Places victims anew, behind the claim they made room for."""
 
-    def __init__(self, session: Session, search: Search) -> None:
+    def __init__(self, session: Session, action: str, search: Search) -> None:
         """Share the search's view of the room."""
+        self._action = action
         self._session = session
         self._search = search
 
@@ -29,22 +33,23 @@ class Relocation:
         is_complete = True
         left = []
         for part in reversed(plan.parts):
-            if self._move(plan.statement, part.tasks, barred):
+            if self._move(plan.statement, part, barred):
                 continue
             is_complete = False
             left.append(part)
         plan.parts = left[::-1]
         return is_complete
 
-    def _move(
-        self, statement: Statement, tasks: tuple[int, ...], barred: Collection[int]
-    ) -> bool:
-        session = self._session
+    def _move(self, statement: Statement, part: Part, barred: Collection[int]) -> bool:
+        session, tasks = self._session, part.tasks
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
-        mark = statement.checkpoint()
         ledger, request = session.ledger, session.shapes.request
+        ask = request[:, shape_of_task[list(tasks)]].sum(axis=1)
+        if first_shut(session, self._action, part.job, ask):
+            return False  # it had to go because of a limit
+        mark = statement.checkpoint()
         for task in tasks:
             shape = int(shape_of_task[task])
             old = int(ledger.node_of_task[task])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.future import Future
+from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need
 from kaisched.actions.placing import place_waiting
 from kaisched.actions.victim_line import VictimLine, as_units, runs_on
@@ -108,9 +109,7 @@ class Search:
 class _Attempt:
     """One pass over a line of victims."""
 
-    def __init__(
-        self, search: Search, session: Session, demand: Demand, line: VictimLine
-    ) -> None:
+    def __init__(self, search: Search, session: Session, demand: Demand, line: VictimLine) -> None:
         self._search = search
         self._session = session
         self._demand = demand
@@ -192,7 +191,8 @@ class _Attempt:
         codes: CodeVec = session.ask.scenario_gate(
             session, self._demand.claim, as_units(session, parts)
         )
-        return codes.tolist()
+        judged: list[int] = codes.tolist()
+        return judged
 
     # -- a sufficient set --------------------------------------------------------------------------
 
@@ -285,26 +285,12 @@ class _Attempt:
 
     def _gates_open(self) -> bool:
         """Ask the queues on the claim's path, now that the victims are gone."""
-        session, claim = self._session, self._demand.claim
-        if not session.ask.gates(session):
-            return True
-        ledger, row, ask = session.ledger, np.array([claim.job]), claim.ask[:, None]
-        for queue in session.queues.tree.path(claim.queue).tolist():
-            codes = session.ask.queue_gate(
-                session,
-                claim.action,
-                np.array([queue]),
-                row,
-                ask,
-                ledger.held[:, [queue]],
-                ledger.held_non_preemptible[:, [queue]],
-            )
-            if codes is not None and codes[0]:
-                code = int(codes[0])
-                self._refused[code] = self._refused.get(code, 0) + 1
-                self._is_limited = True
-                return False
-        return True
+        claim = self._demand.claim
+        code = first_shut(self._session, claim.action, claim.job, claim.ask)
+        if code:
+            self._refused[code] = self._refused.get(code, 0) + 1
+            self._is_limited = True
+        return not code
 
     def _spared(self, statement: Statement, parts: Parts) -> Parts:
         """Let units stay whose room the claim has left, the most important first."""

@@ -9,7 +9,7 @@ shard orders its jobs so.
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kaisched.actions.units import Part
-    from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.core.axis import Amounts, FloatVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
 
@@ -59,7 +59,7 @@ def _leaves(
         return {}
     cores = np.array(list(surplus), np.int64)
     rows = np.concatenate((job, cores))
-    keys = session.ask.job_order(session, job)
+    keys: list[Any] = list(session.ask.job_order(session, job))
     if cores.size:
         later = _keys_without(session, surplus, cores)
         keys = [np.concatenate(pair) for pair in zip(keys, later, strict=True)]
@@ -81,7 +81,7 @@ def _leaves(
 
 def _keys_without(
     session: Session, surplus: dict[int, list[Part]], cores: RowVec
-) -> list[IntVec]:
+) -> list[IntVec | FloatVec]:
     """Return the job order of elastic jobs as it would be with only their cores running."""
     statement = session.statement()
     for parts in surplus.values():
@@ -90,7 +90,7 @@ def _keys_without(
                 statement.evict(task)
     keys = session.ask.job_order(session, cores)
     statement.rollback()
-    return keys  # type: ignore[return-value] # columns of either kind
+    return keys
 
 
 def _backwards(
@@ -116,9 +116,7 @@ def _backwards(
                 yield from (part for part in split(session, job) if part.is_core)
 
 
-def _drained(
-    session: Session, leaves: dict[int, Iterator[Part]], held: Amounts
-) -> Iterator[Part]:
+def _drained(session: Session, leaves: dict[int, Iterator[Part]], held: Amounts) -> Iterator[Part]:
     """Yield units; ``held`` is worked down as they go."""
     tree, shape_of_task = session.queues.tree, session.tasks.shape_of_task
     request = session.shapes.request

@@ -118,9 +118,6 @@ def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[s
         warnings.append(mapped.warning)
     if mapped.name is None:
         return None
-    if mapped.name in kai_names.OTHER_PRIORITIES and mapped.name not in catalogue.by_name:
-        warnings.append(f'plugin "{written}" is left out: it is not in this version')
-        return None
     if mapped.name not in catalogue.by_name:
         raise ConfigError(
             "no such plugin is installed",

@@ -62,6 +62,7 @@ class Session:
         self.ask = ask
         self.state: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
+        self.has_kept_promises = False
         self.axis: ResourceAxis = snapshot.axis
         self.nodes: NodeTable = snapshot.nodes
         self.queues: QueueTable = snapshot.queues

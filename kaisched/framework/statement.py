@@ -154,8 +154,7 @@ class Statement:
     def has_pipelined(self) -> bool:
         """True when some move is a promise only."""
         return any(
-            isinstance(line, _Promise)
-            or (isinstance(line, _Change) and line.state == _PIPELINED)
+            isinstance(line, _Promise) or (isinstance(line, _Change) and line.state == _PIPELINED)
             for line in self._journal
         )
 

@@ -83,9 +83,18 @@ def store_of(
     return store
 
 
-def session_of(store: RowStore, fair_share: Mapping[str, np.ndarray] | None = None) -> Session:
-    """Open a session; ``fair_share`` by queue name stands instead of the division's answer."""
-    policy = policies.build([{"name": name} for name in PLUGINS], [])
+def session_of(
+    store: RowStore,
+    fair_share: Mapping[str, np.ndarray] | None = None,
+    arguments: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Session:
+    """Open a session; ``fair_share`` by queue name stands instead of the division's answer.
+
+    ``arguments`` are those of plugins by name, in KAI's words.
+    """
+    given_to = arguments or {}
+    named = [{"name": name, "arguments": given_to.get(name)} for name in PLUGINS]
+    policy = policies.build(named, [])
     snapshot = store.snapshot()
     if fair_share is not None:
         share = np.zeros((RESOURCES, len(snapshot.queues)), np.int64)

@@ -123,11 +123,71 @@ def counts_reservation_pods(case: dict[str, Any]) -> bool:
     return any(pod["labels"].get("app") == RESERVATION for pod in case["input"]["pods"])
 
 
+def reclaims_beside_a_passed_share(case: dict[str, Any]) -> bool:
+    """Tell whether the queue is over its share of something that its claim does not ask for."""
+    if case.get("kind") != "can_reclaim":
+        return False
+    claim = case["input"]["reclaimer"]
+    queue = next(queue for queue in case["input"]["queues"] if queue["id"] == claim["queue"])
+    return any(
+        not claim["required"][name] and queue[name]["allocated"] > queue[name]["fair_share"]
+        for name in ROWS
+        if queue[name]["fair_share"] != UNLIMITED
+    )
+
+
+def takes_less_than_the_multiplier(case: dict[str, Any]) -> bool:
+    """Tell whether a queue that loses is over its share, but not by the multiplier."""
+    if case.get("kind") != "reclaimable":
+        return False
+    queues = {queue["id"]: queue for queue in case["input"]["queues"]}
+    rows = {row for leaf in case["input"]["reclaimed_by_queue"] for row in _path(queues, leaf)}
+    factor = case["input"]["saturation_multiplier"]
+    shares = [queues[row][name] for row in rows for name in ROWS]
+    return any(
+        _left_to(share) < share["allocated"] <= _left_to(share) * factor
+        for share in shares
+        if _left_to(share) != UNLIMITED
+    )
+
+
+def _left_to(share: dict[str, Any]) -> float:
+    """Return the allocatable share: the larger of quota and fair share, capped by the limit."""
+    limit, deserved = share["max_allowed"], share["deserved"]
+    if deserved == UNLIMITED:
+        return float(limit)
+    most = max(deserved, share["fair_share"])
+    return float(most if limit == UNLIMITED else min(most, limit))
+
+
+def takes_from_its_own_side_too(case: dict[str, Any]) -> bool:
+    """Tell whether a claim takes from its own branch as well as from another one."""
+    if case.get("kind") != "reclaimable":
+        return False
+    queues = {queue["id"]: queue for queue in case["input"]["queues"]}
+    mine = set(_path(queues, case["input"]["reclaimer"]["queue"]))
+    shared = {
+        frozenset(mine & set(_path(queues, leaf))) for leaf in case["input"]["reclaimed_by_queue"]
+    }
+    return len(shared) > 1
+
+
+def _path(queues: dict[str, Any], leaf: str | None) -> list[str]:
+    path = []
+    while leaf and leaf in queues:
+        path.append(leaf)
+        leaf = queues[leaf]["parent"]
+    return path
+
+
 PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "asks_an_argument_that_cannot_be": asks_an_argument_that_cannot_be,
     "asks_for_a_claim": asks_for_a_claim,
     "counts_reservation_pods": counts_reservation_pods,
+    "reclaims_beside_a_passed_share": reclaims_beside_a_passed_share,
     "rounds_a_lower_priority_up": rounds_a_lower_priority_up,
     "rounds_above_the_request": rounds_above_the_request,
     "serves_an_over_utilised_queue": serves_an_over_utilised_queue,
+    "takes_from_its_own_side_too": takes_from_its_own_side_too,
+    "takes_less_than_the_multiplier": takes_less_than_the_multiplier,
 }

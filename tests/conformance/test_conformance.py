@@ -18,7 +18,7 @@ CASES = {case["id"]: case for case in read(Path(__file__).with_name("cases"))}
 NOT_BUILT = {
     "own::reclaim": "not built: action reclaim",
     "own::fraction": "not built: GPU fractions",
-    "own::later": "not built: kind reclaimable",
+    "own::later": "not built: kind raw",
 }
 DEVIATIONS = {
     "own::leak": "remainders-stay-in-their-priority",
@@ -26,6 +26,10 @@ DEVIATIONS = {
     "own::over-utilised": "over-utilised-in-what-is-held",
     "own::typo": "malformed-arguments-are-refused",
     "own::multiplier-below-1": "malformed-arguments-are-refused",
+    "own::cpu-is-not-asked-for": "claims-count-in-what-they-ask-for",
+    "own::not-over-by-enough": "the-multiplier-guards-shares",
+    "own::own-side-loses": "what-the-own-side-loses-is-no-gain",
+    "own::min-runtime-typo": "malformed-arguments-are-refused",
 }
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,6 +86,9 @@ def changed(name, old, new):
         (changed("own::claims", '"rejected": true', '"rejected": false'), "expected rejected"),
         (changed("own::node", '"gpu": 1, "cpu_millis": 70', '"gpu": 2, "cpu_millis": 70'), "gpu:"),
         (changed("own::job-within", '"schedulable": true', '"schedulable": false'), "expected sch"),
+        (changed("own::up-to-the-share", "true}", "false}"), "expected False"),
+        (changed("own::below-the-share", "false}", "true}"), "expected True, refusals ['NOT_"),
+        (changed("own::more-than-its-share", "true}", "false}"), "expected False"),
         (changed("own::limit-of-a-parent", '"allocated": 2', '"allocated": 1'), "expected sched"),
     ],
 )

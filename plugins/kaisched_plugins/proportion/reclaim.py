@@ -1,4 +1,4 @@
-"""Who may take back from whom: rules R18 to R24 of docs/explanation/fairness.md.
+"""Who may take back from whom: rules R18 to R22 of docs/explanation/fairness.md.
 
 Questions about thousands of jobs or queues are array operations. The units of one claim are few,
 and each is judged after those before it: there, plain lists of numbers are several times faster.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.conformance.kinds import gates, orders, runtimes, sessions, sharing
+from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
 
 Judge = Callable[[dict[str, Any]], str]
 """Takes an entry with ``input`` and ``expected``; returns "" or what differs."""
@@ -21,6 +21,10 @@ JUDGES: dict[str, Judge] = {
     "job_over_capacity": gates.job_over_capacity,
     "non_preemptible_job_over_quota": gates.non_preemptible_job_over_quota,
     "task_on_node_over_capacity": gates.task_on_node_over_capacity,
+    "can_reclaim": reclaims.can_reclaim,
+    "reclaimable": reclaims.reclaimable,
+    "reclaim_strategy": reclaims.reclaim_strategy,
+    "victim_resources": reclaims.victim_resources,
     "queue_order": orders.queue_order,
     "job_order": orders.job_order,
     "node_resources_for_division": sessions.node_resources_for_division,

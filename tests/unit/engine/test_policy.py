@@ -127,6 +127,7 @@ def test_names_of_kai_are_mapped_or_warned_about():
     assert dict(policy.queue_depth) == {"consolidate": 3, "allocate": 5}
     assert [warning.split(":")[0] for warning in warnings] == [
         'plugin "gpupack" is left out',
+        'plugin "topology" is left out',
         'argument "relcaimerSaturationMultiplier" of plugin "proportion"',
         "not in this version, so skipped",
     ]

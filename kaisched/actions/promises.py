@@ -1,0 +1,108 @@
+"""Promises are kept: room that a cycle has promised is held for whom it was promised to.
+
+A promise is a pod's nominated node, which the next snapshot shows, so that a restart forgets none.
+Before an action gives room away, every job with promised pods gets them again: bound when the room
+is free, promised once more while it is still being released. Others take only what is left, so
+that nothing delays the job, least of all the work that was evicted for it. A promise that can no
+longer be kept (the room is gone, the node or a queue on the job's path is closed) is void, and the
+job waits for its turn like any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.candidates import gather
+from kaisched.actions.gates import first_shut
+from kaisched.actions.placing import leans_on_promises
+from kaisched.core.refusals import Refusal
+from kaisched.core.states import TaskState
+from kaisched.framework.task_order import pending_tasks
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session import Session
+    from kaisched.framework.statement import Statement
+
+_PENDING: Final = int(TaskState.PENDING)
+_WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
+_ACTION: Final = "allocate"
+
+
+def keep_promises(session: Session) -> None:
+    """Give promised room to whom it was promised; does nothing the second time in a cycle."""
+    if session.has_kept_promises:
+        return
+    session.has_kept_promises = True
+    tasks = session.tasks
+    promised = np.flatnonzero(tasks.nominated_node >= 0)
+    if not promised.size:
+        return
+    promised = promised[(tasks.state[promised] == _PENDING) & (tasks.job_of_task[promised] >= 0)]
+    jobs = session.jobs
+    job = np.unique(tasks.job_of_task[promised])
+    job = job[jobs.refusal[job] == 0]
+    candidates = gather(session, _ACTION, job, tries_full=True)
+    names = jobs.name
+    order = sorted(
+        range(len(candidates)),
+        key=lambda at: (
+            -int(jobs.priority[candidates.job[at]]),
+            float(jobs.created_s[candidates.job[at]]),
+            names[int(candidates.job[at])],
+        ),
+    )
+    for at in order:
+        row = int(candidates.job[at])
+        batch = candidates.batches.get(row)
+        if batch is None:
+            batch = _promised_first(session, row)[: int(candidates.size[at])]
+        _keep(session, row, batch)
+
+
+def _promised_first(session: Session, job: int) -> RowVec:
+    """Return a job's pending pods, those with a promise first."""
+    tasks = pending_tasks(session, job)
+    is_promised = session.tasks.nominated_node[tasks] >= 0
+    return np.concatenate((tasks[is_promised], tasks[~is_promised]))
+
+
+def _keep(session: Session, job: int, batch: RowVec) -> None:
+    tasks = session.tasks
+    nodes = tasks.nominated_node[batch]
+    if not batch.size or (nodes < 0).any():
+        return  # part of what it needs was never promised
+    ask = session.shapes.request[:, tasks.shape_of_task[batch]].sum(axis=1)
+    if first_shut(session, _ACTION, job, ask):
+        return
+    statement = session.statement()
+    for task, node in zip(batch.tolist(), nodes.tolist(), strict=True):
+        if not _put(session, statement, task, node):
+            statement.rollback()
+            return
+    if leans_on_promises(session, job):
+        statement.pipeline_all()
+    if statement.has_pipelined:
+        session.outcome.refusal[job] = _WAITING
+    statement.commit(_ACTION)
+
+
+def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
+    """Place one pod on its node, now or once it is free; False when neither will do."""
+    shape = int(session.tasks.shape_of_task[task])
+    placement, ledger = session.placement, session.ledger
+    plan, room, _ = placement.vacancy(shape)
+    if plan.codes is not None and plan.codes[node]:
+        return False
+    if room[node] > 0:
+        statement.allocate(task, node)
+        return True
+    free = ledger.idle[:, node] + ledger.releasing[:, node]
+    if (free < session.shapes.request[:, shape]).any():
+        return False
+    if plan.cap is not None and plan.cap[node] <= 0:
+        return False
+    statement.pipeline(task, node)
+    return True
