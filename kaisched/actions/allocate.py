@@ -128,6 +128,8 @@ class _Allocation:
     def _tasks(self, run: list[Item]) -> RowVec:
         """Return the task rows of a run's batches, job after job."""
         session, candidates = self._session, self._candidates
+        if len(run) == 1:
+            return self._tasks_of(run[0].at)
         at = [item.at for item in run]
         jobs, sizes = candidates.job[at], candidates.size[at]
         first = session.jobs.first_task[jobs]
@@ -140,6 +142,16 @@ class _Allocation:
             for job, size in zip(jobs.tolist(), sizes.tolist(), strict=True)
         ]
         return np.concatenate(batches)
+
+    def _tasks_of(self, at: int) -> RowVec:
+        """Return the task rows of one candidate's batch."""
+        session, candidates = self._session, self._candidates
+        job, ledger = int(candidates.job[at]), session.ledger
+        if ledger.job_pending[job] == 1 and ledger.job_active[job] == 0:
+            first: RowVec = session.jobs.first_task[job : job + 1]
+            if ledger.state[first[0]] == _PENDING:
+                return first
+        return pending_tasks(session, job)[: int(candidates.size[at])]
 
     def _take_mixed(self, item: Item) -> None:
         """Place the next batch of a job whose pods differ."""
@@ -173,9 +185,10 @@ class _Allocation:
 
     def _drop_no_smaller(self, shape: int, size: int) -> None:
         candidates = self._candidates
-        hopeless = np.flatnonzero(
-            self._walk.waiting() & (candidates.shape == shape) & (candidates.size >= size)
-        )
+        waits = self._walk.waiting()
+        if not np.count_nonzero(waits):
+            return
+        hopeless = (waits & (candidates.shape == shape) & (candidates.size >= size)).nonzero()[0]
         if hopeless.size:
             note_no_room(self._session, candidates.job[hopeless])
             self._walk.drop(hopeless)

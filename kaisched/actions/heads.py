@@ -81,10 +81,10 @@ class HeadWalk:
         else:
             self._order, self._tie = sorted_rows(self._session, candidates, rows)
         queue = candidates.queue[self._order]
-        starts = np.flatnonzero(np.concatenate(([True], queue[1:] != queue[:-1])))
-        self._leaf: RowVec = queue[starts]
-        self._start: list[int] = starts.tolist()
-        self._end: list[int] = [*self._start[1:], len(queue)]
+        cuts = ((queue[1:] != queue[:-1]).nonzero()[0] + 1).tolist()
+        self._start: list[int] = [0, *cuts]
+        self._leaf: list[int] = queue[self._start].tolist()
+        self._end: list[int] = [*cuts, len(queue)]
         self._settled = self._start.copy()
         """Up to where ties have been settled by name."""
 
@@ -93,7 +93,7 @@ class HeadWalk:
         queues: list[int] = []
         heads: list[int] = []
         order, alive = self._order, self._alive
-        for leaf, queue in enumerate(self._leaf.tolist()):
+        for leaf, queue in enumerate(self._leaf):
             start, end = self._start[leaf], self._end[leaf]
             if start < end and not alive[order[start]]:
                 start += int(alive[order[start:end]].argmax())
@@ -128,6 +128,8 @@ class HeadWalk:
     def _best(self, queues: list[int], heads: list[int]) -> int:
         """Let the best child of each queue stand for it, level by level up to the roots."""
         tree = self._session.queues.tree
+        if len(tree.levels) == 1:
+            return next(iter(self._winners(dict(zip(queues, heads, strict=True))).values()))
         levels: dict[int, dict[int, int]] = {}
         for queue, at in zip(queues, heads, strict=True):
             levels.setdefault(int(tree.depth_of_queue[queue]), {})[queue] = at

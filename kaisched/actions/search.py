@@ -251,9 +251,7 @@ class _Attempt:
         """Evict and place for real; None, with everything taken back, when it does not go."""
         session, demand = self._session, self._demand
         statement = session.statement()
-        for _, tasks, _ in parts:
-            for task in tasks:
-                statement.evict(task)
+        statement.evict_all(np.array([task for part in parts for task in part.tasks], np.int64))
         if self._gates_open() and self._put(statement):
             return Plan(statement, self._spared(statement, parts), demand.claim.is_last_resort)
         statement.rollback()

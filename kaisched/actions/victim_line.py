@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.actions.victims import victim_order
+from kaisched.actions.victims import amounts_of, victim_order
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.claims import Units
 
 if TYPE_CHECKING:
     from kaisched.actions.units import Part
-    from kaisched.core.axis import Amounts, RowVec
+    from kaisched.core.axis import RowVec
     from kaisched.framework.session import Session
 
 
@@ -62,23 +62,11 @@ def runs_on(
 
 def as_units(session: Session, parts: list[Part]) -> Units:
     """Return parts as columns."""
-    jobs, tasks = session.jobs, tuple(part.tasks for part in parts)
     job = np.array([part.job for part in parts], np.int64)
     return Units(
         job,
-        jobs.queue_of_job[job],
-        _amounts(session, tasks),
+        session.jobs.queue_of_job[job],
+        amounts_of(session, parts),
         np.array([part.is_core for part in parts], np.bool_),
-        tasks,
+        tuple(part.tasks for part in parts),
     )
-
-
-def _amounts(session: Session, tasks: tuple[tuple[int, ...], ...]) -> Amounts:
-    request, shape_of_task = session.shapes.request, session.tasks.shape_of_task
-    sizes = [len(rows) for rows in tasks]
-    if max(sizes, default=1) == 1:
-        return request.take(shape_of_task[[rows[0] for rows in tasks]], axis=1)
-    flat = [row for rows in tasks for row in rows]
-    each = request.take(shape_of_task[flat], axis=1)
-    starts = np.cumsum([0, *sizes[:-1]])
-    return np.add.reduceat(each, starts, axis=1)

@@ -8,19 +8,25 @@ shard orders its jobs so.
 
 from __future__ import annotations
 
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+import heapq
+from collections import deque
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kaisched.actions.units import split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kaisched.actions.units import Part
     from kaisched.core.axis import Amounts, FloatVec, IntVec, RowVec
     from kaisched.framework.session import Session
+
+_FIRST_BLOCK: Final = 4
+_LARGEST_BLOCK: Final = 64
+"""Units of one queue whose keys are asked at once; twice as many each time. Guesses."""
 
 
 def victim_order(session: Session, job: RowVec) -> Iterator[Part]:
@@ -117,44 +123,85 @@ def _backwards(
 
 
 def _drained(session: Session, leaves: dict[int, Iterator[Part]], held: Amounts) -> Iterator[Part]:
-    """Yield units; ``held`` is worked down as they go."""
-    tree, shape_of_task = session.queues.tree, session.tasks.shape_of_task
-    request = session.shapes.request
-    children: dict[int, list[int]] = {}  # only queues with victims left; -1 is above the roots
-    for queue in sorted({queue for leaf in leaves for queue in tree.path(leaf).tolist()}):
-        children.setdefault(int(tree.parent_of_queue[queue]), []).append(queue)
-    while children:
-        queue = -1
-        while queue in children:
-            queue = _most_served(session, children[queue], held)
-        path = tree.path(queue)
-        part = next(leaves[queue], None)
-        if part is None:
-            _take_out(children, path.tolist())
-            continue
-        for task in part.tasks:
-            held[:, path] -= request[:, [shape_of_task[task]]]
-        yield part
+    """Merge the leaves' units up the tree, the most over-served sibling first at each level."""
+    tree = session.queues.tree
+    streams = {leaf: _Stream(session, leaf, units, held) for leaf, units in leaves.items()}
+    for level in range(max((int(tree.depth_of_queue[row]) for row in leaves), default=0), 0, -1):
+        children: dict[int, list[_Stream]] = {}
+        for row in [row for row in streams if tree.depth_of_queue[row] == level]:
+            parent = int(tree.parent_of_queue[row])
+            children.setdefault(parent, []).append(streams.pop(row))
+        for parent, below in children.items():
+            streams[parent] = _Stream(session, parent, _merged(below), held)
+    return _merged(list(streams.values()))
 
 
-def _most_served(session: Session, siblings: list[int], held: Amounts) -> int:
-    """Return the queue that would be served last if each asked for nothing more."""
-    if len(siblings) == 1:
-        return siblings[0]
-    rows = np.array(siblings)
-    now = held.take(rows, axis=1)
-    best = np.arange(len(rows))
-    for key in session.ask.queue_order(session, rows, now, np.zeros_like(now)):
-        keys = key[best]
-        best = best[keys == keys.max()]
-    # Siblings stand oldest first, so among equals the last is the youngest.
-    return siblings[int(best[-1])]
+def _merged(streams: list[_Stream]) -> Iterator[Part]:
+    """Yield units of the stream that is served best, as they are given up."""
+    if len(streams) == 1:
+        yield from streams[0].units  # nobody to compare it with
+        return
+    heap = [(stream.key, -stream.row, stream) for stream in streams if stream.advance()]
+    heapq.heapify(heap)
+    while heap:
+        _, row, stream = heap[0]
+        yield stream.part
+        if stream.advance():
+            heapq.heapreplace(heap, (stream.key, row, stream))
+        else:
+            heapq.heappop(heap)
 
 
-def _take_out(children: dict[int, list[int]], path: list[int]) -> None:
-    """Forget a leaf without further victims, and the queues above that have no other."""
-    for queue, parent in zip(path, [*path[1:], -1], strict=True):
-        children[parent].remove(queue)
-        if children[parent]:
+class _Stream:
+    """One queue's units, and its key among its siblings before each of them goes.
+
+    Keys depend on what the queue then holds, so that they are asked for a block of units at once.
+    """
+
+    __slots__ = ("_block", "_held", "_length", "_session", "key", "part", "row", "units")
+
+    def __init__(self, session: Session, row: int, units: Iterator[Part], held: Amounts) -> None:
+        """Stand before the first unit; ``held`` is ``(R, Q)``."""
+        self._session = session
+        self._held = held[:, row].copy()
+        self._block: deque[tuple[tuple[float, ...], Part]] = deque()
+        self._length = _FIRST_BLOCK
+        self.units = units
+        self.row = row
+
+    def advance(self) -> bool:
+        """Go to the next unit; False when there is none."""
+        if not self._block:
+            self._fill()
+            if not self._block:
+                return False
+        self.key, self.part = self._block.popleft()
+        return True
+
+    def _fill(self) -> None:
+        parts = list(islice(self.units, self._length))
+        if not parts:
             return
-        del children[parent]
+        self._length = min(2 * self._length, _LARGEST_BLOCK)
+        amounts = amounts_of(self._session, parts)
+        gone = amounts.cumsum(axis=1)
+        before = self._held[:, None] - gone + amounts
+        self._held -= gone[:, -1]
+        rows = np.full(len(parts), self.row)
+        asks = np.zeros_like(before)
+        keys = self._session.ask.queue_order(self._session, rows, before, asks)
+        # Turned around: who would be served last gives first, and of equals the youngest.
+        columns = [(-key.astype(np.float64)).tolist() for key in keys]
+        ranked = zip(*columns, strict=True) if columns else [()] * len(parts)
+        self._block.extend(zip(ranked, parts, strict=True))
+
+
+def amounts_of(session: Session, parts: Sequence[Part]) -> Amounts:
+    """``(R, V)`` what units hold."""
+    request, shape_of_task = session.shapes.request, session.tasks.shape_of_task
+    sizes = [len(part.tasks) for part in parts]
+    flat = [task for part in parts for task in part.tasks]
+    each = request.take(shape_of_task[flat], axis=1)
+    if len(flat) == len(sizes):
+        return each
+    return np.add.reduceat(each, np.cumsum([0, *sizes[:-1]]), axis=1)

@@ -154,10 +154,12 @@ def _in_arrays(
         left = np.maximum(amount - np.add.reduceat(have, level.start, axis=1), 0)
         if np.count_nonzero(left):
             weights = _weights(level, claims, amount, weight_mode)
-            need = level.pick(requestable) - have
+            need = level.pick(requestable)  # a copy, or nobody's any more: the only level there is
+            need -= have
             purse = np.minimum(left, MOST).astype(np.float64)
             got = share_surplus(level, purse, need, weights, unit, fold=fold)
-            have = have if got is None else have + got
+            if got is not None:
+                have += got
         if level.is_all:
             return have
         share[:, level.queue] = have

@@ -113,7 +113,7 @@ class PlainTree:
                 self._known = columns
         share, rows = known or (claims.request, range(len(total)))
         share = share.copy()
-        totals, units = total.tolist(), unit.astype(np.float64).tolist()
+        totals, units = total.tolist(), list(map(float, unit.tolist()))
         generous = columns.is_generous[weight_mode]
         for r in rows:
             request, limits = claims.request[r].tolist(), columns.limits[r]
@@ -128,8 +128,10 @@ class PlainTree:
             )
             divided = self._divide_row(row, wants)
             # Where everybody gets what it asks for, which is common, the request is the answer.
-            if known is not None or divided is not request:
+            if divided is not request:
                 share[r] = divided
+            elif known is not None:
+                share[r] = claims.request[r]
         return share
 
     def _divide_row(self, row: _Row, wants: list[int]) -> list[int]:

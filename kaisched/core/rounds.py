@@ -12,7 +12,7 @@ are numbered in docs/explanation/fairness.md.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,7 @@ def contend(game: Contest) -> None:
     contest, need, purse = game.contest, game.need, game.purse
     rows = np.arange(len(contest))
     while len(rows):
-        own, wants = contest.take(rows), need.take(rows)
+        own, wants = _of(contest, rows), _of(need, rows)
         wanted = _sums(own, wants, len(purse))
         enough = wanted <= purse
         # Rounds would come to the same where there is enough for everyone (R9).
@@ -106,7 +106,7 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
     closing: list[Index] = []
     missed: list[Float64] = []
     while len(rows):
-        contest, need, unit = game.contest.take(rows), game.need.take(rows), game.unit.take(rows)
+        contest, need, unit = _of(game.contest, rows), _of(game.need, rows), game.unit.take(rows)
         share, total = _shares(game, rows, contest)
         ideal = purse.take(contest)
         ideal *= share
@@ -116,21 +116,30 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
         whole = np.floor(units)
         give = np.multiply(whole, unit, out=unit)
         np.putmask(give, is_full, need)
-        game.need[rows] = need - give
+        is_short = need < ideal
+        if need is game.need:
+            need -= give
+        else:
+            game.need[rows] = need - give
         purse -= _sums(contest, give, count)
         # A queue that needed less than its part makes another round worth while.
         again = np.zeros(count, dtype=np.bool_)
-        again[contest[need < ideal]] = True
+        again[contest[is_short]] = True
         plays = again.take(contest)
         is_open = (purse > 0).take(contest) > is_full
         last = ((is_open > plays) & (share > 0)).nonzero()[0]
         if len(last):
             closing.append(rows.take(last))
-            missed.append((units - whole).take(last))
+            missed.append(units.take(last) - whole.take(last))
         rows = rows[is_open & plays]
     if len(closing) == 1:
         return closing[0], missed[0]
     return np.concatenate([rows, *closing]), np.concatenate([_NOTHING, *missed])
+
+
+def _of(column: npt.NDArray[Any], rows: Index) -> npt.NDArray[Any]:
+    """Return the column at these rows, itself where they are all: not to be written to unasked."""
+    return column if len(rows) == len(column) else column.take(rows)
 
 
 def _sums(contest: Index, values: Float64, count: int) -> Float64:
@@ -140,7 +149,7 @@ def _sums(contest: Index, values: Float64, count: int) -> Float64:
 
 def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float64]:
     """Return each row's share weight (R5) and their sum per contest, in row order."""
-    weight, count = game.weight.take(rows), len(game.purse)
+    weight, count = _of(game.weight, rows), len(game.purse)
     total = _sums(contest, weight, count)
     if game.asked is None:
         return weight, total
@@ -148,7 +157,7 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     whole = total.take(contest)
     normal = weight / whole
     wants = np.ones(len(rows), dtype=np.bool_)
-    answer = fold(resource.take(rows), queue.take(rows), contest, wants, normal)
+    answer = fold(_of(resource, rows), _of(queue, rows), contest, wants, normal)
     # A weight that the fold leaves alone counts exactly as it was written, not normalised and
     # back: without a policy that changes weights the fold makes no difference at all.
     share = np.maximum(answer, 0.0)

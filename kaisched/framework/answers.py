@@ -69,7 +69,7 @@ def code_fault(codes: Any, count: int) -> str:
     """
     if not fits(codes, (count,), "i"):
         return wrong(codes, (count,), "i")
-    if not count or not codes.any():
+    if not count or not np.count_nonzero(codes):
         return ""
     if codes.min() < 0 or codes.max() > _HIGHEST or not _IS_CODE[codes].all():
         return "answered a number that is no refusal code"
@@ -83,10 +83,11 @@ def keys_fault(keys: Any, count: int) -> str:
     """
     if not isinstance(keys, (tuple, list)):
         return f"answered {type(keys).__name__}, not a tuple of key columns"
+    shape = (count,)
     for key in keys:
-        if not fits(key, (count,), "iuf"):
-            return wrong(key, (count,), "iuf")
-        if key.dtype.kind == "f" and np.isnan(key).any():
+        if not fits(key, shape, "iuf"):
+            return wrong(key, shape, "iuf")
+        if key.dtype.kind == "f" and np.count_nonzero(np.isnan(key)):
             return "answered a key that is NaN"
     return ""
 
@@ -112,7 +113,9 @@ def size_fault(session: Session, job: Any, size: Any) -> str:
     """Return what is wrong with batch sizes ``(K,)``, or an empty string."""
     if not fits(size, job.shape, "i"):
         return wrong(size, job.shape, "i")
-    if size.size and (size.min() < 0 or bool((size > session.pending_of(job)).any())):
+    if size.size and (
+        np.count_nonzero(size < 0) or np.count_nonzero(size > session.pending_of(job))
+    ):
         return "answered a batch of fewer than 0 or more than the pending pods"
     return ""
 

@@ -96,4 +96,4 @@ def _result(session: Session, abandoned: str) -> CycleResult:
 
 
 def _jobs_of(session: Session, tasks: RowVec) -> int:
-    return len(set(session.tasks.job_of_task[tasks].tolist()))
+    return len(set(session.tasks.job_of_task[tasks].tolist())) if len(tasks) else 0

@@ -6,6 +6,7 @@ Worked out on demand from the state the cycle left behind: the cycle itself keep
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.framework.misses import misses_of
 from kaisched.framework.records import DecisionRecord, NodeMiss
 from kaisched.framework.task_order import pending_tasks
+from kaisched.framework.untaken import untaken
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
@@ -21,11 +23,24 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
+_WAITING: Final = TEXTS[Refusal.WAITING_FOR_RELEASE].name
 _NO_ACTION: Final = "no action of this cycle tried it"
 
 
 def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord:
     """Return the decision record of one pending job."""
+    record = _waiting_record(session, job, abandoned)
+    if abandoned or not session.outcome.claims or record.reason == _WAITING:
+        return record
+    told = untaken(session, job, _asked(session, job))
+    if not told:
+        return record
+    words = ". ".join(f"{action}: {why}" for action, why in told.items())
+    return replace(record, message=f"{record.message}. {words}", untaken=told)
+
+
+def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
+    """Return why a job was not placed, whatever others hold."""
     code = Refusal(int(session.jobs.refusal[job]) or int(session.outcome.refusal[job]))
     if code is Refusal.NONE and _was_passed_over(session, job):
         code = Refusal.NO_ROOM

@@ -8,6 +8,7 @@ scores allow it.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -61,7 +62,9 @@ class Placement:
 
     def __init__(self, session: Session) -> None:
         """Pick up the room table of earlier cycles where it still speaks of the same nodes."""
-        self._session = session
+        # Not the session itself: a ring of the two would keep all columns of a cycle until the next
+        # garbage collection, and fresh memory costs more than what has just been let go.
+        self._of = weakref.ref(session)
         self._ask = session.ask
         self._rows = np.arange(len(session.nodes))
         self._none = np.zeros(len(session.nodes), np.int64)
@@ -77,6 +80,12 @@ class Placement:
     def expect_releases(self) -> None:
         """Look at room that is being released from now on: something was evicted."""
         self.has_releasing = True
+
+    @property
+    def _session(self) -> Session:
+        session = self._of()
+        assert session is not None
+        return session
 
     # -- room ----------------------------------------------------------------------------------
 
@@ -149,9 +158,9 @@ class Placement:
         if total < count:
             return None
         if total <= _SCARCE:
-            open_rows = np.flatnonzero(room)
+            open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
-                return np.repeat(open_rows, count)
+                return open_rows if count == 1 else np.repeat(open_rows, count)
         masked = self._masked(plan, room)
         if count == 1:
             return np.array([int(masked.argmax())])

@@ -36,6 +36,8 @@ class DecisionRecord:
     node_misses: tuple[NodeMiss, ...] = ()
     plugin: str = ""
     """The plugin that refused, where one did."""
+    untaken: Mapping[str, str] = field(default_factory=dict)
+    """By evicting action, why it took nothing from others for the job, and what would change it."""
 
 
 @dataclass(frozen=True, slots=True)

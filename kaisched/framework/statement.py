@@ -6,7 +6,7 @@ as it was. Committing hands the moves to the session's outcome; nothing touches 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,10 @@ _PENDING = int(TaskState.PENDING)
 _ALLOCATED = int(TaskState.ALLOCATED)
 _PIPELINED = int(TaskState.PIPELINED)
 _RELEASING = int(TaskState.RELEASING)
+_EVICTED = (_RELEASING, _PIPELINED)
+"""States of an evicted task: on its way out, or promised a new place; one that was spared runs."""
+_FEW = 8
+"""Up to so many tasks are evicted faster one by one."""
 
 
 class _Batch(NamedTuple):
@@ -36,6 +40,14 @@ class _Promise(NamedTuple):
     tasks: RowVec
     nodes: RowVec
     shape: int
+
+
+class _Release(NamedTuple):
+    """Running tasks evicted together."""
+
+    tasks: RowVec
+    nodes: RowVec
+    old_states: np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
 class _Relocation(NamedTuple):
@@ -56,6 +68,9 @@ class _Change(NamedTuple):
     old_node: int
 
 
+_Line: TypeAlias = _Batch | _Promise | _Release | _Relocation | _Change
+
+
 class Statement:
     """Tentative moves on the session's ledger. Open with ``session.statement()``."""
 
@@ -65,7 +80,7 @@ class Statement:
         """Start with an empty journal."""
         self._session = session
         self._ledger = session.ledger
-        self._journal: list[_Batch | _Promise | _Relocation | _Change] = []
+        self._journal: list[_Line] = []
         self._listens = session.ask.has_moves
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
@@ -96,6 +111,21 @@ class Statement:
         self._session.placement.expect_releases()
         self._change(task, _RELEASING, int(self._ledger.node_of_task[task]))
 
+    def evict_all(self, tasks: RowVec) -> None:
+        """Let running tasks of jobs go together."""
+        if len(tasks) <= _FEW:
+            for task in tasks.tolist():
+                self.evict(task)
+            return
+        ledger = self._ledger
+        self._session.placement.expect_releases()
+        line = _Release(tasks, ledger.node_of_task[tasks], ledger.state[tasks])
+        ledger.release_all(tasks, 1)
+        ledger.state[tasks] = _RELEASING
+        self._journal.append(line)
+        if self._listens:
+            self._session.placement.heed(tasks, line.nodes, -1)
+
     def relocate(self, task: int, node: int) -> None:
         """Promise an evicted task another node; it moves once it has left its old one."""
         old_node = self._ledger.relocate(task, node)
@@ -124,6 +154,11 @@ class Statement:
                     ledger.take_back_promised(line.tasks, line.nodes, line.shape)
                 if self._listens:
                     self._session.placement.heed(line.tasks, line.nodes, -1)
+            elif isinstance(line, _Release):
+                ledger.release_all(line.tasks, -1)
+                ledger.state[line.tasks] = line.old_states
+                if self._listens:
+                    self._session.placement.heed(line.tasks, line.nodes, 1)
             elif isinstance(line, _Relocation):
                 ledger.take_back_relocated(line.task, line.old_node)
                 if self._listens:
@@ -139,7 +174,7 @@ class Statement:
         """
         moves: list[tuple[int, int, int]] = []
         for line in self._journal[mark:]:
-            assert not isinstance(line, _Relocation)
+            assert not isinstance(line, _Relocation | _Release)
             if isinstance(line, _Batch | _Promise):
                 pairs = zip(line.tasks.tolist(), line.nodes.tolist(), strict=True)
                 moves.extend((task, _PIPELINED, node) for task, node in pairs)
@@ -166,6 +201,9 @@ class Statement:
         """Keep the moves: they become the cycle's intents."""
         outcome, state = self._session.outcome, self._ledger.state
         for line in self._journal:
+            for task, node in _evicted(line):
+                if state[task] in _EVICTED:
+                    outcome.evict(task, node, action, beneficiary, reason)
             if isinstance(line, _Batch):
                 outcome.bind(line.tasks, line.nodes)
             elif isinstance(line, _Promise):
@@ -173,13 +211,10 @@ class Statement:
                     outcome.nominate(task, node)
             elif isinstance(line, _Relocation):
                 outcome.nominate(line.task, line.node)
-            elif line.state == _ALLOCATED:
+            elif isinstance(line, _Change) and line.state == _ALLOCATED:
                 outcome.bind(np.array([line.task]), np.array([line.node]))
-            elif line.state == _PIPELINED:
+            elif isinstance(line, _Change) and line.state == _PIPELINED:
                 outcome.nominate(line.task, line.node)
-            elif line.state == _RELEASING and state[line.task] in (_RELEASING, _PIPELINED):
-                # One that was spared again is neither.
-                outcome.evict(line.task, line.node, action, beneficiary, reason)
         self._journal.clear()
 
     def _change(self, task: int, state: int, node: int) -> None:
@@ -195,3 +230,12 @@ class Statement:
             heed(np.array([task]), np.array([old_node]), -1)
         if node >= 0 and state != _RELEASING:
             heed(np.array([task]), np.array([node]), 1)
+
+
+def _evicted(line: _Line) -> list[tuple[int, int]]:
+    """Return (task, node) of what a line of the journal has evicted."""
+    if isinstance(line, _Release):
+        return list(zip(line.tasks.tolist(), line.nodes.tolist(), strict=True))
+    if isinstance(line, _Change) and line.state == _RELEASING:
+        return [(line.task, line.node)]
+    return []

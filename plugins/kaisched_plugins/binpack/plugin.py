@@ -53,6 +53,8 @@ class Binpack(Plugin):
         divisor = largest.get(resource)
         if divisor is None:
             divisor = largest[resource] = max(1, int(nodes.allocatable[resource].max(initial=0)))
-        score: FloatVec = np.clip(1.0 - free / divisor, 0.0, 1.0)
-        score[offered <= 0] = 0.0
+        score: FloatVec = 1.0 - free / divisor
+        np.maximum(score, 0.0, out=score)  # a quarter of the time of clip()
+        np.minimum(score, 1.0, out=score)
+        score *= offered > 0
         return score

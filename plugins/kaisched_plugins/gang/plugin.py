@@ -28,7 +28,7 @@ class Gang(Plugin):
                 root = structure.get(row)
                 if root is not None:
                     lacks[at] = not can_be_met(root, counts)
-        return lacks * np.int16(Refusal.GANG_INCOMPLETE) if lacks.any() else None
+        return lacks * np.int16(Refusal.GANG_INCOMPLETE) if np.count_nonzero(lacks) else None
 
     @hookimpl
     def batch_size(self, session: Session, job: RowVec) -> IntVec:

@@ -76,7 +76,9 @@ class Proportion(Plugin):
 
     def has_gates(self, session: Session) -> bool:
         """Promise silence while no queue has a limit and no job is non-preemptible."""
-        return _has_limits(session) or not bool(session.jobs.is_preemptible.all())
+        is_preemptible = session.jobs.is_preemptible
+        # Counting takes a third of the time of all().
+        return _has_limits(session) or int(np.count_nonzero(is_preemptible)) < len(is_preemptible)
 
     @hookimpl
     def queue_gate(

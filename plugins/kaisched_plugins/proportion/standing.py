@@ -135,7 +135,8 @@ def is_over_utilised(held: Amounts, above: BoolVec) -> IntVec:
     """
     within = (held > 0) & ~above
     within[PODS] = False
-    over: IntVec = np.asarray(above.any(axis=0) & ~within.any(axis=0)).astype(np.int64)
+    some = np.logical_or.reduce  # half the time of any()
+    over: IntVec = (some(above, axis=0) > some(within, axis=0)).astype(np.int64)
     return over
 
 
