@@ -83,9 +83,9 @@ class Cluster:
             if idle.least(node) < 0:
                 raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
 
-    def release(self, tasks: RowVec) -> None:
-        """Begin to stop pods: they still hold their room."""
-        for task in tasks.tolist():
+    def release(self, job: int) -> None:
+        """Begin to stop a job's pods: they still hold their room."""
+        for task in self._store.jobs.tasks.data[self._row[job]]:
             self._store.set_state(task, TaskState.RELEASING)
 
     def nominate(self, tasks: RowVec, nodes: RowVec) -> None:

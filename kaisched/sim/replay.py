@@ -130,7 +130,7 @@ class Replay:
             key = (failure.plugin, failure.question, failure.error)
             self.failures[key] = self.failures.get(key, 0) + 1
         if len(result.evict_tasks):
-            self._evict(result.evict_tasks, tick)
+            self._evict(result, tick)
         if len(result.bind_tasks):
             self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
         if len(result.nominate_tasks):
@@ -162,9 +162,13 @@ class Replay:
             self._events.add(end, job)
         self._cluster.place(tasks, nodes, now_s)
 
-    def _evict(self, tasks: RowVec, tick: int) -> None:
-        work = self._work
-        for job in self._whole_jobs(tasks, "evicted"):
+    def _evict(self, result: CycleResult, tick: int) -> None:
+        """Stop jobs; one of which a part is moved stops as a whole, since the rest needs it."""
+        work, cluster = self._work, self._cluster
+        moves = np.isin(result.evict_tasks, result.nominate_tasks)
+        jobs = set(cluster.jobs_of(result.evict_tasks[moves]))
+        jobs.update(self._whole_jobs(self._left_out(result.evict_tasks, jobs), "evicted"))
+        for job in sorted(jobs):
             if self._end[job] == _IDLE:
                 raise InvariantBroken(f"job {job} was evicted, but does not run")
             left = self._end[job] - tick
@@ -176,7 +180,12 @@ class Replay:
                 work.queue[job], work.gpus[job], tick, redone=redone, stopping=STOP_TICKS
             )
             self._events.add(tick + STOP_TICKS, ~job)
-        self._cluster.release(tasks)
+            cluster.release(job)
+
+    def _left_out(self, tasks: RowVec, jobs: set[int]) -> RowVec:
+        """Return the tasks of other jobs than these."""
+        other = [job not in jobs for job in self._cluster.jobs_of(tasks)]
+        return tasks[np.array(other, np.bool_)]
 
     def _nominate(self, result: CycleResult) -> None:
         """Keep the promises to pods that go on waiting; the pods of moved jobs are gone soon."""

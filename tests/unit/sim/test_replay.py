@@ -136,6 +136,34 @@ def test_a_moved_job_goes_and_comes_back_without_its_promise(write_trace, first_
     assert max(seen) == -1
 
 
+def test_a_gang_of_which_a_part_is_moved_stops_as_a_whole(write_trace, first_fit):
+    first_fit.move_at = {60.0: ["trace/job-0000000"]}
+
+    def decide(snapshot, now_s):
+        result = first_fit(snapshot, now_s)
+        result.evict_tasks = result.evict_tasks[:1]
+        result.nominate_tasks = result.nominate_tasks[:1]
+        result.nominate_nodes = result.nominate_nodes[:1]
+        return result
+
+    replay = replayed(write_trace("0,300,16,a\n60,60,1,b\n"), decide, nodes=2)
+    assert replay.tally.evicted == [1, 0]
+    assert replay.tally.stopping == [16, 0]
+    assert replay.tally.used == [16 * 5, 1]
+
+
+def test_a_part_of_a_gang_is_not_evicted(write_trace, first_fit):
+    first_fit.evict_at = {60.0: ["trace/job-0000000"]}
+
+    def decide(snapshot, now_s):
+        result = first_fit(snapshot, now_s)
+        result.evict_tasks = result.evict_tasks[:1]
+        return result
+
+    with pytest.raises(InvariantBroken, match="1 of 2 pods of job 0 were evicted"):
+        replayed(write_trace("0,300,16,a\n60,60,1,b\n"), decide, nodes=2)
+
+
 def test_a_promise_to_a_pod_that_waits_is_kept_beside_evictions(write_trace, first_fit):
     first_fit.evict_at = {60.0: ["trace/job-0000000"]}
     seen = []
