@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _P = TypeVar("_P", Bind, Nominate)
 _GONE = int(TaskState.GONE)
+_PENDING = int(TaskState.PENDING)
 
 
 class Lazy(Sequence[_T], Generic[_T]):
@@ -140,7 +141,9 @@ class Records(Lazy[DecisionRecord]):
         for job in np.flatnonzero((session.jobs.refusal != 0) & ~waits).tolist():
             waits[job] = self._has_tasks(job)
         if session.outcome.nominations:
-            promised = [task for task, _ in session.outcome.nominations]
+            promised = np.array([task for task, _ in session.outcome.nominations])
+            # A pod that moves has its new place in the plan: it waits for nothing.
+            promised = promised[session.tasks.state[promised] == _PENDING]
             waits[session.tasks.job_of_task[promised]] = True
         rows = sorted(np.flatnonzero(waits).tolist(), key=lambda row: session.jobs.name[row])
         return (record_of(session, row, self._abandoned) for row in rows)
