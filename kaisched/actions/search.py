@@ -88,6 +88,9 @@ class Search:
 
     def solve(self, demand: Demand, line: VictimLine) -> Plan | int:
         """Return a plan with an open statement, or the refusal code of what stands in the way."""
+        for shape, count in demand.shapes:
+            if line.most(shape, self.future(shape).allowed) < count:
+                return int(Refusal.NO_VICTIMS)
         line.forget_gone()
         self._steps = 0
         code = 0

@@ -14,10 +14,11 @@ import numpy as np
 from kaisched.actions.victims import amounts_of, victim_order
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.claims import Units
+from kaisched.framework.rooms import room_of
 
 if TYPE_CHECKING:
     from kaisched.actions.units import Part
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session import Session
 
 
@@ -32,6 +33,7 @@ class VictimLine:
         self.queues = frozenset(session.jobs.queue_of_job[job].tolist())
         """Their leaf queues."""
         self._order = victim_order(session, job)
+        self._most: dict[int, int] = {}
         self._parts: list[Part] = []
 
     def units(self, start: int, count: int) -> list[Part]:
@@ -41,6 +43,32 @@ class VictimLine:
         if missing > 0:
             self._parts.extend(islice(self._order, missing))
         return self._parts[start:end]
+
+    def most(self, shape: int, allowed: BoolVec | None) -> int:
+        """Return how many pods of a shape would fit if every unit in the line were gone.
+
+        An upper bound for the whole action, since room only shrinks: what is evicted is given away.
+        """
+        known = self._most.get(shape)
+        if known is None:
+            session, ledger = self._session, self._session.ledger
+            free = ledger.idle + ledger.releasing + self._freeable()
+            request = session.shapes.request[:, shape]
+            known = self._most[shape] = int(room_of(free, request, allowed).sum())
+        return known
+
+    def _freeable(self) -> Amounts:
+        """``(R, N)`` what the jobs in the line hold on each node."""
+        session, ledger, tasks = self._session, self._session.ledger, self._session.tasks
+        is_in_line = np.zeros(len(session.jobs.name), np.bool_)
+        is_in_line[self.job] = True
+        rows = np.flatnonzero(ACTIVE_STATES[ledger.state] & (tasks.job_of_task >= 0))
+        rows = rows[is_in_line[tasks.job_of_task[rows]]]
+        request = session.shapes.request.take(tasks.shape_of_task[rows], axis=1)
+        nodes, count = ledger.node_of_task[rows], len(session.nodes)
+        return np.stack(
+            [np.bincount(nodes, weights=row, minlength=count).astype(np.int64) for row in request]
+        )
 
     def forget_gone(self) -> None:
         """Drop the units at the head of the line that no longer run where they did."""

@@ -168,9 +168,13 @@ def future_room(
     ledger: Ledger, request: Amounts, allowed: BoolVec | None, cap: IntVec | None
 ) -> IntVec:
     """``(N,)`` pods of a shape that fit once what is being released is free."""
+    room = room_of(ledger.idle + ledger.releasing, request, allowed)
+    return room if cap is None else np.minimum(room, cap)
+
+
+def room_of(free: Amounts, request: Amounts, allowed: BoolVec | None) -> IntVec:
+    """``(N,)`` pods of a shape that fit into free amounts ``(R, N)`` of the nodes allowed."""
     divisor = np.maximum(request, 1)[:, None]
     bonus = np.where(request > 0, 0, HUGE)[:, None]
-    room = _room(ledger.idle + ledger.releasing, divisor, bonus)
-    if cap is not None:
-        room = np.minimum(room, cap)
+    room = _room(free, divisor, bonus)
     return room if allowed is None else room * allowed
