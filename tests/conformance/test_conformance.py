@@ -16,7 +16,6 @@ from tests.conformance.running import run
 
 CASES = {case["id"]: case for case in read(Path(__file__).with_name("cases"))}
 NOT_BUILT = {
-    "own::reclaim": "not built: action reclaim",
     "own::fraction": "not built: GPU fractions",
     "own::later": "not built: kind raw",
 }
@@ -151,7 +150,7 @@ def test_cases_can_be_chosen(capsys):
     folder = str(ROOT / "tests/conformance/cases")
     main(["--cases", folder, "--only", "own::gang"])
     assert capsys.readouterr().out.count("own::") == 2
-    assert main(["--cases", folder, "--action", "reclaim", "--strict"]) == 1
+    assert main(["--cases", folder, "--action", "raw", "--strict"]) == 1
     assert capsys.readouterr().out.count("own::") == 1
 
 

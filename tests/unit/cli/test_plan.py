@@ -125,8 +125,7 @@ def test_a_wrong_shard_is_not_replaced_by_the_default(run, manifests):
 
 def test_the_shipped_shards_plan(run, manifests):
     code, _, err = run("plan", "-f", manifests, "--shard", "config/shards/kai.yaml")
-    assert code == 0
-    assert err.startswith("kaisched: not in this version, so skipped: ")
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize(
