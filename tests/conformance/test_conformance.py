@@ -29,6 +29,11 @@ DEVIATIONS = {
     "own::not-over-by-enough": "the-multiplier-guards-shares",
     "own::own-side-loses": "what-the-own-side-loses-is-no-gain",
     "own::min-runtime-typo": "malformed-arguments-are-refused",
+    "own::smaller-moves": "fewest-gpus-move-first",
+    "own::promised-stays": "a-cycle-does-not-undo-itself",
+    "own::quota-is-left": "quota-is-left-where-it-can-be",
+    "own::over-utilised-gives-first": "over-utilised-in-what-is-held",
+    "own::nobody-is-moved": "within-share-nobody-is-moved",
 }
 ROOT = Path(__file__).resolve().parents[2]
 
