@@ -9,7 +9,6 @@ from kaisched.actions.consolidate import Consolidate
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.reclaim import Reclaim
 from kaisched.actions.stalegang import StaleGangs
-from kaisched.objects import kai_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +22,4 @@ ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
     "consolidate": Consolidate,
     "stalegang": StaleGangs,
 }
-"""By name, how each action of this version is made."""
-
-LATER: Final = frozenset(kai_names.ACTIONS) - frozenset(ACTIONS)
-"""Actions that a shard may name already; they are skipped with a line that says so."""
+"""By name, how each action is made."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from kaisched.engine.actions import ACTIONS, LATER
+from kaisched.engine.actions import ACTIONS
 from kaisched.errors import ConfigError, ObjectError, join_path
 from kaisched.framework.loader import installed_plugins
 from kaisched.framework.policy import Policy
@@ -75,7 +75,7 @@ def build_policy(
     spec = shard.spec
     policy = Policy(
         plugins=_plugins(spec, file, catalogue, warnings),
-        actions=_actions(spec, file, actions, warnings),
+        actions=_actions(spec, file, actions),
         queue_depth=_queue_depth(spec, file),
         over_quota_weights=spec.over_quota_weights or "equal",
         **_settings(spec, file),
@@ -159,27 +159,19 @@ def _fill(wanted: dict[str, _Wanted], spec: ShardSpec) -> None:
             wanted[name] = replace(wanted[name], arguments=arguments)
 
 
-def _actions(
-    spec: ShardSpec, file: str, chosen: Sequence[str] | None, warnings: list[str]
-) -> tuple[Action, ...]:
+def _actions(spec: ShardSpec, file: str, chosen: Sequence[str] | None) -> tuple[Action, ...]:
     if chosen is not None:
         names = [_action_name(name, file, "--actions") for name in chosen]
-        named = set(names)
     else:
         priority = {action.name: action.priority for action in kai_names.DEFAULT_ACTIONS}
-        named = set()
         for written, entry in spec.actions.items():
             name = _action_name(written, file, join_path("spec", "actions", written))
             if entry.enabled is False:
                 priority.pop(name, None)
                 continue
-            named.add(name)
             priority[name] = priority.get(name, 0) if entry.priority is None else entry.priority
         names = sorted(priority, key=lambda name: (-priority[name], name))
-    missing = [name for name in names if name in LATER and name in named]
-    if missing:
-        warnings.append(f"not in this version, so skipped: {', '.join(missing)}")
-    return tuple(ACTIONS[name]() for name in dict.fromkeys(names) if name in ACTIONS)
+    return tuple(ACTIONS[name]() for name in dict.fromkeys(names))
 
 
 def _action_name(written: str, file: str, path: str) -> str:

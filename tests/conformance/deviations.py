@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kaisched.units import UnitError, parse_duration
+from tests.conformance import evictions
 from tests.conformance.amounts import ROWS
 from tests.conformance.kai_remainders import UNLIMITED, play_case
 
@@ -79,7 +80,7 @@ def _can_be(name: str, text: Any) -> bool:
 def serves_an_over_utilised_queue(case: dict[str, Any]) -> bool:
     """Tell whether a queue is above its share of all that it holds, but not of all there is."""
     if case.get("kind") != "queue_order":
-        return False
+        return evictions.spares_an_over_utilised_queue(case)
     return any(_is_over_in_what_it_holds(case["input"][side]) for side in ("left", "right"))
 
 
@@ -184,10 +185,14 @@ PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "asks_an_argument_that_cannot_be": asks_an_argument_that_cannot_be,
     "asks_for_a_claim": asks_for_a_claim,
     "counts_reservation_pods": counts_reservation_pods,
+    "leaves_less_than_the_quota": evictions.leaves_less_than_the_quota,
+    "moves_the_larger": evictions.moves_the_larger,
+    "moves_work_within_its_share": evictions.moves_work_within_its_share,
     "reclaims_beside_a_passed_share": reclaims_beside_a_passed_share,
     "rounds_a_lower_priority_up": rounds_a_lower_priority_up,
     "rounds_above_the_request": rounds_above_the_request,
     "serves_an_over_utilised_queue": serves_an_over_utilised_queue,
+    "takes_back_what_was_promised": evictions.takes_back_what_was_promised,
     "takes_from_its_own_side_too": takes_from_its_own_side_too,
     "takes_less_than_the_multiplier": takes_less_than_the_multiplier,
 }

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from kaisched.actions.units import split
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.claims import Claim, Units
@@ -87,8 +88,6 @@ def victim_resources(case: dict[str, Any]) -> str:
 
     The tasks of the cases are pending, which no victim is: here they run.
     """
-    from kaisched.actions.units import split  # built with the search for victims
-
     asked = case["input"]
     scale = Scale.of(asked)
     tasks = [
@@ -105,7 +104,7 @@ def victim_resources(case: dict[str, Any]) -> str:
     root = groups[0] if len(groups) == 1 else Group("job", None, groups)
     row = queue_row(scale, {"id": QUEUE, "parent": None})
     session = session_of(store_of([row], [Job("job", QUEUE, tasks, root=root)]))
-    parts = [members for members, _ in split(session, 0)]
+    parts = [part.tasks for part in split(session, 0)]
     cpu = scale.column({"cpu_millis": case["expected"]["cpu_millis_each"]})[0]
     request = session.shapes.request[0, session.tasks.shape_of_task]
     got = [int(request[list(members)].sum()) for members in parts]

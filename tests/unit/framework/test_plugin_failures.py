@@ -1,10 +1,14 @@
 """A plugin that raises or answers nonsense is contained and named, whatever the question."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kaisched.actions.allocate import Allocate
+from kaisched.actions.reclaim import Reclaim
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.memory import Memory
@@ -44,17 +48,27 @@ NONSENSE = {
 
 
 def world():
-    """A world in which every question is asked."""
+    """A world in which every question is asked, those about victims included.
+
+    Queue o holds a node beyond its share, which a job of queue claims needs as a whole.
+    """
     parts = Group("root", None, (Group("x", 1), Group("y", 1)))
     tasks = (Task("s-0", {"gpu": 1000}, podset="x"), Task("s-1", {"gpu": 2000}, podset="y"))
     mixed = (Task("m-0", {"gpu": 1000}), Task("m-1", {"gpu": 2000}))
+    runs = [Task(f"o-{at}", {"gpu": 1000}, state=TaskState.RUNNING, node="n2") for at in range(8)]
     return store(
+        *(Job(task.name, "o", (task,), root=Group("default", 1)) for task in runs),
+        job("c", "claims", gpu=8),
         job("a", "q", pods=3, minimum=2),
         job("b", "r"),
         Job("s", "q", tasks, root=parts),
         Job("m", "r", mixed, root=Group("default", 2)),
         job("huge", "r", gpu=3, pods=9, minimum=9),
-        queues=tuple(QueueRow(name, quota={"gpu": 0}) for name in "qr"),  # all is surplus
+        nodes=(4, 4, 8),
+        queues=(
+            *(QueueRow(name, quota={"gpu": 0}) for name in "oqr"),  # all they get is surplus
+            QueueRow("claims", quota={"gpu": 8000}),
+        ),
     ).snapshot()
 
 
@@ -70,7 +84,8 @@ def world():
 def test_nonsense_is_contained_and_named(question, nonsense):
     """The cycle ends with a result that can be read, and says which plugin failed at what."""
     answers = {question: NONSENSE[nonsense](question)}
-    result = cycle(world(), with_default(plugin(**answers)))
+    rules = replace(with_default(plugin(**answers)), actions=(Allocate(), Reclaim()))
+    result = cycle(world(), rules)
     result.encode()
     named = {(failure.plugin, failure.question) for failure in result.failures}
     assert ("fake", question) in named
@@ -85,7 +100,7 @@ def test_a_failed_division_abandons_the_cycle(question):
     result, after = run_cycle(world(), None, rules, 0.0, before)
     assert (len(result.binds), len(result.nominations), len(result.evictions)) == (0, 0, 0)
     assert {record.reason for record in result.records} == {"PluginFailed"}
-    assert len(result.records) == 5
+    assert len(result.records) == 6
     assert all("abandoned" in record.message for record in result.records)
     assert after.facts == {"fake": "old"}
     assert after.hints == {}
