@@ -1,0 +1,153 @@
+"""Laws of all five actions in KAI's order, over random clusters that are partly full."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import event, given, note
+from hypothesis import strategies as st
+
+from kaisched.actions import evicting
+from kaisched.actions.search import Plan, Search
+from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants import violations
+from kaisched.framework.memory import Memory
+from tests.laws.clusters import NOW_S, told
+from tests.laws.crowded import carried_out, crowded, kinds_of, make_crowded, moves_of
+
+POLICY = default_policy()
+LEDGER = (
+    "idle",
+    "releasing",
+    "held",
+    "held_non_preemptible",
+    "state",
+    "node_of_task",
+    "job_active",
+    "job_pending",
+    "podset_active",
+    "podset_pending",
+)
+
+
+def decide(cluster, memory=None, shuffle=None):
+    snapshot = cluster.store(shuffle).snapshot()
+    result, after = run_cycle(snapshot, None, POLICY, NOW_S, memory or Memory())
+    return snapshot, result, after
+
+
+def cycles(cluster, count=3):
+    """Yield some cycles in a row, each carried out before the next."""
+    note(told(cluster))
+    memory = Memory()
+    for _ in range(count):
+        snapshot, result, after = decide(cluster, memory)
+        note("\n".join(moves_of(result)) or "nothing")
+        yield cluster, snapshot, result, memory
+        cluster, memory = carried_out(cluster, result), after
+
+
+def test_the_clusters_make_every_action_evict():
+    """Else the laws below would hold of nothing."""
+    seen = set()
+    for seed in range(60):
+        seen |= set(kinds_of(decide(make_crowded(seed))[1]))
+    assert seen >= {"reclaim", "preempt", "consolidate"}
+
+
+@given(crowded)
+def test_the_invariants_hold(cluster):
+    for _, snapshot, result, _ in cycles(cluster):
+        for action in kinds_of(result):
+            event(action)
+        assert not result.failures
+        assert violations(snapshot, result, with_records=True) == []
+
+
+@given(crowded)
+def test_every_eviction_says_why_and_for_whom(cluster):
+    for _, snapshot, result, _ in cycles(cluster):
+        placed = {each.pod_group for each in (*result.binds, *result.nominations)}
+        for each in result.evictions:
+            assert each.reason
+            if each.action != "stalegang":
+                assert each.beneficiary in placed
+        promised = {each.pod for each in result.nominations}
+        for name in {each.beneficiary for each in result.evictions if each.beneficiary}:
+            assert runs_with(snapshot, result, name, promised)
+
+
+def runs_with(snapshot, result, name, promised):
+    """Tell whether a job has its minimum once all that was decided is done."""
+    jobs, tasks, podsets = snapshot.jobs, snapshot.tasks, snapshot.podsets
+    row = jobs.name.index(name) if isinstance(jobs.name, list) else list(jobs.name).index(name)
+    first = int(jobs.first_podset[row])
+    stands = podsets.active[first : first + int(jobs.podset_count[row])].copy()
+    placed = np.concatenate((result.bind_tasks, result.nominate_tasks))
+    for task in placed[tasks.job_of_task[placed] == row].tolist():
+        stands[tasks.podset_of_task[task] - first] += 1
+    for task in result.evict_tasks[tasks.job_of_task[result.evict_tasks] == row].tolist():
+        stands[tasks.podset_of_task[task] - first] -= 1
+    if row in jobs.structure:
+        return bool(stands.any())  # violations() judges the tree
+    return bool((stands >= podsets.minimum[first : first + len(stands)]).all())
+
+
+@given(crowded)
+def test_equal_input_gives_equal_bytes(cluster):
+    for _, snapshot, result, memory in cycles(cluster):
+        again, _ = run_cycle(snapshot, None, POLICY, NOW_S, memory.without_hints())
+        assert again.encode() == result.encode()
+
+
+@given(crowded, st.integers(0, 1 << 16))
+def test_the_order_of_loading_does_not_matter(cluster, seed):
+    for now, _, result, memory in cycles(cluster):
+        shuffled = decide(now, memory.without_hints(), random.Random(seed))[1]
+        assert shuffled.encode() == result.encode()
+
+
+@pytest.fixture(scope="module")
+def watched():
+    """Let every search check that it leaves nothing behind when it finds no plan."""
+    patch = pytest.MonkeyPatch()
+    seen = {"failed": 0, "undone": 0}
+    solve = Search.solve
+
+    def checked(self, demand, line):
+        ledger = self._session.ledger
+        before = {name: getattr(ledger, name).copy() for name in LEDGER}
+        found = solve(self, demand, line)
+        if isinstance(found, Plan):
+            found.statement.rollback()
+            seen["undone"] += 1
+        else:
+            seen["failed"] += 1
+        for name, column in before.items():
+            assert np.array_equal(getattr(ledger, name), column), name
+        return solve(self, demand, line) if isinstance(found, Plan) else found
+
+    patch.setattr(evicting.Search, "solve", checked)
+    yield seen
+    patch.undo()
+
+
+@given(cluster=crowded)
+def test_a_search_that_is_taken_back_leaves_no_trace(watched, cluster):
+    """Neither one that finds nothing nor one whose plan is rolled back; and it finds it again."""
+    seen = watched.copy()
+    for now, _, result, memory in cycles(cluster):
+        assert result.encode() == unwatched(now, memory)
+    event(f"failed {watched['failed'] > seen['failed']}")
+    event(f"undone {watched['undone'] > seen['undone']}")
+
+
+_SOLVE = Search.solve
+
+
+def unwatched(cluster, memory):
+    """Return what a cycle decides when no search is taken back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evicting.Search, "solve", _SOLVE)
+        return decide(cluster, memory.without_hints())[1].encode()

@@ -1,0 +1,37 @@
+"""A cluster left alone comes to rest: what one cycle decides, no later one takes back for ever.
+
+Time stands still and there is no history of usage, so nothing that happens comes from outside.
+"""
+
+from hypothesis import event, given, note
+
+from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from tests.laws.clusters import NOW_S, told
+from tests.laws.crowded import carried_out, crowded, moves_of
+
+POLICY = default_policy()
+CYCLES = 12
+AFTER = 5
+
+
+def history_of(cluster, count, policy=POLICY):
+    """Return what each cycle decides, every one carried out before the next."""
+    memory, told_of = Memory(), []
+    for _ in range(count):
+        result, memory = run_cycle(cluster.store().snapshot(), None, policy, NOW_S, memory)
+        told_of.append(moves_of(result))
+        cluster = carried_out(cluster, result)
+    return told_of
+
+
+@given(crowded)
+def test_a_cluster_left_alone_comes_to_rest(cluster):
+    note(told(cluster))
+    history = history_of(cluster, CYCLES + AFTER)
+    for at, moves in enumerate(history):
+        note(f"cycle {at}: " + ("; ".join(moves) or "nothing"))
+    at_rest = next((at for at in range(len(history)) if not any(history[at:])), CYCLES)
+    event(f"at rest after {at_rest} cycles")
+    assert not any(history[CYCLES:])
