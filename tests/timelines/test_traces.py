@@ -189,7 +189,7 @@ def test_simulate_runs_only_the_actions_it_is_told(capsys):
         (("--nodes", "0"), "'--nodes'"),
         (("--checkpoint-every", "0s"), "--checkpoint-every: there is no time between two"),
         (("--checkpoint-every", "now"), "--checkpoint-every: 'now' is no duration"),
-        (("--actions", "alocate"), "--actions: there is no such action (value 'alocate')"),
+        (("--actions", "allokate"), "--actions: there is no such action (value 'allokate')"),
         (("--quota", "some"), "'--quota'"),
     ],
 )
