@@ -74,7 +74,7 @@ CURES = {
     Refusal.SATURATION_ORDER: "Wait; or lower `reclaimerUtilizationMultiplier` if it is above 1.",
     Refusal.MIN_RUNTIME: "Wait for the minimum runtime to pass, or lower it on the queue.",
     Refusal.EVICTION_DELAY: "Wait for the delay to pass, or lower it on the job.",
-    Refusal.SEARCH_BUDGET: "Nothing: the search goes on in a later cycle; or raise the budget.",
+    Refusal.SEARCH_BUDGET: "Nothing: the next cycle searches again.",
     Refusal.UNDERSHOOTS: "Let its queue hold more than its quota, or split the work it holds.",
     Refusal.NODE_NOT_READY: "Bring the node back.",
     Refusal.NODE_UNSCHEDULABLE: "Uncordon the node.",
