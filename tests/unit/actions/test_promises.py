@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from kaisched.engine.policy import default_policy
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out, moves_of
@@ -45,3 +47,19 @@ def test_a_promise_is_void_when_its_node_is_cordoned():
     closed = replace(cluster.nodes[0], is_unschedulable=True)
     result, broken = decide(replace(cluster, nodes=(closed, node("n2", 2), cluster.nodes[1])))
     assert (binds(result), broken) == ({"w-0": "n2"}, [])
+
+
+@pytest.mark.xfail(
+    strict=True, reason="of a job of several shapes the first pods are looked at, promised or not"
+)
+def test_a_promise_to_an_elastic_pod_is_kept_before_its_job_grows_otherwise():
+    """So it is after a pod of the same job was moved away to make the room."""
+    made = job("j", "q", (0, 3), (1, 1), (1, 1, "n1"))
+    tasks = (made.tasks[0], replace(made.tasks[1], nominated="n0"), made.tasks[2])
+    cluster = Cluster(
+        (node("n0", 1, cpu=3), node("n1", 1, cpu=1)),
+        (queue("q", 2),),
+        (replace(made, tasks=tasks),),
+    )
+    result, broken = decide(cluster)
+    assert (binds(result), broken) == ({"j-1": "n0"}, [])
