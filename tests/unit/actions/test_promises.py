@@ -1,0 +1,65 @@
+"""Room that was promised: who gets it once the victims have gone, and when the promise is void."""
+
+from dataclasses import replace
+
+import pytest
+
+from kaisched.engine.policy import default_policy
+from tests.laws.clusters import Cluster
+from tests.laws.crowded import carried_out, moves_of
+from tests.unit.actions.test_search import decide, evicted, job, node, promised, queue
+
+RECLAIMED = Cluster(
+    (node("n0", 2), node("n1", 1)),
+    (queue("q", 0), queue("r", 3)),
+    (job("g", "q", (2, 1, "n0")), job("x", "r", (1, 1, "n1")), job("w", "r", (2, 1))),
+)
+
+
+def binds(result):
+    return {each.pod.partition("/")[2]: each.node for each in result.binds}
+
+
+def after_reclaim():
+    result, broken = decide(RECLAIMED)
+    assert (evicted(result), promised(result), broken) == (["g-0"], {"w-0": "n0"}, [])
+    return carried_out(RECLAIMED, result)
+
+
+def test_the_beneficiary_gets_its_room_although_an_older_job_deserves_more():
+    cluster = after_reclaim()
+    first = replace(queue("a", 3), priority=300)
+    older = job("a", "a", (2, 1), created_s=-9.0, priority=90)
+    cluster = replace(cluster, queues=(*cluster.queues, first), jobs=(*cluster.jobs, older))
+    result, broken = decide(
+        cluster, replace(default_policy(), actions=default_policy().actions[:1])
+    )
+    assert (binds(result), broken) == ({"w-0": "n0"}, [])
+
+
+def test_what_was_evicted_does_not_get_its_place_back():
+    result, broken = decide(after_reclaim())
+    assert (moves_of(result), broken) == (["bind default/w-0 to n0"], [])
+
+
+def test_a_promise_is_void_when_its_node_is_cordoned():
+    cluster = after_reclaim()
+    closed = replace(cluster.nodes[0], is_unschedulable=True)
+    result, broken = decide(replace(cluster, nodes=(closed, node("n2", 2), cluster.nodes[1])))
+    assert (binds(result), broken) == ({"w-0": "n2"}, [])
+
+
+@pytest.mark.xfail(
+    strict=True, reason="of a job of several shapes the first pods are looked at, promised or not"
+)
+def test_a_promise_to_an_elastic_pod_is_kept_before_its_job_grows_otherwise():
+    """So it is after a pod of the same job was moved away to make the room."""
+    made = job("j", "q", (0, 3), (1, 1), (1, 1, "n1"))
+    tasks = (made.tasks[0], replace(made.tasks[1], nominated="n0"), made.tasks[2])
+    cluster = Cluster(
+        (node("n0", 1, cpu=3), node("n1", 1, cpu=1)),
+        (queue("q", 2),),
+        (replace(made, tasks=tasks),),
+    )
+    result, broken = decide(cluster)
+    assert (binds(result), broken) == ({"j-1": "n0"}, [])

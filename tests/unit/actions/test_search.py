@@ -1,0 +1,174 @@
+"""The search for victims where the laws seldom reach; what is known to be wrong is marked so."""
+
+from dataclasses import replace
+
+import pytest
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.core.states import TaskState
+from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants import violations
+from kaisched.framework.memory import Memory
+from kaisched.testing.rows import Group, Job, Task
+from tests.laws.clusters import Cluster
+from tests.laws.crowded import carried_out
+
+POLICY = default_policy()
+IN_PLACE = replace(POLICY, allows_consolidating_reclaim=False)
+
+
+def node(name, gpu, cpu=64):
+    return NodeRow(name, {"cpu": 1000 * cpu, "gpu": 1000 * gpu, "pods": 110})
+
+
+def queue(name, gpu, *, limit=None, created_s=0.0):
+    capped = {} if limit is None else {"gpu": 1000 * limit}
+    return QueueRow(
+        name, created_s=created_s, quota={"gpu": 1000 * gpu}, limit=capped, weight={"gpu": 0.0}
+    )
+
+
+def job(name, where, *pods, minimum=1, **more):
+    """Return a job; a pod is (GPUs, CPUs) or (GPUs, CPUs, the node it runs on)."""
+    tasks = tuple(
+        Task(
+            f"{name}-{at}",
+            {"gpu": 1000 * pod[0], "cpu": 1000 * pod[1]},
+            state=TaskState.RUNNING if len(pod) == 3 else TaskState.PENDING,
+            node=pod[2] if len(pod) == 3 else "",
+        )
+        for at, pod in enumerate(pods)
+    )
+    return Job(name, where, tasks, root=Group("default", minimum), started_s=0.0, **more)
+
+
+def decide(cluster, policy=POLICY):
+    snapshot = cluster.store().snapshot()
+    result, _ = run_cycle(snapshot, None, policy, 1000.0, Memory())
+    return result, violations(snapshot, result, with_records=True)
+
+
+def evicted(result):
+    return sorted(each.pod.partition("/")[2] for each in result.evictions)
+
+
+def promised(result):
+    return {each.pod.partition("/")[2]: each.node for each in result.nominations}
+
+
+def gang_with_an_elastic_pod():
+    return Cluster(
+        (node("n0", 4),),
+        (queue("q", 0), queue("r", 4)),
+        (
+            job("g", "q", (2, 1, "n0"), (2, 1, "n0"), (0, 1, "n0"), minimum=2),
+            job("w", "r", (4, 1)),
+        ),
+    )
+
+
+def test_the_core_of_a_gang_does_not_go_without_its_elastic_pods():
+    result, broken = decide(gang_with_an_elastic_pod(), IN_PLACE)
+    assert (evicted(result), broken) == (["g-0", "g-1", "g-2"], [])
+
+
+@pytest.mark.xfail(
+    strict=True, reason="relocation spares an elastic pod although its job's core is gone"
+)
+def test_nor_does_it_when_victims_may_find_another_place():
+    result, broken = decide(gang_with_an_elastic_pod())
+    assert (evicted(result), broken) == (["g-0", "g-1", "g-2"], [])
+
+
+def test_a_limit_can_need_victims_although_there_is_room():
+    cluster = Cluster(
+        (node("n0", 8),),
+        (queue("q", 8, limit=2),),
+        (job("v", "q", (2, 1, "n0")), job("w", "q", (1, 1), priority=90)),
+    )
+    result, broken = decide(cluster)
+    assert (evicted(result), promised(result), broken) == (["v-0"], {"w-0": "n0"}, [])
+
+
+@pytest.mark.xfail(strict=True, reason="_spared lets a unit stay without asking its queue's limit")
+def test_a_unit_is_not_spared_past_the_limit():
+    """The waiting pods differ, so that the claim is placed before what it needs is known."""
+    cluster = Cluster(
+        (node("n0", 8),),
+        (queue("q", 8, limit=2),),
+        (
+            job("u", "q", (1, 1, "n0")),
+            job("v", "q", (1, 1, "n0"), created_s=1.0),
+            job("w", "q", (0, 1), (1, 1), minimum=2, priority=90),
+        ),
+    )
+    result, broken = decide(cluster, IN_PLACE)
+    assert (evicted(result), broken) == (["v-0"], [])
+
+
+@pytest.mark.xfail(strict=True, reason="_put trusts nodes that had room with other units gone")
+def test_at_a_limit_the_claim_goes_where_the_room_is():
+    cluster = Cluster(
+        (node("n0", 4, cpu=3), node("n1", 4)),
+        (queue("q", 8, limit=4),),
+        (
+            job("c", "q", (0, 3, "n0"), created_s=1.0),
+            job("g", "q", (4, 1, "n1")),
+            job("w", "q", (2, 1), priority=90),
+        ),
+    )
+    result, broken = decide(cluster)
+    assert (evicted(result), promised(result), broken) == (["g-0"], {"w-0": "n1"}, [])
+
+
+@pytest.mark.xfail(strict=True, reason="a unit that does not help uses up what its queue may lose")
+def test_a_unit_that_does_not_help_keeps_none_from_helping():
+    """On n1, where v runs, there would still be only one GPU."""
+    cluster = Cluster(
+        (node("n0", 2), node("n1", 2)),
+        (queue("a", 2), queue("b", 1), queue("c", 1)),
+        (
+            job("u", "b", (1, 1, "n0")),
+            job("v", "b", (1, 1, "n1"), created_s=1.0),
+            job("x", "c", (1, 1, "n1"), is_preemptible=False),
+            job("w", "a", (2, 1)),
+        ),
+    )
+    result, broken = decide(cluster, IN_PLACE)
+    assert (evicted(result), promised(result), broken) == (["u-0"], {"w-0": "n0"}, [])
+
+
+def test_the_last_resort_leaves_a_queue_below_its_quota_and_says_so():
+    cluster = Cluster(
+        (node("n0", 5),),
+        (queue("q", 3), queue("r", 2)),
+        (job("g", "q", *[(1, 1, "n0")] * 5, minimum=5), job("w", "r", (2, 1))),
+    )
+    result, broken = decide(cluster)
+    assert (len(evicted(result)), broken) == (5, [])
+    assert all("below its quota" in each.reason for each in result.evictions)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="R20: being over in GPUs lets pods without any be taken, in turns for ever"
+)
+def test_two_queues_over_in_gpus_do_not_take_cpu_from_each_other_in_turns():
+    cluster = Cluster(
+        (node("n0", 4, cpu=3),),
+        (queue("a", 1), queue("b", 1, created_s=1.0)),
+        (
+            job("ga", "a", (2, 0, "n0")),
+            job("gb", "b", (2, 0, "n0")),
+            job("cb", "b", (0, 3, "n0")),
+            job("ca", "a", (0, 3)),
+        ),
+    )
+    moves = []
+    for _ in range(10):
+        result, broken = decide(cluster)
+        assert broken == []
+        moves.append(evicted(result))
+        cluster = carried_out(cluster, result)
+    assert not any(moves[4:])
