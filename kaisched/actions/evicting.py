@@ -186,5 +186,7 @@ def running_jobs(session: Session) -> RowVec:
     if session.has_moved:
         active = session.ledger.job_active
         runs &= (active > 0) & (active <= jobs.active)
+        gone = [eviction.task for eviction in session.outcome.evictions]
+        runs[session.tasks.job_of_task[gone]] = False  # no job loses pods to two actions of a cycle
     rows: RowVec = np.flatnonzero(runs)
     return rows

@@ -32,10 +32,14 @@ class Relocation:
         """
         is_complete = True
         left = []
+        broken: set[int] = set()
+        """Jobs whose core has no other place: its elastic pods are no use without it."""
         for part in reversed(plan.parts):
-            if self._move(plan.statement, part, barred):
+            if part.job not in broken and self._move(plan.statement, part, barred):
                 continue
             is_complete = False
+            if part.is_core:
+                broken.add(part.job)
             left.append(part)
         plan.parts = left[::-1]
         return is_complete

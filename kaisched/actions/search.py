@@ -270,24 +270,36 @@ class _Attempt:
         session, demand = self._session, self._demand
         tasks = demand.tasks
         if len(demand.shapes) > 1 or not self._is_exact:
-            return place_waiting(session, statement, tasks)
+            return self._wait(statement)
         shape = demand.shapes[0][0]
-        if len(tasks) == 1:
+        if len(tasks) == 1 and not self._is_limited:
             nodes = self._nodes
             if len(nodes) > 1:
                 rows = np.array(nodes)
                 score = session.ask.node_score(session, shape, rows, np.zeros(len(rows), np.int64))
                 nodes = [nodes[int(score.argmax())]]
             if not nodes:
-                return place_waiting(session, statement, tasks)
+                return self._wait(statement)
             statement.promise(tasks, np.array(nodes[:1]), shape)
             return True
         if len(tasks) <= _FEW:
-            return place_waiting(session, statement, tasks)
+            return self._wait(statement)
         chosen = session.placement.choose_future(shape, len(tasks))
         if chosen is None:
             return False
         statement.promise(tasks, chosen, shape)
+        return True
+
+    def _wait(self, statement: Statement) -> bool:
+        """Place pod by pod; with victims all of them wait, even where one would fit now.
+
+        A queue at its limit has to lose the victims first.
+        """
+        mark = statement.checkpoint()
+        if not place_waiting(self._session, statement, self._demand.tasks):
+            return False
+        if mark:
+            statement.pipeline_all(mark)
         return True
 
     def _gates_open(self) -> bool:
@@ -311,14 +323,17 @@ class _Attempt:
             job, tasks, is_core = part
             if is_core or job not in cores:
                 mark = statement.checkpoint()
-                for task in tasks:
+                ask = request[:, session.tasks.shape_of_task[list(tasks)]].sum(axis=1)
+                shut = first_shut(session, self._demand.claim.action, job, ask)
+                for task in () if shut else tasks:
                     node = int(ledger.node_of_task[task])
                     asked = request[:, int(session.tasks.shape_of_task[task])]
                     if ((ledger.idle[:, node] + ledger.releasing[:, node]) < asked).any():
                         break
                     statement.spare(task)
                 else:
-                    continue
+                    if not shut:
+                        continue
                 statement.rollback(mark)
             if is_core:
                 cores.add(job)

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from kaisched.engine.policy import default_policy
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out, moves_of
@@ -49,9 +47,6 @@ def test_a_promise_is_void_when_its_node_is_cordoned():
     assert (binds(result), broken) == ({"w-0": "n2"}, [])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="of a job of several shapes the first pods are looked at, promised or not"
-)
 def test_a_promise_to_an_elastic_pod_is_kept_before_its_job_grows_otherwise():
     """So it is after a pod of the same job was moved away to make the room."""
     made = job("j", "q", (0, 3), (1, 1), (1, 1, "n1"))

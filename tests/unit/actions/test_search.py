@@ -74,9 +74,6 @@ def test_the_core_of_a_gang_does_not_go_without_its_elastic_pods():
     assert (evicted(result), broken) == (["g-0", "g-1", "g-2"], [])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="relocation spares an elastic pod although its job's core is gone"
-)
 def test_nor_does_it_when_victims_may_find_another_place():
     result, broken = decide(gang_with_an_elastic_pod())
     assert (evicted(result), broken) == (["g-0", "g-1", "g-2"], [])
@@ -92,7 +89,6 @@ def test_a_limit_can_need_victims_although_there_is_room():
     assert (evicted(result), promised(result), broken) == (["v-0"], {"w-0": "n0"}, [])
 
 
-@pytest.mark.xfail(strict=True, reason="_spared lets a unit stay without asking its queue's limit")
 def test_a_unit_is_not_spared_past_the_limit():
     """The waiting pods differ, so that the claim is placed before what it needs is known."""
     cluster = Cluster(
@@ -108,7 +104,6 @@ def test_a_unit_is_not_spared_past_the_limit():
     assert (evicted(result), broken) == (["v-0"], [])
 
 
-@pytest.mark.xfail(strict=True, reason="_put trusts nodes that had room with other units gone")
 def test_at_a_limit_the_claim_goes_where_the_room_is():
     cluster = Cluster(
         (node("n0", 4, cpu=3), node("n1", 4)),
