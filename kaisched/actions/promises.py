@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _PENDING: Final = int(TaskState.PENDING)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 _ACTION: Final = "allocate"
+_HINT: Final = "promises.buffer"
 
 
 def keep_promises(session: Session) -> None:
@@ -36,10 +37,10 @@ def keep_promises(session: Session) -> None:
     if session.has_kept_promises:
         return
     session.has_kept_promises = True
+    if not _has_promises(session):
+        return
     tasks = session.tasks
     promised = np.flatnonzero(tasks.nominated_node >= 0)
-    if not promised.size:
-        return
     promised = promised[(tasks.state[promised] == _PENDING) & (tasks.job_of_task[promised] >= 0)]
     jobs = session.jobs
     job = np.unique(tasks.job_of_task[promised])
@@ -60,6 +61,21 @@ def keep_promises(session: Session) -> None:
         if batch is None or jobs.podset_count[row] == 1:
             batch = _promised_first(session, row)[: int(candidates.size[at])]
         _keep(session, row, batch)
+
+
+def _has_promises(session: Session) -> bool:
+    """Tell whether any pod has a nominated node; looks only at rows that are new since last time.
+
+    Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
+    """
+    column = session.tasks.nominated_node
+    buffer = column if column.base is None else column.base
+    known: tuple[object, int, bool] | None = session.hints.get(_HINT)
+    seen, has_any = known[1:] if known is not None and known[0] is buffer else (0, False)
+    if seen < len(column):
+        has_any = has_any or bool((column[seen:] >= 0).any())
+        session.hints[_HINT] = (buffer, len(column), has_any)
+    return has_any
 
 
 def _promised_first(session: Session, job: int) -> RowVec:
