@@ -126,6 +126,7 @@ def items_by_node(session: Session, job: RowVec) -> dict[int, list[Item]]:
     """Return the running pods of jobs by node, the first to go first."""
     jobs, tasks = session.jobs, session.tasks
     names, state, node_of_task = tasks.name, session.ledger.state, session.ledger.node_of_task
+    job = np.array(sorted(job.tolist(), key=lambda row: jobs.name[row]), np.int64)  # settles ties
     keys = [*session.ask.job_order(session, job), jobs.created_s[job]]
     order = job[np.lexsort(keys[::-1])][::-1].tolist()
     requests: dict[int, list[int]] = {}
