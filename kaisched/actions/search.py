@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.by_node import openings
 from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need
@@ -119,6 +120,8 @@ class _Attempt:
         futures = [(search.future(shape), count) for shape, count in demand.shapes]
         self._needs = [Need(session, future, count) for future, count in futures]
         self._is_exact = len(futures) == 1 and futures[0][0].is_plain
+        self._is_single = self._is_exact and futures[0][1] == 1
+        """True for one pod that only amounts decide on: what its node has to lose says it all."""
         self._refused: dict[int, int] = {}
         self._chosen: Parts = []
         """Units taken so far."""
@@ -152,14 +155,33 @@ class _Attempt:
                         return found
             if not begin and not self._is_met() and not self._could_suffice():
                 return int(Refusal.NO_VICTIMS)
-            if end >= len(line.places) or self._closed >= line.queues:
+            if end >= len(line.places) or self._closed >= line.queues or self._is_single:
                 break
             begin, end = end, end * _GROWTH
         if self._delay > 0 and self._is_met():
             plan = self._settle(chosen)
             if plan is not None:
                 return plan
-        return self._why_not()
+        return self._node_by_node() or self._why_not()
+
+    def _node_by_node(self) -> Plan | None:
+        """Look at the units of each node by themselves, where the line as a whole is not enough."""
+        if self._is_met():
+            return None
+        for part in self._chosen:
+            for need in self._needs:
+                need.give_back(part.tasks)
+        kept: list[int] = []
+        while not self._is_met():
+            need = next(need for need in self._needs if not need.is_met)
+            found = openings(self._session, self._line, need.future, kept, self._judge_sets)
+            if not found or not self._search.step():
+                return None
+            for place in found[0]:
+                for need in self._needs:
+                    need.take(self._line.part(place).tasks)
+            kept = sorted((*kept, *found[0]))
+        return self._settle([self._line.part(place) for place in kept])
 
     def _take(self, place: int) -> Plan | int | None:
         """Take one more unit; return a plan, why the search ends without one, or None."""
@@ -213,11 +235,8 @@ class _Attempt:
             return []
         codes = self._judge(places)[begin:]
         fresh = places[begin:]
-        refused = codes.nonzero()[0]
-        if refused.size:
-            for code, count in enumerate(np.bincount(codes[refused]).tolist()):
-                if count:
-                    self._refused[code] = self._refused.get(code, 0) + count
+        self._count(codes)
+        if codes.any():
             self._closed.update(line.victims.queue[fresh[codes == _NOT_OVER_SHARE]].tolist())
         if line.victims.split_off:
             return self._not_shut(fresh.tolist(), codes.tolist())
@@ -238,6 +257,20 @@ class _Attempt:
     def _judge(self, places: RowVec) -> CodeVec:
         session, claim = self._session, self._demand.claim
         return session.ask.scenario_gate(session, claim, self._line.units(places))
+
+    def _judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
+        session, claim = self._session, self._demand.claim
+        codes = session.ask.scenario_gate(session, claim, self._line.units(places, sets))
+        self._count(codes)
+        return codes
+
+    def _count(self, codes: CodeVec) -> None:
+        """Count refusals by code."""
+        refused = codes[codes != 0]
+        if refused.size:
+            for code, count in enumerate(np.bincount(refused).tolist()):
+                if count:
+                    self._refused[code] = self._refused.get(code, 0) + count
 
     # -- a sufficient set --------------------------------------------------------------------------
 

@@ -38,14 +38,21 @@ class VictimLine:
         if self._seen:
             self._forget_moved()
         self._most: dict[int, int] = {}
-        self._pods: _Pods | None = None
+        self._pods: Pods | None = None
 
     def part(self, place: int) -> Part:
         """Return the unit at a place."""
         return self.victims.part(place)
 
-    def units(self, places: RowVec) -> Units:
-        """Return units as columns."""
+    @property
+    def pods(self) -> Pods:
+        """Where the units' pods are; looked up when first needed."""
+        if self._pods is None:
+            self._pods = Pods(self._session, self.victims)
+        return self._pods
+
+    def units(self, places: RowVec, alternative: RowVec | None = None) -> Units:
+        """Return units as columns, as one set or as several."""
         victims = self.victims
         return Units(
             victims.job[places],
@@ -53,6 +60,7 @@ class VictimLine:
             victims.amounts.take(places, axis=1),
             victims.is_core[places],
             _Tasks(victims, places),
+            alternative,
         )
 
     def most(self, shape: int, allowed: BoolVec | None) -> int:
@@ -68,10 +76,8 @@ class VictimLine:
     def room_without(self, places: RowVec, shape: int, allowed: BoolVec | None) -> int:
         """Return how many pods of a shape would fit if some units were gone."""
         session, ledger = self._session, self._session.ledger
-        if self._pods is None:
-            self._pods = _Pods(session, self.victims)
         free = ledger.idle + ledger.releasing
-        self._pods.add_held(free, places)
+        self.pods.add_held(free, places)
         return int(room_of(free, session.shapes.request[:, shape], allowed).sum())
 
     def forget_gone(self) -> None:
@@ -104,10 +110,11 @@ class VictimLine:
                 self.places = self.places[self.places != place]
 
 
-class _Pods:
+class Pods:
     """The running pods of a line's units: where they are, what they hold, whose they are."""
 
     def __init__(self, session: Session, victims: Victims) -> None:
+        """Read where everything stands now."""
         tasks, state = session.tasks, session.ledger.state
         place_of_job = np.full(len(session.jobs.name) + 1, -1, np.int64)  # the last: of no job
         place_of_job[victims.job] = np.arange(len(victims))
@@ -120,20 +127,67 @@ class _Pods:
                     self._place[at_row[task]] = place
         self._node = session.ledger.node_of_task[rows]
         self._held = session.shapes.request.take(tasks.shape_of_task[rows], axis=1)
-        self._count = len(victims)
+        self._victims = victims
+        self._by_node: tuple[RowVec, RowVec, Amounts] | None = None
+
+    def is_among(self, places: RowVec) -> BoolVec:
+        """Tell of every unit, ``(V,)``, whether it is one of these."""
+        is_one = np.zeros(len(self._victims), np.bool_)
+        is_one[places] = True
+        return is_one
 
     def add_held(self, free: Amounts, places: RowVec) -> None:
         """Add what units hold to free amounts ``(R, N)``."""
-        if len(places) == self._count:
+        if len(places) == len(self._victims):
             node, held = self._node, self._held
         else:
-            is_one = np.zeros(self._count, np.bool_)
-            is_one[places] = True
-            pods = is_one[self._place].nonzero()[0]
+            pods = self.is_among(places)[self._place].nonzero()[0]
             node, held = self._node[pods], self._held.take(pods, axis=1)
         nodes = free.shape[1]
         for resource, amounts in enumerate(held):
             free[resource] += np.bincount(node, amounts, nodes).astype(np.int64)
+
+    def by_node(self, wanted: list[int]) -> tuple[RowVec, RowVec, Amounts]:
+        """Return nodes, places ``(P,)`` and amounts ``(R', P)``, by node and then by place.
+
+        An entry for every node a unit has pods on. The elastic pods of a job stand, with nothing,
+        on every node that its core is on: the core cannot go without them.
+        """
+        if self._by_node is None:
+            count = len(self._victims)
+            key = self._node * count + self._place
+            rows: Amounts = self._held
+            missing = self._elastic_keys(key, count)
+            if missing.size:
+                key = np.concatenate((key, missing))
+                rows = np.pad(rows, ((0, 0), (0, len(missing))))
+            order = np.argsort(key, kind="stable")
+            key, rows = key[order], rows.take(order, axis=1)
+            starts = np.flatnonzero(np.diff(key, prepend=-1))
+            if len(starts) < len(key):
+                key, rows = key[starts], np.add.reduceat(rows, starts, axis=1)
+            node, place = np.divmod(key, count)
+            self._by_node = node, place, rows
+        node, place, rows = self._by_node
+        return node, place, rows[wanted]
+
+    def _elastic_keys(self, key: IntVec, count: int) -> IntVec:
+        victims = self._victims
+        elastic: dict[int, list[int]] = {}
+        for place, part in victims.split_off.items():
+            if not part.is_core:
+                elastic.setdefault(part.job, []).append(place)
+        missing = (
+            [
+                entry - entry % count + place
+                for entry in set(key.tolist())
+                if victims.is_core[entry % count]
+                for place in elastic.get(int(victims.job[entry % count]), ())
+            ]
+            if elastic
+            else []
+        )
+        return np.array(missing, np.int64)
 
 
 class _Tasks(Sequence[tuple[int, ...]]):

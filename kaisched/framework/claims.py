@@ -43,6 +43,9 @@ class Units:
     """True for the core of a gang, False for an elastic pod."""
     tasks: Sequence[tuple[int, ...]]
     """Task rows of each unit."""
+    alternative: RowVec | None = None
+    """Which of several sets each unit is of, ascending; every set is judged for itself. None: all
+    are of one set."""
 
     def __len__(self) -> int:
         """Return V."""
