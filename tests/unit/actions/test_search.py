@@ -146,9 +146,6 @@ def test_the_last_resort_leaves_a_queue_below_its_quota_and_says_so():
     assert all("below its quota" in each.reason for each in result.evictions)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R20: being over in GPUs lets pods without any be taken, in turns for ever"
-)
 def test_two_queues_over_in_gpus_do_not_take_cpu_from_each_other_in_turns():
     cluster = Cluster(
         (node("n0", 4, cpu=3),),
