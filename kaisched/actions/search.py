@@ -18,6 +18,7 @@ from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need
 from kaisched.actions.placing import place_waiting
+from kaisched.actions.second_look import READ, SecondLook, may_suffice
 from kaisched.actions.victim_line import VictimLine, as_units, runs_on
 from kaisched.core.refusals import Refusal
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _NOT_OVER_SHARE: Final = int(Refusal.NOT_OVER_SHARE)
 """Speaks of the unit's queue: what stands behind it in the same queue is refused as well."""
+_UNDERSHOOTS: Final = int(Refusal.UNDERSHOOTS)
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _FIRST: Final = 8
@@ -101,7 +103,7 @@ class Search:
                 found.is_last_resort = is_last_resort
                 return found
             code = found
-            if found != int(Refusal.UNDERSHOOTS):
+            if found != _UNDERSHOOTS:
                 break
         return code
 
@@ -123,6 +125,8 @@ class _Attempt:
         self._needs = [Need(session, future, count) for future, count in futures]
         self._is_exact = len(futures) == 1 and futures[0][0].is_plain
         self._refused: dict[int, int] = {}
+        self._seen: Parts = []
+        """Units that were judged."""
         self._nodes: list[int] = []
         """Nodes on which a pod fits once the units that are kept have gone."""
         self._is_tight = False
@@ -152,15 +156,37 @@ class _Attempt:
             plan = self._settle(chosen)
             if plan is not None:
                 return plan
-        return self._why_not()
+        return self._look_again(chosen) or self._why_not()
+
+    def _look_again(self, chosen: Parts) -> Plan | None:
+        """Try node by node where units in order do not suffice and some were refused."""
+        session = self._session
+        if not chosen or not self._refused or self._is_met():
+            return None
+        if not may_suffice(session, self._demand.claim, chosen, self._seen):
+            return None
+        for part in chosen:
+            for need in self._needs:
+                need.give_back(part.tasks)
+        state, before = session.ledger.state, session.tasks.state
+        line = self._line.units(0, READ)
+        parts = [part for part in line if runs_on(part.tasks, state, before)]
+        found = SecondLook(session, self._needs, parts, self._judge_again).run()
+        return None if found is None else self._settle(found)
+
+    def _judge_again(self, parts: Parts) -> list[int]:
+        codes = self._judge(parts)
+        if _UNDERSHOOTS in codes:  # in order, it may have been refused for another reason
+            self._refused.setdefault(_UNDERSHOOTS, 0)
+        return codes
 
     def _is_met(self) -> bool:
         return all(need.is_met for need in self._needs)
 
     def _why_not(self) -> int:
         """Return the refusal met most; a gentle refusal first, since it can be overridden."""
-        if int(Refusal.UNDERSHOOTS) in self._refused:
-            return int(Refusal.UNDERSHOOTS)
+        if _UNDERSHOOTS in self._refused:
+            return _UNDERSHOOTS
         if not self._refused:
             return int(Refusal.NO_VICTIMS)
         return max(self._refused.items(), key=lambda item: (item[1], -item[0]))[0]
@@ -182,6 +208,7 @@ class _Attempt:
                 end *= 2
                 continue
             codes = self._judge(parts)
+            self._seen = parts
             for part, code in zip(parts[done:], codes[done:], strict=True):
                 if code:
                     self._refused[code] = self._refused.get(code, 0) + 1

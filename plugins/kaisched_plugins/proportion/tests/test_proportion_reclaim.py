@@ -236,9 +236,15 @@ def test_a_resource_that_was_below_its_quota_already_may_fall_further():
 @pytest.mark.parametrize(
     ("mine", "unit", "codes"),
     [
-        pytest.param(4, ("b", 0, 10), [0], id="who is over nothing takes from who is over anything"),
-        pytest.param(5, ("b", 0, 10), [NOT_OVER], id="both are over in GPUs, which nobody asks for"),
-        pytest.param(5, ("b", 1, 10), [ORDER], id="the unit holds some, and the taker is no better"),
+        pytest.param(
+            4, ("b", 0, 10), [0], id="who is over nothing takes from who is over anything"
+        ),
+        pytest.param(
+            5, ("b", 0, 10), [NOT_OVER], id="both are over in GPUs, which nobody asks for"
+        ),
+        pytest.param(
+            5, ("b", 1, 10), [ORDER], id="the unit holds some, and the taker is no better"
+        ),
     ],
 )
 def test_what_neither_asks_for_counts_only_for_who_is_over_nothing(mine, unit, codes):
