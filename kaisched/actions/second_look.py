@@ -1,8 +1,9 @@
 """A second look at units: node by node, where units in order do not suffice.
 
-In order, a unit that makes no room for the claim, or too little, can use up what its queue may lose,
-so that one behind it that would have helped is refused. Here it is asked of one node after the other
-which of the units on it may go and make room for more pods; the node that gains most comes first.
+In order, a unit that makes no room for the claim, or too little, can use up what its queue may
+lose, so that one behind it that would have helped is refused. Here it is asked of one node after
+the other which of the units on it may go and make room for more pods; the node that gains most
+comes first.
 """
 
 from __future__ import annotations
