@@ -61,6 +61,14 @@ def is_fair_share_victim(left: Row, enough: Row) -> bool:
     return any(map(gt, left, enough))
 
 
+def is_over_in_contest(left: Row, enough: Row, ask: Row, amounts: Row) -> bool:
+    """Tell the same of the resources that the claim asks for or the unit holds (R20)."""
+    return any(
+        has > most and (asked > 0 or lost > 0)
+        for has, most, asked, lost in zip(left, enough, ask, amounts, strict=True)
+    )
+
+
 def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row) -> bool:
     """Tell whether a queue over quota gives way to one that stays within its own (R20)."""
     return is_claim_within_quota and any(map(gt, left, deserved))
@@ -292,10 +300,11 @@ class Scenario:
         if giver is None:
             return NOT_OVER_SHARE
         left, taker = giver.path[-1], giver.taker
-        if not (
-            is_fair_share_victim(left, giver.enough)
-            or is_quota_victim(taker.is_within_quota, left, giver.deserved)
-        ):
+        if taker.over:
+            is_over = is_over_in_contest(left, giver.enough, self._ask, amounts)
+        else:
+            is_over = is_fair_share_victim(left, giver.enough)
+        if not (is_over or is_quota_victim(taker.is_within_quota, left, giver.deserved)):
             return NOT_OVER_SHARE
         for has, floors in giver.floors:
             if undershoots(has, floors, amounts):
