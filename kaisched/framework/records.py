@@ -63,7 +63,7 @@ class PluginFailure:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CycleStats:
     """Counts of one cycle."""
 

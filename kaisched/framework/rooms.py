@@ -29,6 +29,11 @@ class Rooms:
         self._generation = snapshot.generation
         self._resources = len(snapshot.axis)
         count = len(snapshot.nodes)
+        self.rows: RowVec = np.arange(count)
+        self.none: IntVec = np.zeros(count, np.int64)
+        self.rows.setflags(write=False)
+        self.none.setflags(write=False)
+        """``(N,)`` every node row, and nothing on each of them: for questions about all nodes."""
         self.slot_of_shape: dict[int, int] = {}
         self._slots: IntVec = np.zeros(0, np.int64)
         """The same as a column, for many shapes at once."""
@@ -63,7 +68,7 @@ class Rooms:
         changed = (self._version != nodes.version).nonzero()[0]
         if changed.size:
             self._version = nodes.version.copy()
-            self._refresh(changed, _usable(nodes.idle, nodes.releasing, changed))
+            self._refresh(changed, nodes.idle.take(changed, axis=1))  # nothing is promised yet
 
     def catch_up(self, slot: int, ledger: Ledger) -> None:
         """Take in, for one shape, the moves made since its last look."""
