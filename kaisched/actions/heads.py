@@ -121,9 +121,9 @@ class HeadWalk:
 
     def _choose(self) -> Item | None:
         """Compare heads level by level, from the leaves to the roots."""
-        if not np.count_nonzero(self._alive):
-            return None
         queues, heads = self._heads()
+        if not heads:
+            return None
         at = heads[0] if len(heads) == 1 else self._best(queues, heads)
         return Item(at, self._gate(at) if self._is_gated else 0)
 

@@ -102,7 +102,7 @@ class Placement:
         ledger = session.ledger if session.has_moved else None
         rooms = self._rooms()
         slots = rooms.slots(shapes, session.snapshot, ledger)
-        total: IntVec = rooms.total[slots]
+        total: IntVec = rooms.total.take(slots)
         return total
 
     def amounts_room(self, shape: int) -> IntVec:

@@ -37,6 +37,8 @@ class Rooms:
         self.slot_of_shape: dict[int, int] = {}
         self._slots: IntVec = np.zeros(0, np.int64)
         """The same as a column, for many shapes at once."""
+        self._missing = 0
+        """How many shapes of that column have no slot yet."""
         self.room: IntVec = np.zeros((0, count), np.int64)
         self.total: IntVec = np.zeros(0, np.int64)
         """``(S',)`` pods that fit over all nodes."""
@@ -96,7 +98,7 @@ class Rooms:
         """``(K,)`` slots of shapes, those not asked about before taken up."""
         self._reach(snapshot.shapes.request.shape[1])
         slots = self._slots[shapes]
-        if slots.size and np.minimum.reduce(slots) < 0:
+        if self._missing and slots.size and np.minimum.reduce(slots) < 0:
             self.add(np.unique(shapes[slots < 0]).tolist(), snapshot, ledger)
             slots = self._slots[shapes]
         if ledger is not None:
@@ -111,6 +113,7 @@ class Rooms:
             return
         first = len(self.slot_of_shape)
         self._reach(max(new) + 1)
+        self._missing -= len(new)
         for offset, shape in enumerate(new):
             self.slot_of_shape[shape] = self._slots[shape] = first + offset
         request = snapshot.shapes.request[:, new]
@@ -137,6 +140,7 @@ class Rooms:
         if missing > 0:
             more = np.full(missing, _UNKNOWN, np.int64)
             self._slots = np.concatenate((self._slots, more))
+            self._missing += missing
 
     def _refresh(self, rows: RowVec, free: Amounts) -> None:
         if not self.slot_of_shape:
