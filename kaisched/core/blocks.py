@@ -20,7 +20,7 @@ Index = npt.NDArray[np.intp]
 
 # Rows of a block, unless one contest has more. Columns of twice that many rows are handed back to
 # the system by malloc each time they are let go.
-BLOCK_ROWS = 1 << 13
+BLOCK_ROWS = 1 << 14
 
 Number = TypeVar("Number", np.int64, np.float64)
 

@@ -148,16 +148,22 @@ def share_surplus(
             continue
         if result is None:
             result = np.zeros(need.shape, dtype=np.int64)
-        resource = block.resource_of_row.take(rows)
+        is_one = len(units) == 1
+        resource = block.resource_of_row[: len(rows)]
+        if not is_one:
+            resource = block.resource_of_row.take(rows)
+        asked = None
+        if fold is not None:
+            asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
         wanted = np.empty(len(rows))
         np.minimum(need.take(rows), MOST, out=wanted)
         game = Contest(
             contest=block.contest_of_row.take(rows),
             weight=weights.take(rows),
-            unit=units if len(units) == 1 else units.take(resource - block.resources.start),
+            unit=units if is_one else units.take(resource - block.resources.start),
             need=wanted.copy(),
             purse=purse,
-            asked=None if fold is None else Asked(fold, resource, block.queue_of_row.take(rows)),
+            asked=asked,
         )
         contend(game)
         wanted -= game.need

@@ -72,6 +72,7 @@ class Asked(NamedTuple):
     fold: WeightFold
     resource: Index
     queue: Index
+    has_one_resource: bool
 
 
 def contend(game: Contest) -> None:
@@ -79,7 +80,7 @@ def contend(game: Contest) -> None:
     contest, need, purse = game.contest, game.need, game.purse
     rows = np.arange(len(contest))
     while len(rows):
-        own, wants = _of(contest, rows), _of(need, rows)
+        own, wants = _contest_of(game, rows), _of(need, rows)
         wanted = _sums(own, wants, len(purse))
         enough = wanted <= purse
         # Rounds would come to the same where there is enough for everyone (R9).
@@ -106,7 +107,7 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
     closing: list[Index] = []
     missed: list[Float64] = []
     while len(rows):
-        contest, need, unit = _of(game.contest, rows), _of(game.need, rows), game.unit
+        contest, need, unit = _contest_of(game, rows), _of(game.need, rows), game.unit
         if len(unit) > 1:
             unit = unit.take(rows)
         share, total = _shares(game, rows, contest)
@@ -147,6 +148,11 @@ def _of(column: npt.NDArray[Any], rows: Index) -> npt.NDArray[Any]:
     return column if len(rows) == len(column) else column.take(rows)
 
 
+def _contest_of(game: Contest, rows: Index) -> Index:
+    """Return the contest of these rows; of one contest any so many rows do."""
+    return game.contest[: len(rows)] if len(game.purse) == 1 else _of(game.contest, rows)
+
+
 def _spread(values: npt.NDArray[Any], contest: Index) -> npt.NDArray[Any]:
     """Return the value of each row's contest; that of the only one as it is, to be broadcast."""
     return values if len(values) == 1 else values.take(contest)
@@ -163,11 +169,12 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     total = _sums(contest, weight, count)
     if game.asked is None:
         return weight, total
-    fold, resource, queue = game.asked
+    fold, resource, queue, has_one_resource = game.asked
+    resource = resource[: len(rows)] if has_one_resource else _of(resource, rows)
     whole = _spread(total, contest)
     normal = weight / whole
     wants = np.ones(len(rows), dtype=np.bool_)
-    answer = fold(_of(resource, rows), _of(queue, rows), contest, wants, normal)
+    answer = fold(resource, _of(queue, rows), contest, wants, normal)
     # A weight that the fold leaves alone counts exactly as it was written, not normalised and
     # back: without a policy that changes weights the fold makes no difference at all.
     share = np.maximum(answer, 0.0)
