@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.candidates import Candidates, drop_gated, gather, keep_best, pending_jobs
+from kaisched.actions.candidates import drop_gated, gather, keep_best, pending_jobs
+from kaisched.actions.claimants import claimants
 from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
 from kaisched.actions.evicting import running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
@@ -27,6 +28,7 @@ from kaisched.framework.claims import Claim
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from kaisched.actions.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
@@ -71,7 +73,7 @@ class _Consolidation:
         """Try the claims in fair order."""
         session = self._session
         candidates = self._claims()
-        if not len(candidates):
+        if candidates is None:
             return
         walk = HeadWalk(session, self._action, candidates)
         while (item := walk.peek()) is not None:
@@ -90,8 +92,20 @@ class _Consolidation:
             session.outcome.note_claims(self._action, candidates.job[gone], codes)
             walk.drop(gone)
 
-    def _claims(self) -> Candidates:
-        """Return the preemptible jobs that all free room together could hold."""
+    def _claims(self) -> Candidates | None:
+        """Return the preemptible jobs that all free room together could hold; None for nobody."""
+        session, action = self._session, self._action
+        waiting = claimants(session, action)
+        if waiting is None:
+            candidates = self._gathered()
+            return candidates if len(candidates) else None
+        able = waiting.fitting(self._free())
+        if not able.any():
+            return None
+        return drop_gated(session, action, waiting.candidates(able))
+
+    def _gathered(self) -> Candidates:
+        """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
         job = pending_jobs(session)
         job = job[session.jobs.is_preemptible[job]]
@@ -109,8 +123,9 @@ class _Consolidation:
 
     def _free(self) -> RowVec:
         """``(R,)`` idle and released amounts of all nodes together; pods do not count."""
-        ledger = self._session.ledger
-        free: RowVec = np.maximum(ledger.idle + ledger.releasing, 0).sum(axis=1)
+        session = self._session
+        now = session.ledger if session.has_moved else session.nodes
+        free: RowVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
         free[PODS] = np.iinfo(np.int64).max
         return free
 

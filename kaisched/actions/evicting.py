@@ -7,11 +7,12 @@ same pods are refused along with it, since nothing has moved in between.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.candidates import Candidates, gather, keep_best, pending_jobs
+from kaisched.actions.candidates import gather, keep_best, pending_jobs
+from kaisched.actions.claimants import claimants
 from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.promises import keep_promises
@@ -23,12 +24,15 @@ from kaisched.framework.claims import Claim
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from kaisched.actions.candidates import Candidates
+    from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
+_RUNNING: Final = "running"
 
 
 class Evicting:
@@ -50,11 +54,8 @@ class Evicting:
         if not running.size:
             return
         self._running = running
-        job = pending_jobs(session)
-        if not job.size:
-            return
-        candidates = self._claims(job)
-        if not len(candidates):
+        candidates = self._claims()
+        if candidates is None:
             return
         walk = HeadWalk(session, self._action, candidates, is_gated=False)
         self._candidates, self._walk = candidates, walk
@@ -67,10 +68,24 @@ class Evicting:
                 is_first = False
                 walk.placed(item)
 
-    def _claims(self, job: RowVec) -> Candidates:
-        """Return the jobs that may take from others at all."""
+    def _claims(self) -> Candidates | None:
+        """Return the jobs that may take from others at all; None for nobody."""
+        waiting = claimants(self._session, self._action)
+        if waiting is None:
+            candidates = self._gathered()
+            return candidates if len(candidates) else None
+        if not len(waiting):
+            return None
+        able = self._able(waiting)
+        if able is not None and not able.any():
+            return None
+        allowed = waiting.allowed(self._action, able)
+        return waiting.candidates(allowed) if allowed.any() else None
+
+    def _gathered(self) -> Candidates:
+        """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
-        job = self._narrowed(job)
+        job = self._narrowed(pending_jobs(session))
         job = without_delayed(session, action, job)
         candidates = gather(session, action, job, tries_full=True)
         depth = session.policy.queue_depth.get(action)
@@ -89,6 +104,11 @@ class Evicting:
     def _narrowed(self, job: RowVec) -> RowVec:
         """Leave out jobs for which there can be no victims, cheaply."""
         return job
+
+    def _able(self, waiting: Claimants) -> BoolVec | None:
+        """Tell for which classes there can be victims, ``(K,)``; None for all."""
+        del waiting
+        return None
 
     @abstractmethod
     def _victims(self, claim: Claim) -> RowVec:
@@ -181,6 +201,10 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
 
 def running_jobs(session: Session) -> RowVec:
     """Return the preemptible jobs that run and that nothing has been added to in this cycle."""
+    known: tuple[int, int, RowVec] | None = session.found.get(_RUNNING)
+    rests_on = session.moves, len(session.outcome.evictions)
+    if known is not None and known[:2] == rests_on:
+        return known[2]
     jobs = session.jobs
     runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
     if session.has_moved:
@@ -188,5 +212,6 @@ def running_jobs(session: Session) -> RowVec:
         runs &= (active > 0) & (active <= jobs.active)
         gone = [eviction.task for eviction in session.outcome.evictions]
         runs[session.tasks.job_of_task[gone]] = False  # no job loses pods to two actions of a cycle
-    rows: RowVec = np.flatnonzero(runs)
+    rows: RowVec = runs.nonzero()[0]
+    session.found[_RUNNING] = (*rests_on, rows)
     return rows

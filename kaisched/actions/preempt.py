@@ -11,8 +11,9 @@ from kaisched.actions.evicting import Evicting
 from kaisched.actions.reasons import preempt_reason
 
 if TYPE_CHECKING:
+    from kaisched.actions.claimants import Claimants
     from kaisched.actions.search import Plan
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
@@ -35,10 +36,22 @@ class _Preempting(Evicting):
     def _narrowed(self, job: RowVec) -> RowVec:
         """Leave out jobs that are no more important than anything running in their queue."""
         jobs = self._session.jobs
+        able: RowVec = job[jobs.priority[job] > self._lowest()[jobs.queue_of_job[job]]]
+        return able
+
+    def _able(self, waiting: Claimants) -> BoolVec:
+        priority = waiting.priority
+        able: BoolVec = priority > self._session.jobs.priority.take(self._running).min()
+        if able.any():  # of jobs that are all as important this is all there is to ask
+            able = priority > self._lowest()[waiting.queue]
+        return able
+
+    def _lowest(self) -> IntVec:
+        """``(Q,)`` the lowest priority that runs in each queue."""
+        jobs = self._session.jobs
         lowest = np.full(len(self._session.queues), np.iinfo(np.int64).max)
         np.minimum.at(lowest, jobs.queue_of_job[self._running], jobs.priority[self._running])
-        able: RowVec = job[jobs.priority[job] > lowest[jobs.queue_of_job[job]]]
-        return able
+        return lowest
 
     def _victims(self, claim: Claim) -> RowVec:
         jobs, running = self._session.jobs, self._running

@@ -65,6 +65,14 @@ class Outcome:
             known = self.claims[action] = np.zeros_like(self.refusal)
         known[job] = codes
 
+    def note_all_claims(self, action: str, codes: CodeVec) -> None:
+        """Note the same for every job at once: ``codes`` is ``(J,)``, 0 leaves what is known."""
+        known = self.claims.get(action)
+        if known is None:
+            self.claims[action] = codes
+        else:
+            np.copyto(known, codes, where=codes != 0)
+
     def nominate(self, task: int, node: int) -> None:
         """Keep a promise."""
         self.nominations.append((task, node))
