@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.candidates import Candidates
+from kaisched.actions.changes import Changes
 from kaisched.actions.heads import FEW
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
@@ -53,8 +52,8 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
 
 def backlog_of(session: Session, action: str) -> Backlog:
     """Return the backlog with all that changed up to this cycle taken in."""
-    backlog = session.hints.get(_HINT)
-    if not (isinstance(backlog, Backlog) and backlog.serves(session)):
+    backlog: Backlog | None = session.hints.get(_HINT)
+    if not (isinstance(backlog, Backlog) and backlog.changes.serves(session)):
         backlog = session.hints[_HINT] = Backlog(session)
     if session.found.get(_HINT) is not backlog:
         session.found[_HINT] = backlog
@@ -84,11 +83,7 @@ class Backlog:
 
     def __init__(self, session: Session) -> None:
         """Start with no rows."""
-        self._generation = session.snapshot.generation
-        self._queues = session.queues
-        self._policy = session.policy
-        self._columns: tuple[NDArray[Any], ...] = ()
-        self._rows = 0
+        self.changes = Changes(session)
         self._where: dict[int, tuple[int, tuple[Any, ...]]] = {}
         self._named: dict[tuple[int, int, int, int, bool], int] = {}
         self._classes: Classes | None = None
@@ -105,19 +100,14 @@ class Backlog:
         self.odd: set[int] = set()
         """Waiting jobs that do not fit the classes."""
 
-    def serves(self, session: Session) -> bool:
-        """Tell whether row numbers, queues and the plugins' order still mean the same."""
-        return (
-            self._generation == session.snapshot.generation
-            and self._queues is session.queues
-            and self._policy is session.policy
-        )
-
     # -- keeping up ------------------------------------------------------------------------------
 
     def take_in(self, session: Session, action: str) -> None:
         """Sort in what has changed since the last look."""
-        rows = self._changed(session)
+        rows = self.changes.look(session)
+        more = self.changes.rows - len(self.class_of_row)
+        if more > 0:
+            self.class_of_row = np.concatenate((self.class_of_row, np.full(more, -1)))
         if self._postponed:
             rows = sorted({*rows, *self._postponed})
             self._postponed = []
@@ -145,36 +135,6 @@ class Backlog:
             self.gated.update(zip(waiting[refused].tolist(), codes[refused].tolist(), strict=True))
             waiting = waiting[~refused]
         self._sort_in(session, waiting)
-
-    def _changed(self, session: Session) -> list[int]:
-        """Return the job rows in which something plugins may look at has changed."""
-        jobs, podsets = session.jobs, session.podsets
-        columns: tuple[NDArray[Any], ...] = (
-            jobs.pending,
-            jobs.active,
-            jobs.refusal,
-            jobs.queue_of_job,
-            jobs.priority,
-            jobs.is_preemptible,
-            jobs.shape_of_job,
-            jobs.podset_count,
-            jobs.created_s,
-            podsets.minimum,
-        )
-        changed = set(range(self._rows, len(jobs.pending)))
-        for old, new in zip(self._columns, columns, strict=False):
-            if old is new or (old.base is not None and old.base is new.base):
-                continue  # the very same buffer: rows are only ever appended to it
-            rows = (old != new[: len(old)]).nonzero()[0]
-            if new is podsets.minimum:
-                rows = podsets.job_of_podset[rows]
-            changed.update(rows.tolist())
-        self._columns = columns
-        self._rows = len(jobs.pending)
-        if len(self.class_of_row) < self._rows:
-            more = self._rows - len(self.class_of_row)
-            self.class_of_row = np.pad(self.class_of_row, (0, more), constant_values=-1)
-        return sorted(changed)
 
     def _forget(self, row: int) -> None:
         self.gated.pop(row, None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.actions.candidates import drop_gated, gather, keep_best, pending_jobs
 from kaisched.actions.claimants import claimants
-from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
+from kaisched.actions.clearing import Clearing, Item, Movable, Prices
 from kaisched.actions.evicting import running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
@@ -66,7 +66,7 @@ class _Consolidation:
         self._most = most
         self._search = Search(session)
         self._relocation = Relocation(session, action, self._search)
-        self._items: dict[int, list[Item]] | None = None
+        self._movable: Movable | None = None
         self._prices: dict[tuple[int, int], Prices] = {}
 
     def run(self) -> None:
@@ -155,8 +155,8 @@ class _Consolidation:
 
     def _choose(self, demand: Demand, avoided: set[int]) -> list[Clearing] | None:
         """Return the cheapest clearings that make room for the whole claim, or None."""
-        if self._items is None:
-            self._items = items_by_node(self._session, self._running)
+        if self._movable is None:
+            self._movable = Movable(self._session, self._running)
         chosen: list[Clearing] = []
         jobs: set[int] = set()
         taken = set(avoided)
@@ -165,7 +165,7 @@ class _Consolidation:
             missing = count - future.total
             if missing <= 0:
                 continue
-            for clearing in self._priced(shape).cheapest_first(self._items):
+            for clearing in self._priced(shape).cheapest_first(self._movable):
                 moved = jobs | {item.job for item in clearing.items}
                 if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
                     continue
@@ -236,7 +236,7 @@ class _Consolidation:
 
     def _forget(self, items: list[Item]) -> None:
         """Take moved pods out: nothing moves twice in one cycle."""
-        assert self._items is not None
+        assert self._movable is not None
         before = self._session.tasks.node_of_task
         for item in items:
-            self._items[int(before[item.task])].remove(item)
+            self._movable.forget(int(before[item.task]), item)

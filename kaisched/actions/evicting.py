@@ -17,6 +17,7 @@ from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.promises import keep_promises
 from kaisched.actions.relocation import Relocation
+from kaisched.actions.roster import in_order
 from kaisched.actions.search import Plan, Search
 from kaisched.actions.victim_line import VictimLine
 from kaisched.core.refusals import Refusal
@@ -57,6 +58,10 @@ class Evicting:
         candidates = self._claims()
         if candidates is None:
             return
+        ordered = in_order(session, running, is_by_leaf=True)
+        self._is_ordered = ordered is not None
+        if ordered is not None:
+            self._running = ordered
         walk = HeadWalk(session, self._action, candidates, is_gated=False)
         self._candidates, self._walk = candidates, walk
         is_first = True
@@ -168,7 +173,7 @@ class Evicting:
             if not kept.size:
                 return int(np.bincount(codes).argmax())
             job = kept
-        return VictimLine(session, job)
+        return VictimLine(session, job, is_ordered=self._is_ordered)
 
     def _refuse(self, item: Item, code: int) -> None:
         candidates = self._candidates

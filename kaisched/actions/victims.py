@@ -54,6 +54,34 @@ def victim_order(session: Session, job: RowVec) -> Iterator[Part]:
     return (victims.part(place) for place in range(len(victims)))
 
 
+def line_up_whole(session: Session, job: RowVec, held: Amounts) -> Victims:
+    """Return the same for jobs of equal pods that go as a whole and stand in the order of leaves.
+
+    Counts are those of the snapshot, and shares those of ``held``, ``(R, Q)``: so it may be asked
+    for when some of the jobs have gone already.
+    """
+    jobs = session.jobs
+    amounts: Amounts = session.shapes.request.take(jobs.shape_of_job.take(job), axis=1)
+    amounts = amounts * jobs.active.take(job)
+    is_core = np.ones(len(job), np.bool_)
+    victims = Victims(session, job, jobs.queue_of_job.take(job), is_core, amounts, {})
+    order = _merged(session, victims, held)
+    if order is None:
+        return victims
+    amounts = amounts.take(order, axis=1)
+    return Victims(session, job[order], victims.queue[order], is_core, amounts, {})
+
+
+def are_whole(session: Session, job: RowVec) -> bool:
+    """Tell whether each of these running jobs has equal pods and needs all of them."""
+    jobs, podsets = session.jobs, session.podsets
+    active = session.ledger.podset_active if session.has_moved else podsets.active
+    first = jobs.first_podset.take(job)
+    odd = (active.take(first) > podsets.minimum.take(first)) | (jobs.podset_count.take(job) > 1)
+    odd |= jobs.shape_of_job.take(job) < 0
+    return not np.count_nonzero(odd)
+
+
 def line_up(session: Session, job: RowVec) -> Victims:
     """Return the units of running jobs of ``job``, the first to be evicted first.
 
@@ -64,7 +92,7 @@ def line_up(session: Session, job: RowVec) -> Victims:
     active = session.ledger.job_active if session.has_moved else jobs.active
     job = job[(jobs.queue_of_job[job] >= 0) & (active[job] > 0)]
     victims = _by_leaf(session, job, _surplus(session, job))
-    order = _merged(session, victims)
+    order = _merged(session, victims, session.ledger.held if session.has_moved else session.held)
     if order is None:
         return victims
     places = {old: new for new, old in enumerate(order.tolist())} if victims.split_off else {}
@@ -199,7 +227,7 @@ def amounts_of(session: Session, parts: Sequence[Part]) -> Amounts:
 # -- among queues ----------------------------------------------------------------------------------
 
 
-def _merged(session: Session, victims: Victims) -> RowVec | None:
+def _merged(session: Session, victims: Victims, held: Amounts) -> RowVec | None:
     """Merge the leaf queues' units up the tree, the most over-served sibling first at each level.
 
     Return the new order of the units, which stand by leaf queue; None when it is the one they have.
@@ -213,7 +241,7 @@ def _merged(session: Session, victims: Victims) -> RowVec | None:
     for level in range(int(depth.max()), -1, -1):
         here = (tree.depth_of_queue.take(stream[order]) == level).nonzero()[0]
         units = order if len(here) == len(order) else order[here]
-        merged = _merge(session, victims, units, stream[units])
+        merged = _merge(session, victims, units, stream[units], held)
         if len(here) == len(order):
             order = merged
         else:
@@ -224,7 +252,9 @@ def _merged(session: Session, victims: Victims) -> RowVec | None:
     return order
 
 
-def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) -> RowVec:
+def _merge(
+    session: Session, victims: Victims, units: RowVec, stream: RowVec, held: Amounts
+) -> RowVec:
     """Merge streams that stand one behind the other, each with its siblings.
 
     Of siblings the one whose next unit leaves it served best goes on. A unit that would come before
@@ -234,7 +264,6 @@ def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) ->
     starts = _starts(stream)
     if len(starts) == 1:
         return units  # nobody to compare it with
-    held = session.ledger.held if session.has_moved else session.held
     amounts = victims.amounts.take(units, axis=1)
     before = amounts.cumsum(axis=1)
     lengths = np.diff(starts, append=len(units))
