@@ -1,12 +1,12 @@
 """The waiting jobs in order, kept between cycles: a full cluster is asked about its heads only.
 
 A hint. In a cluster that is full for weeks each cycle has thousands of waiting jobs, of which room
-for one or two has come free. The backlog keeps them sorted in classes of one queue, shape, size, priority and
-preemptibility, takes in the rows that changed since the last cycle, and hands out the first few of
-the classes that fit: as many as could possibly be placed, and one more. What it hands out decides
-the same as all candidates would, and it steps aside (answers None) wherever that cannot be told:
-several pod sets or shapes in a job, elastic pods, gates that may close, room being released, or a
-plugin that does not promise to look at a job's own row only.
+for one or two has come free. The backlog keeps them sorted in classes of one queue, shape, size,
+priority and preemptibility, takes in the rows that changed since the last cycle, and hands out the
+first few of the classes that fit: as many as could possibly be placed, and one more. What it hands
+out decides the same as all candidates would, and it steps aside (answers None) wherever that cannot
+be told: several pod sets or shapes in a job, elastic pods, gates that may close, room being
+released, or a plugin that does not promise to look at a job's own row only.
 
 Actions that evict ask about its classes as a whole, see claimants.py.
 """
@@ -52,9 +52,10 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
 
 def backlog_of(session: Session, action: str) -> Backlog:
     """Return the backlog with all that changed up to this cycle taken in."""
-    backlog: Backlog | None = session.hints.get(_HINT)
-    if not (isinstance(backlog, Backlog) and backlog.changes.serves(session)):
-        backlog = session.hints[_HINT] = Backlog(session)
+    known = session.hints.get(_HINT)
+    is_ours = isinstance(known, Backlog) and known.changes.serves(session)
+    backlog: Backlog = known if is_ours else Backlog(session)
+    session.hints[_HINT] = backlog
     if session.found.get(_HINT) is not backlog:
         session.found[_HINT] = backlog
         backlog.take_in(session, action)

@@ -97,9 +97,7 @@ class Claimants:
         backlog, moved = self._backlog, set(self._moved)
         found = [
             (queue, *entry)
-            for index, queue in zip(
-                self.at[mask].tolist(), self.queue[mask].tolist(), strict=True
-            )
+            for index, queue in zip(self.at[mask].tolist(), self.queue[mask].tolist(), strict=True)
             for entry in backlog.lists[index]
             if entry[-1] not in moved
         ]
@@ -138,7 +136,7 @@ def claimants(session: Session, action: str) -> Claimants | None:
     if session.has_moved:
         jobs, ledger = session.jobs, session.ledger
         rows = (ledger.job_pending != jobs.pending).nonzero()[0]
-        if ledger.job_pending[rows].any() or _has_lost(session, backlog):
+        if np.count_nonzero(ledger.job_pending.take(rows)) or _has_lost(session, backlog):
             return None
         moved = rows.tolist()
     found = session.found[_FOUND] = Claimants(session, backlog, moved)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kaisched.actions.roster import in_order
+from kaisched.actions.victims import last_first
 from kaisched.core.states import ALLOCATED_STATES
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class Movable:
         """Sort the jobs, and find their pods that run where they did when the cycle began."""
         self._session = session
         rank = np.full(len(session.jobs.pending) + 1, -1, np.int64)  # the last: of no job
-        rank[_last_first(session, job)] = np.arange(len(job))
+        keys = [*session.ask.job_order(session, job), session.jobs.created_s[job]]
+        rank[job[last_first(session, job, keys)]] = np.arange(len(job))
         tasks, state = session.tasks, session.ledger.state
         node_of_task = session.ledger.node_of_task
         runs = ALLOCATED_STATES[state] & (state == tasks.state) & (node_of_task >= 0)
@@ -170,15 +171,3 @@ class Movable:
     def forget(self, node: int, item: Item) -> None:
         """Take out a pod that has moved: nothing moves twice in one cycle."""
         self._items[node].remove(item)
-
-
-def _last_first(session: Session, job: RowVec) -> RowVec:
-    """Return running jobs, the last in order first; names settle ties."""
-    ordered = in_order(session, job, is_by_leaf=False)
-    if ordered is not None:
-        return ordered
-    names = session.jobs.name
-    job = np.array(sorted(job.tolist(), key=lambda row: names[row]), np.int64)
-    keys = [*session.ask.job_order(session, job), session.jobs.created_s[job]]
-    order: RowVec = job[np.lexsort(keys[::-1])][::-1]
-    return order

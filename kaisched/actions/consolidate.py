@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.candidates import drop_gated, gather, keep_best, pending_jobs
+from kaisched.actions.candidates import ANY, drop_gated, gather, keep_best, pending_jobs
 from kaisched.actions.claimants import claimants
 from kaisched.actions.clearing import Clearing, Item, Movable, Prices
 from kaisched.actions.evicting import running_jobs, without_delayed
@@ -126,7 +126,7 @@ class _Consolidation:
         session = self._session
         now = session.ledger if session.has_moved else session.nodes
         free: RowVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
-        free[PODS] = np.iinfo(np.int64).max
+        free[PODS] = ANY
         return free
 
     def _try(self, candidates: Candidates, at: int) -> int:

@@ -17,7 +17,6 @@ from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.promises import keep_promises
 from kaisched.actions.relocation import Relocation
-from kaisched.actions.roster import in_order
 from kaisched.actions.search import Plan, Search
 from kaisched.actions.victim_line import VictimLine
 from kaisched.core.refusals import Refusal
@@ -25,6 +24,8 @@ from kaisched.framework.claims import Claim
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.actions.candidates import Candidates
     from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
@@ -58,10 +59,6 @@ class Evicting:
         candidates = self._claims()
         if candidates is None:
             return
-        ordered = in_order(session, running, is_by_leaf=True)
-        self._is_ordered = ordered is not None
-        if ordered is not None:
-            self._running = ordered
         walk = HeadWalk(session, self._action, candidates, is_gated=False)
         self._candidates, self._walk = candidates, walk
         is_first = True
@@ -124,8 +121,8 @@ class Evicting:
         """Return what the order of victims depends on."""
 
     @abstractmethod
-    def _reason(self, claim: Claim, plan: Plan) -> str:
-        """Return the sentence that every eviction of a plan carries."""
+    def _reason(self, claim: Claim, plan: Plan) -> str | Callable[[], str]:
+        """Return the sentence that every eviction of a plan carries, or what makes it."""
 
     def _try(self, item: Item, *, is_first: bool) -> int:
         """Carry out one claim; return 0 or the refusal code."""
@@ -173,7 +170,7 @@ class Evicting:
             if not kept.size:
                 return int(np.bincount(codes).argmax())
             job = kept
-        return VictimLine(session, job, is_ordered=self._is_ordered)
+        return VictimLine(session, job)
 
     def _refuse(self, item: Item, code: int) -> None:
         candidates = self._candidates

@@ -13,6 +13,8 @@ from kaisched.actions.evicting import Evicting
 from kaisched.actions.reasons import reclaim_reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.actions.search import Plan
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
@@ -42,5 +44,5 @@ class _Reclaiming(Evicting):
     def _class(self, claim: Claim) -> tuple[object, ...]:
         return claim.queue, claim.ask.tobytes()
 
-    def _reason(self, claim: Claim, plan: Plan) -> str:
+    def _reason(self, claim: Claim, plan: Plan) -> Callable[[], str]:
         return reclaim_reason(self._session, claim, plan)

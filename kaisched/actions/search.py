@@ -235,15 +235,15 @@ class _Attempt:
     def _allowed(self, begin: int, end: int) -> list[int]:
         """Return the units from ``begin`` to ``end`` that plugins let go, in order."""
         line = self._line
-        places = line.first(end)
+        places = line.places[:end]
         if len(places) <= begin:
             return []
         codes = self._judge(places)[begin:]
         fresh = places[begin:]
         self._count(codes)
         if codes.any():
-            self._closed.update(line.queues_of(fresh[codes == _NOT_OVER_SHARE]))
-        if line.has_split:
+            self._closed.update(line.victims.queue[fresh[codes == _NOT_OVER_SHARE]].tolist())
+        if line.victims.split_off:
             return self._not_shut(fresh.tolist(), codes.tolist())
         allowed: list[int] = fresh[codes == 0].tolist()
         return allowed

@@ -7,11 +7,11 @@ has gone since is passed over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from kaisched.actions.victims import amounts_of, are_whole, line_up, line_up_whole
+from kaisched.actions.victims import amounts_of, line_up
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.claims import Units
 from kaisched.framework.rooms import room_of
@@ -22,98 +22,27 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
-_HEAD: Final = 16
-"""Units of each leaf queue that are lined up to begin with; the first so many of all are right."""
-
 
 class VictimLine:
     """Units one after the other; those that were taken are forgotten."""
 
-    def __init__(self, session: Session, job: RowVec, *, is_ordered: bool = False) -> None:
-        """Line up the running jobs of ``job``; ``is_ordered``: they stand in the order of leaves.
-
-        Where they do, no more than the first of each leaf queue are lined up to begin with: most
-        claims take one or two units. The rest is lined up when it is asked for, by what was held
-        now.
-        """
+    def __init__(self, session: Session, job: RowVec) -> None:
+        """Line up the running jobs of ``job``."""
         self._session = session
-        active = session.ledger.job_active if session.has_moved else session.jobs.active
-        self._job = job[active.take(job) > 0]
-        self._held: Amounts | None = None
-        self._began = self._seen = len(session.outcome.evictions)
-        first = self._first_of_leaves() if is_ordered else None
-        if first is None:
-            self._victims = line_up(session, self._job)
-            self._places: RowVec = np.arange(len(self._victims))
-        else:
-            self._held = session.ledger.held.copy() if session.has_moved else session.held
-            self._victims = line_up_whole(session, first, self._held)
-            self._places = np.arange(_HEAD)
+        self.victims = line_up(session, job)
+        self.queues = frozenset(self.victims.queue.tolist())
+        """Their leaf queues."""
+        self.places: RowVec = np.arange(len(self.victims))
+        """Units that still run where they did, in order."""
+        self._seen = len(session.outcome.evictions)
         if self._seen:
             self._forget_moved()
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
 
-    def _first_of_leaves(self) -> RowVec | None:
-        """Return the first jobs of each leaf queue, or None to line up all of them."""
-        job = self._job
-        if len(job) <= 2 * _HEAD or not are_whole(self._session, job):
-            return None
-        queue = self._session.jobs.queue_of_job.take(job)
-        starts = np.ones(len(job), np.bool_)
-        np.not_equal(queue[1:], queue[:-1], out=starts[1:])
-        begins = starts.nonzero()[0]
-        rank = np.arange(len(job)) - begins.repeat(np.diff(begins, append=len(job)))
-        first: RowVec = job[rank < _HEAD]
-        return first
-
-    def _complete(self) -> None:
-        """Line up all the units, by what was held when the line was made."""
-        if self._held is None:
-            return
-        self._victims = line_up_whole(self._session, self._job, self._held)
-        self._places = np.arange(len(self._victims))
-        self._held = None
-        if self._began:
-            self._forget_moved()
-        self._seen = self._began
-        self.forget_gone()
-
-    @property
-    def victims(self) -> Victims:
-        """All units, those that are gone as well."""
-        self._complete()
-        return self._victims
-
-    @property
-    def places(self) -> RowVec:
-        """Units that still run where they did, in order."""
-        self._complete()
-        return self._places
-
-    def first(self, count: int) -> RowVec:
-        """Return the first ``count`` of :attr:`places`."""
-        if len(self._places) < count:
-            self._complete()
-        return self._places[:count]
-
-    @property
-    def queues(self) -> frozenset[int]:
-        """The leaf queues of all units."""
-        return frozenset(self._session.jobs.queue_of_job.take(self._job).tolist())
-
-    @property
-    def has_split(self) -> bool:
-        """True when some unit is but a part of its job."""
-        return bool(self._victims.split_off)
-
-    def queues_of(self, places: RowVec) -> set[int]:
-        """Return the leaf queues of some units."""
-        return set(self._victims.queue[places].tolist())
-
     def part(self, place: int) -> Part:
         """Return the unit at a place."""
-        return self._victims.part(place)
+        return self.victims.part(place)
 
     @property
     def pods(self) -> Pods:
@@ -124,7 +53,7 @@ class VictimLine:
 
     def units(self, places: RowVec, alternative: RowVec | None = None) -> Units:
         """Return units as columns, as one set or as several."""
-        victims = self._victims
+        victims = self.victims
         return Units(
             victims.job[places],
             victims.queue[places],
@@ -156,7 +85,7 @@ class VictimLine:
         evictions = self._session.outcome.evictions
         if self._seen == len(evictions):
             return
-        victims, job_of_task = self._victims, self._session.tasks.job_of_task
+        victims, job_of_task = self.victims, self._session.tasks.job_of_task
         gone: set[int] = set()
         for eviction in evictions[self._seen :]:
             for place in (victims.job == job_of_task[eviction.task]).nonzero()[0].tolist():
@@ -165,7 +94,9 @@ class VictimLine:
                     gone.add(place)
         self._seen = len(evictions)
         if gone:
-            self._places = self._places[~np.isin(self._places, list(gone))]
+            stays = np.ones(len(victims), np.bool_)
+            stays[list(gone)] = False
+            self.places = self.places[stays.take(self.places)]
 
     def _forget_moved(self) -> None:
         """Drop units with pods that this cycle has given another place."""
@@ -176,9 +107,9 @@ class VictimLine:
             return
         tasks = set(moved.nonzero()[0].tolist())
         jobs = session.tasks.job_of_task[moved]
-        for place in np.isin(self._victims.job, jobs).nonzero()[0].tolist():
-            if not tasks.isdisjoint(self._victims.part(place).tasks):
-                self._places = self._places[self._places != place]
+        for place in np.isin(self.victims.job, jobs).nonzero()[0].tolist():
+            if not tasks.isdisjoint(self.victims.part(place).tasks):
+                self.places = self.places[self.places != place]
 
 
 class Pods:

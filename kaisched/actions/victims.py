@@ -54,34 +54,6 @@ def victim_order(session: Session, job: RowVec) -> Iterator[Part]:
     return (victims.part(place) for place in range(len(victims)))
 
 
-def line_up_whole(session: Session, job: RowVec, held: Amounts) -> Victims:
-    """Return the same for jobs of equal pods that go as a whole and stand in the order of leaves.
-
-    Counts are those of the snapshot, and shares those of ``held``, ``(R, Q)``: so it may be asked
-    for when some of the jobs have gone already.
-    """
-    jobs = session.jobs
-    amounts: Amounts = session.shapes.request.take(jobs.shape_of_job.take(job), axis=1)
-    amounts = amounts * jobs.active.take(job)
-    is_core = np.ones(len(job), np.bool_)
-    victims = Victims(session, job, jobs.queue_of_job.take(job), is_core, amounts, {})
-    order = _merged(session, victims, held)
-    if order is None:
-        return victims
-    amounts = amounts.take(order, axis=1)
-    return Victims(session, job[order], victims.queue[order], is_core, amounts, {})
-
-
-def are_whole(session: Session, job: RowVec) -> bool:
-    """Tell whether each of these running jobs has equal pods and needs all of them."""
-    jobs, podsets = session.jobs, session.podsets
-    active = session.ledger.podset_active if session.has_moved else podsets.active
-    first = jobs.first_podset.take(job)
-    odd = (active.take(first) > podsets.minimum.take(first)) | (jobs.podset_count.take(job) > 1)
-    odd |= jobs.shape_of_job.take(job) < 0
-    return not np.count_nonzero(odd)
-
-
 def line_up(session: Session, job: RowVec) -> Victims:
     """Return the units of running jobs of ``job``, the first to be evicted first.
 
@@ -92,7 +64,7 @@ def line_up(session: Session, job: RowVec) -> Victims:
     active = session.ledger.job_active if session.has_moved else jobs.active
     job = job[(jobs.queue_of_job[job] >= 0) & (active[job] > 0)]
     victims = _by_leaf(session, job, _surplus(session, job))
-    order = _merged(session, victims, session.ledger.held if session.has_moved else session.held)
+    order = _merged(session, victims)
     if order is None:
         return victims
     places = {old: new for new, old in enumerate(order.tolist())} if victims.split_off else {}
@@ -135,7 +107,8 @@ def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Part]]) -> V
     if with_core:
         later = _keys_without(session, surplus, rows[len(job) :])
         keys = [np.concatenate(pair) for pair in zip(keys, later, strict=True)]
-    order = _last_first(session, rows, [*keys, jobs.created_s[rows]])
+    queue = jobs.queue_of_job[rows]
+    order = last_first(session, rows, [queue, *keys, jobs.created_s[rows]])
     if not surplus:
         rows = rows[order]
         amounts = _whole_amounts(session, rows)
@@ -165,10 +138,8 @@ def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Part]]) -> V
     return Victims(session, rows, jobs.queue_of_job[rows], is_core, amounts, split_off)
 
 
-def _last_first(session: Session, rows: RowVec, keys: list[Any]) -> RowVec:
-    """Return the places of job rows by leaf queue, last in order first; names settle ties."""
-    queue = session.jobs.queue_of_job[rows]
-    columns = [queue, *keys]
+def last_first(session: Session, rows: RowVec, columns: list[Any]) -> RowVec:
+    """Return the places of job rows by key columns, the last first; names settle ties."""
     order: RowVec = np.lexsort(columns[::-1])[::-1]
     same = np.ones(max(len(rows) - 1, 0), np.bool_)
     for key in columns:
@@ -227,7 +198,7 @@ def amounts_of(session: Session, parts: Sequence[Part]) -> Amounts:
 # -- among queues ----------------------------------------------------------------------------------
 
 
-def _merged(session: Session, victims: Victims, held: Amounts) -> RowVec | None:
+def _merged(session: Session, victims: Victims) -> RowVec | None:
     """Merge the leaf queues' units up the tree, the most over-served sibling first at each level.
 
     Return the new order of the units, which stand by leaf queue; None when it is the one they have.
@@ -241,7 +212,7 @@ def _merged(session: Session, victims: Victims, held: Amounts) -> RowVec | None:
     for level in range(int(depth.max()), -1, -1):
         here = (tree.depth_of_queue.take(stream[order]) == level).nonzero()[0]
         units = order if len(here) == len(order) else order[here]
-        merged = _merge(session, victims, units, stream[units], held)
+        merged = _merge(session, victims, units, stream[units])
         if len(here) == len(order):
             order = merged
         else:
@@ -252,9 +223,7 @@ def _merged(session: Session, victims: Victims, held: Amounts) -> RowVec | None:
     return order
 
 
-def _merge(
-    session: Session, victims: Victims, units: RowVec, stream: RowVec, held: Amounts
-) -> RowVec:
+def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) -> RowVec:
     """Merge streams that stand one behind the other, each with its siblings.
 
     Of siblings the one whose next unit leaves it served best goes on. A unit that would come before
@@ -264,6 +233,7 @@ def _merge(
     starts = _starts(stream)
     if len(starts) == 1:
         return units  # nobody to compare it with
+    held = session.ledger.held if session.has_moved else session.held
     amounts = victims.amounts.take(units, axis=1)
     before = amounts.cumsum(axis=1)
     lengths = np.diff(starts, append=len(units))

@@ -106,8 +106,8 @@ class Plugin:
     """
 
     is_class_bound: bool = False
-    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` looks at no more
-    of a job than its queue, its ask and whether it is preemptible.
+    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` looks at no
+    more of a job than its queue, its ask and whether it is preemptible.
 
     One job of each class may then be asked about for all of them.
     """

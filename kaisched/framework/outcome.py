@@ -9,6 +9,8 @@ import numpy as np
 from kaisched.framework.records import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.core.axis import CodeVec, RowVec
 
 
@@ -19,7 +21,8 @@ class Eviction(NamedTuple):
     node: int
     action: str
     beneficiary: str
-    reason: str
+    reason: str | Callable[[], str]
+    """The sentence, or what makes it once somebody reads it."""
 
 
 _NONE = np.empty(0, np.int64)
@@ -77,7 +80,14 @@ class Outcome:
         """Keep a promise."""
         self.nominations.append((task, node))
 
-    def evict(self, task: int, node: int, action: str, beneficiary: str, reason: str) -> None:
+    def evict(
+        self,
+        task: int,
+        node: int,
+        action: str,
+        beneficiary: str,
+        reason: str | Callable[[], str],
+    ) -> None:
         """Keep an eviction."""
         self.evictions.append(Eviction(task, node, action, beneficiary, reason))
 
