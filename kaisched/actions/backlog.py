@@ -14,6 +14,7 @@ Actions that evict ask about its classes as a whole, see claimants.py.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from kaisched.actions.changes import Changes
 from kaisched.actions.heads import FEW
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
@@ -38,7 +41,7 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
     ask = session.ask
     if not session.hints.get(_SCARCE):
         return None
-    if session.has_moved or not ask.is_job_bound or session.policy.queue_depth.get(action):
+    if not ask.is_job_bound or session.policy.queue_depth.get(action):
         return None
     if session.jobs_waiting < _WORTH:
         return None
@@ -47,15 +50,15 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
     backlog = backlog_of(session, action)
     if backlog.odd or ask.gates(session):
         return None
-    return backlog.heads(session)
+    moved = backlog.moved(session)
+    return None if moved is None else backlog.heads(session, moved)
 
 
 def backlog_of(session: Session, action: str) -> Backlog:
     """Return the backlog with all that changed up to this cycle taken in."""
-    known = session.hints.get(_HINT)
-    is_ours = isinstance(known, Backlog) and known.changes.serves(session)
-    backlog: Backlog = known if is_ours else Backlog(session)
-    session.hints[_HINT] = backlog
+    backlog = session.hints.get(_HINT)
+    if not isinstance(backlog, Backlog) or not backlog.changes.serves(session):
+        backlog = session.hints[_HINT] = Backlog(session)
     if session.found.get(_HINT) is not backlog:
         session.found[_HINT] = backlog
         backlog.take_in(session, action)
@@ -197,8 +200,30 @@ class Backlog:
             self._classes = classes
         return classes
 
-    def heads(self, session: Session) -> Candidates | None:
-        """Return the first jobs of every class that fits, or None when too much fits."""
+    def moved(self, session: Session) -> list[int] | None:
+        """Return the jobs that this cycle has placed; None where jobs still wait that it changed.
+
+        Those may need other pods than before: they have lost some, or got some of them.
+        """
+        if not session.has_moved:
+            return []
+        jobs, ledger = session.jobs, session.ledger
+        rows = (ledger.job_pending != jobs.pending).nonzero()[0]
+        if np.count_nonzero(ledger.job_pending.take(rows)):
+            return None
+        evictions = session.outcome.evictions
+        if evictions:
+            lost = session.tasks.job_of_task[[eviction.task for eviction in evictions]]
+            if np.count_nonzero(self.class_of_row.take(lost) >= 0):
+                return None
+        moved: list[int] = rows.tolist()
+        return moved
+
+    def heads(self, session: Session, moved: list[int]) -> Candidates | None:
+        """Return the first jobs of every class that fits, or None when too much fits.
+
+        Those that were ``moved`` are left out: they wait no more.
+        """
         self._note_gated(session)
         classes = self.classes(session)
         bound = session.placement.upper_bound(classes.shape)
@@ -212,7 +237,10 @@ class Backlog:
                 return None
             most = max(most, room)
             # One more than fits: the next in line stays a queue's head until its turn.
-            first.extend((queue, *entry) for entry in self.lists[index][: room // size + 1])
+            line: Iterable[tuple[Any, ...]] = self.lists[index]
+            if moved:
+                line = (entry for entry in line if entry[-1] not in moved)
+            first.extend((queue, *entry) for entry in islice(line, room // size + 1))
         first.sort()
         return _candidates(session, np.array([entry[-1] for entry in first], np.int64), most)
 

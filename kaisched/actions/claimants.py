@@ -132,13 +132,9 @@ def claimants(session: Session, action: str) -> Claimants | None:
     backlog = backlog_of(session, action)
     if backlog.odd or _has_news_of_gates(session, backlog):
         return None
-    moved: list[int] = []
-    if session.has_moved:
-        jobs, ledger = session.jobs, session.ledger
-        rows = (ledger.job_pending != jobs.pending).nonzero()[0]
-        if np.count_nonzero(ledger.job_pending.take(rows)) or _has_lost(session, backlog):
-            return None
-        moved = rows.tolist()
+    moved = backlog.moved(session)
+    if moved is None:
+        return None
     found = session.found[_FOUND] = Claimants(session, backlog, moved)
     return found
 
@@ -147,12 +143,3 @@ def _has_news_of_gates(session: Session, backlog: Backlog) -> bool:
     """Tell whether jobs are refused as such of which no action has noted it in this cycle."""
     refusal = session.outcome.refusal
     return any(refusal[row] != code for row, code in backlog.gated.items())
-
-
-def _has_lost(session: Session, backlog: Backlog) -> bool:
-    """Tell whether a waiting job has lost pods in this cycle: it may need others than before."""
-    evictions = session.outcome.evictions
-    if not evictions:
-        return False
-    jobs = session.tasks.job_of_task[[eviction.task for eviction in evictions]]
-    return bool((backlog.class_of_row[jobs] >= 0).any())

@@ -14,7 +14,7 @@ import numpy as np
 from kaisched.actions.candidates import ANY, drop_gated, gather, keep_best, pending_jobs
 from kaisched.actions.claimants import claimants
 from kaisched.actions.clearing import Clearing, Item, Movable, Prices
-from kaisched.actions.evicting import running_jobs, without_delayed
+from kaisched.actions.evicting import anything_runs, running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
 from kaisched.actions.promises import keep_promises
@@ -51,18 +51,16 @@ class Consolidate:
         if not most or not session.jobs.pending.any():
             return
         keep_promises(session)
-        running = running_jobs(session)
-        if running.size:
-            _Consolidation(session, self.name, running, most).run()
+        if anything_runs(session):
+            _Consolidation(session, self.name, most).run()
 
 
 class _Consolidation:
     """One run of the action."""
 
-    def __init__(self, session: Session, action: str, running: RowVec, most: int) -> None:
+    def __init__(self, session: Session, action: str, most: int) -> None:
         self._session = session
         self._action = action
-        self._running = running
         self._most = most
         self._search = Search(session)
         self._relocation = Relocation(session, action, self._search)
@@ -75,6 +73,7 @@ class _Consolidation:
         candidates = self._claims()
         if candidates is None:
             return
+        self._running = running_jobs(session)
         walk = HeadWalk(session, self._action, candidates)
         while (item := walk.peek()) is not None:
             at = item.at

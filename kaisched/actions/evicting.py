@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
 _RUNNING: Final = "running"
+_WITNESS: Final = "running.witness"
 
 
 class Evicting:
@@ -52,13 +53,12 @@ class Evicting:
         """Try the claims in fair order."""
         session = self._session
         keep_promises(session)
-        running = running_jobs(session)
-        if not running.size:
+        if not anything_runs(session):
             return
-        self._running = running
         candidates = self._claims()
         if candidates is None:
             return
+        self._running = running_jobs(session)
         walk = HeadWalk(session, self._action, candidates, is_gated=False)
         self._candidates, self._walk = candidates, walk
         is_first = True
@@ -87,6 +87,7 @@ class Evicting:
     def _gathered(self) -> Candidates:
         """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
+        self._running = running_jobs(session)
         job = self._narrowed(pending_jobs(session))
         job = without_delayed(session, action, job)
         candidates = gather(session, action, job, tries_full=True)
@@ -199,6 +200,22 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
     session.outcome.note_claims(action, job[codes != 0], codes[codes != 0])
     free: RowVec = job[codes == 0]
     return free
+
+
+def anything_runs(session: Session) -> bool:
+    """Tell whether :func:`running_jobs` would return any: one job that still does is enough."""
+    row: int = session.hints.get(_WITNESS, -1)
+    jobs = session.jobs
+    if 0 <= row < len(jobs.active) and not session.outcome.evictions:
+        runs = jobs.active[row] > 0 and jobs.is_preemptible[row] and jobs.queue_of_job[row] >= 0
+        if runs and session.has_moved:
+            runs = 0 < session.ledger.job_active[row] <= jobs.active[row]
+        if runs:
+            return True
+    running = running_jobs(session)
+    if running.size:
+        session.hints[_WITNESS] = int(running[-1])
+    return bool(running.size)
 
 
 def running_jobs(session: Session) -> RowVec:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.evicting import Evicting
+from kaisched.actions.candidates import ANY
+from kaisched.actions.evicting import Evicting, running_jobs
 from kaisched.actions.reasons import preempt_reason
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
+
+_LOWEST: Final = "preempt.lowest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,9 @@ class _Preempting(Evicting):
 
     def _able(self, waiting: Claimants) -> BoolVec:
         priority = waiting.priority
-        able: BoolVec = priority > self._session.jobs.priority.take(self._running).min()
-        if able.any():  # of jobs that are all as important this is all there is to ask
+        able: BoolVec = priority > _lowest_ever(self._session)
+        if np.count_nonzero(able):
+            self._running = running_jobs(self._session)
             able = priority > self._lowest()[waiting.queue]
         return able
 
@@ -64,3 +68,19 @@ class _Preempting(Evicting):
 
     def _reason(self, claim: Claim, plan: Plan) -> str:
         return preempt_reason(self._session, claim, plan)
+
+
+def _lowest_ever(session: Session) -> int:
+    """Return a bound on the priorities of all jobs; looks only at rows that are new.
+
+    Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
+    """
+    column = session.jobs.priority
+    buffer = column if column.base is None else column.base
+    known: tuple[object, int, int] | None = session.hints.get(_LOWEST)
+    is_same = known is not None and known[0] is buffer and known[1] <= len(column)
+    seen, lowest = known[1:] if known is not None and is_same else (0, ANY)
+    if seen < len(column):
+        lowest = min(lowest, int(column[seen:].min()))
+        session.hints[_LOWEST] = (buffer, len(column), lowest)
+    return lowest
