@@ -56,8 +56,10 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
 
 def backlog_of(session: Session, action: str) -> Backlog:
     """Return the backlog with all that changed up to this cycle taken in."""
-    backlog = session.hints.get(_HINT)
-    if not isinstance(backlog, Backlog) or not backlog.changes.serves(session):
+    known: object = session.hints.get(_HINT)
+    if isinstance(known, Backlog) and known.changes.serves(session):
+        backlog = known
+    else:
         backlog = session.hints[_HINT] = Backlog(session)
     if session.found.get(_HINT) is not backlog:
         session.found[_HINT] = backlog

@@ -75,7 +75,7 @@ class Claimants:
         lists = backlog.lists
         job = np.array([lists[index][0][-1] for index in at.tolist()], np.int64)
         codes = session.ask.claim_gate(session, action, job, self._all.ask.take(at, axis=1))
-        if codes is None or not codes.any():
+        if codes is None or not np.count_nonzero(codes):
             return np.ones(len(at), np.bool_) if able is None else able
         self._note(action, at, codes)
         passes: BoolVec = codes == 0

@@ -48,7 +48,7 @@ class Consolidate:
     def run(self, session: Session) -> None:
         """Make whole what is in pieces."""
         most = session.policy.max_consolidation_preemptees
-        if not most or not session.jobs.pending.any():
+        if not most or not session.jobs_waiting:
             return
         keep_promises(session)
         if anything_runs(session):
@@ -62,8 +62,6 @@ class _Consolidation:
         self._session = session
         self._action = action
         self._most = most
-        self._search = Search(session)
-        self._relocation = Relocation(session, action, self._search)
         self._movable: Movable | None = None
         self._prices: dict[tuple[int, int], Prices] = {}
 
@@ -74,6 +72,8 @@ class _Consolidation:
         if candidates is None:
             return
         self._running = running_jobs(session)
+        self._search = Search(session)
+        self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates)
         while (item := walk.peek()) is not None:
             at = item.at
@@ -99,7 +99,7 @@ class _Consolidation:
             candidates = self._gathered()
             return candidates if len(candidates) else None
         able = waiting.fitting(self._free())
-        if not able.any():
+        if not np.count_nonzero(able):
             return None
         return drop_gated(session, action, waiting.candidates(able))
 

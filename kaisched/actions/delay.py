@@ -41,6 +41,6 @@ def has_delays(session: Session) -> bool:
     known: tuple[object, int, bool] | None = session.hints.get(_HINT)
     seen, has_delays = known[1:] if known is not None and known[0] is buffer else (0, False)
     if seen < len(rare):
-        has_delays = has_delays or bool((rare[seen:, DELAY] > 0).any())
+        has_delays = has_delays or bool(np.count_nonzero(rare[seen:, DELAY] > 0))
         session.hints[_HINT] = (buffer, len(rare), has_delays)
     return has_delays

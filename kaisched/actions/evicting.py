@@ -42,11 +42,9 @@ class Evicting:
     """One run of an evicting action."""
 
     def __init__(self, session: Session, action: str) -> None:
-        """Gather what runs and might have to go."""
+        """Know nothing yet: most runs end without a claim."""
         self._session = session
         self._action = action
-        self._search = Search(session)
-        self._relocation = Relocation(session, action, self._search)
         self._lines: dict[tuple[object, ...], VictimLine | int] = {}
 
     def run(self) -> None:
@@ -59,6 +57,8 @@ class Evicting:
         if candidates is None:
             return
         self._running = running_jobs(session)
+        self._search = Search(session)
+        self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates, is_gated=False)
         self._candidates, self._walk = candidates, walk
         is_first = True
@@ -79,10 +79,10 @@ class Evicting:
         if not len(waiting):
             return None
         able = self._able(waiting)
-        if able is not None and not able.any():
+        if able is not None and not np.count_nonzero(able):
             return None
         allowed = waiting.allowed(self._action, able)
-        return waiting.candidates(allowed) if allowed.any() else None
+        return waiting.candidates(allowed) if np.count_nonzero(allowed) else None
 
     def _gathered(self) -> Candidates:
         """Return the same, every waiting job asked about."""

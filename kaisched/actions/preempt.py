@@ -29,7 +29,7 @@ class Preempt:
 
     def run(self, session: Session) -> None:
         """Let the more important go first."""
-        if session.jobs.pending.any():
+        if session.jobs_waiting:
             _Preempting(session, self.name).run()
 
 

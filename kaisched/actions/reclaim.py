@@ -29,7 +29,7 @@ class Reclaim:
 
     def run(self, session: Session) -> None:
         """Take back what can be taken."""
-        if session.jobs.pending.any():
+        if session.jobs_waiting:
             _Reclaiming(session, self.name).run()
 
 

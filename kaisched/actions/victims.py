@@ -142,10 +142,12 @@ def last_first(session: Session, rows: RowVec, columns: list[Any]) -> RowVec:
     """Return the places of job rows by key columns, the last first; names settle ties."""
     order: RowVec = np.lexsort(columns[::-1])[::-1]
     same = np.ones(max(len(rows) - 1, 0), np.bool_)
-    for key in columns:
-        ranked = key[order]
+    for key in reversed(columns):  # the last column, their creation, leaves hardly any tie
+        ranked = key.take(order)
         same &= ranked[1:] == ranked[:-1]
-    tied = np.flatnonzero(same)
+        if not np.count_nonzero(same):
+            break
+    tied = same.nonzero()[0]
     if tied.size:
         names = session.jobs.name
         begins = tied[np.diff(tied, prepend=-2) > 1]
