@@ -43,7 +43,7 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
         return None
     if not ask.is_job_bound or session.policy.queue_depth.get(action):
         return None
-    if session.jobs_waiting < _WORTH:
+    if not is_worth_keeping(session):
         return None
     if session.placement.has_releasing:
         return None
@@ -52,6 +52,11 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
         return None
     moved = backlog.moved(session)
     return None if moved is None else backlog.heads(session, moved)
+
+
+def is_worth_keeping(session: Session) -> bool:
+    """Tell whether so many jobs wait that a backlog saves time."""
+    return session.jobs_waiting >= _WORTH
 
 
 def backlog_of(session: Session, action: str) -> Backlog:

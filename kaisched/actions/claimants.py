@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.backlog import backlog_of
+from kaisched.actions.backlog import backlog_of, is_worth_keeping
 from kaisched.actions.candidates import Candidates
 from kaisched.actions.delay import has_delays
 
@@ -127,7 +127,7 @@ def claimants(session: Session, action: str) -> Claimants | None:
     known: Claimants | None = session.found.get(_FOUND)
     if known is not None and known.rests_on == session.moves:
         return known
-    if has_delays(session):
+    if not is_worth_keeping(session) or has_delays(session):
         return None
     backlog = backlog_of(session, action)
     if backlog.odd or _has_news_of_gates(session, backlog):

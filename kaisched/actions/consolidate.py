@@ -97,11 +97,12 @@ class _Consolidation:
         waiting = claimants(session, action)
         if waiting is None:
             candidates = self._gathered()
-            return candidates if len(candidates) else None
-        able = waiting.fitting(self._free())
-        if not np.count_nonzero(able):
-            return None
-        return drop_gated(session, action, waiting.candidates(able))
+        else:
+            able = waiting.fitting(self._free())
+            if not np.count_nonzero(able):
+                return None
+            candidates = drop_gated(session, action, waiting.candidates(able))
+        return candidates if len(candidates) else None
 
     def _gathered(self) -> Candidates:
         """Return the same, every waiting job asked about."""

@@ -126,7 +126,8 @@ class Pods:
             at_row = {row: at for at, row in enumerate(rows.tolist())}
             for place, part in victims.split_off.items():
                 for task in part.tasks:
-                    self._place[at_row[task]] = place
+                    if task in at_row:  # else an earlier claim has taken it: it holds nothing
+                        self._place[at_row[task]] = place
         self._node = session.ledger.node_of_task[rows]
         self._held = session.shapes.request.take(tasks.shape_of_task[rows], axis=1)
         self._victims = victims
