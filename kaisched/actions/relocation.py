@@ -66,4 +66,5 @@ class Relocation:
                 statement.rollback(mark)
                 return False
             statement.relocate(task, best[0])
+            self._search.moved.add(part.job)
         return True

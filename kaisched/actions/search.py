@@ -70,6 +70,8 @@ class Search:
         """Know nothing yet."""
         self._session = session
         self._futures: dict[int, Future] = {}
+        self.moved: set[int] = set()
+        """Jobs of which pods have been moved elsewhere: what they need may not go any more."""
         self._steps = 0
 
     def future(self, shape: int) -> Future:
@@ -168,10 +170,7 @@ class _Attempt:
         for part in chosen:
             for need in self._needs:
                 need.give_back(part.tasks)
-        state, before = session.ledger.state, session.tasks.state
-        line = self._line.units(0, READ)
-        parts = [part for part in line if runs_on(part.tasks, state, before)]
-        found = SecondLook(session, self._needs, parts, self._judge_again).run()
+        found = SecondLook(session, self._needs, self._units(READ), self._judge_again).run()
         return None if found is None else self._settle(found)
 
     def _judge_again(self, parts: Parts) -> list[int]:
@@ -194,14 +193,13 @@ class _Attempt:
     def _eligible(self) -> Iterator[Part]:
         """Yield the units that plugins let go, in order."""
         session, line = self._session, self._line
-        state, before = session.ledger.state, session.tasks.state
         shut: set[int] = set()
         closed: set[int] = set()
         queue_of_job = session.jobs.queue_of_job
         done = 0
         end = _FIRST
         while True:
-            parts = [part for part in line.units(0, end) if runs_on(part.tasks, state, before)]
+            parts = self._units(end)
             if len(parts) <= done:
                 if not line.units(end, 1):
                     return
@@ -221,6 +219,16 @@ class _Attempt:
             if closed >= line.queues or not line.units(end, 1):
                 return
             end *= 2
+
+    def _units(self, count: int) -> Parts:
+        """Return those of the first units in line that run as they did."""
+        session, moved = self._session, self._search.moved
+        state, before = session.ledger.state, session.tasks.state
+        return [
+            part
+            for part in self._line.units(0, count)
+            if runs_on(part.tasks, state, before) and not (part.is_core and part.job in moved)
+        ]
 
     def _judge(self, parts: Parts) -> list[int]:
         session = self._session
