@@ -66,5 +66,4 @@ class Relocation:
                 statement.rollback(mark)
                 return False
             statement.relocate(task, best[0])
-            self._search.moved.add(part.job)
         return True

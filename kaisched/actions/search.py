@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.by_node import openings
 from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need
 from kaisched.actions.placing import place_waiting
-from kaisched.actions.second_look import READ, SecondLook, may_suffice
-from kaisched.actions.victim_line import VictimLine, as_units, runs_on
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kaisched.actions.units import Part
+    from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import CodeVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
@@ -35,11 +33,12 @@ if TYPE_CHECKING:
 
 _NOT_OVER_SHARE: Final = int(Refusal.NOT_OVER_SHARE)
 """Speaks of the unit's queue: what stands behind it in the same queue is refused as well."""
-_UNDERSHOOTS: Final = int(Refusal.UNDERSHOOTS)
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _FIRST: Final = 8
-"""Units looked at first; twice as many each time."""
+"""Units looked at first."""
+_GROWTH: Final = 16
+"""So many times as many units are looked at next."""
 _FEW: Final = 4
 
 
@@ -70,8 +69,6 @@ class Search:
         """Know nothing yet."""
         self._session = session
         self._futures: dict[int, Future] = {}
-        self.moved: set[int] = set()
-        """Jobs of which pods have been moved elsewhere: what they need may not go any more."""
         self._steps = 0
 
     def future(self, shape: int) -> Future:
@@ -92,9 +89,6 @@ class Search:
 
     def solve(self, demand: Demand, line: VictimLine) -> Plan | int:
         """Return a plan with an open statement, or the refusal code of what stands in the way."""
-        for shape, count in demand.shapes:
-            if line.most(shape, self.future(shape).allowed) < count:
-                return int(Refusal.NO_VICTIMS)
         line.forget_gone()
         self._steps = 0
         code = 0
@@ -105,7 +99,7 @@ class Search:
                 found.is_last_resort = is_last_resort
                 return found
             code = found
-            if found != _UNDERSHOOTS:
+            if found != int(Refusal.UNDERSHOOTS):
                 break
         return code
 
@@ -126,9 +120,18 @@ class _Attempt:
         futures = [(search.future(shape), count) for shape, count in demand.shapes]
         self._needs = [Need(session, future, count) for future, count in futures]
         self._is_exact = len(futures) == 1 and futures[0][0].is_plain
+        self._is_single = self._is_exact and futures[0][1] == 1
+        """True for one pod that only amounts decide on: what its node has to lose says it all."""
         self._refused: dict[int, int] = {}
-        self._seen: Parts = []
-        """Units that were judged."""
+        self._chosen: Parts = []
+        """Units taken so far."""
+        self._shut: set[int] = set()
+        """Jobs of which some unit is refused."""
+        self._closed: set[int] = set()
+        """Leaf queues that have no more than their share."""
+        self._delay = 0
+        """Units to be taken before the claim is placed again."""
+        self._grow = 1
         self._nodes: list[int] = []
         """Nodes on which a pod fits once the units that are kept have gone."""
         self._is_tight = False
@@ -138,105 +141,136 @@ class _Attempt:
 
     def run(self) -> Plan | int:
         """Take units until the claim fits; return the plan or why there is none."""
-        chosen: Parts = []
-        wait = 0
-        grow = 1
-        for part in self._eligible():
-            chosen.append(part)
-            for need in self._needs:
-                need.take(part.tasks)
-            wait -= 1
-            if wait > 0 or not self._is_met():
-                continue
+        line, chosen = self._line, self._chosen
+        allowed: list[int] = []
+        begin, end = 0, _FIRST
+        while True:
+            allowed += self._allowed(begin, end)
+            # Most claims take the first unit or two. Before more are looked at one by one, all of
+            # them at once must be enough.
+            if not begin or self._suffice(allowed):
+                for place in allowed[len(chosen) :]:
+                    found = self._take(place)
+                    if found is not None:
+                        return found
+            if not begin and not self._is_met() and not self._could_suffice():
+                return int(Refusal.NO_VICTIMS)
+            if end >= len(line.places) or self._closed >= line.queues or self._is_single:
+                break
+            begin, end = end, end * _GROWTH
+        if self._delay > 0 and self._is_met():
             plan = self._settle(chosen)
             if plan is not None:
                 return plan
-            if not self._search.step():
-                return int(Refusal.SEARCH_BUDGET)
-            wait = grow = grow * 2  # placing failed although amounts suffice: more must go
-        if wait > 0 and self._is_met():
-            plan = self._settle(chosen)
-            if plan is not None:
-                return plan
-        return self._look_again(chosen) or self._why_not()
+        return self._node_by_node() or self._why_not()
 
-    def _look_again(self, chosen: Parts) -> Plan | None:
-        """Try node by node where units in order do not suffice and some were refused."""
-        session = self._session
-        if not chosen or not self._refused or self._is_met():
+    def _node_by_node(self) -> Plan | None:
+        """Look at the units of each node by themselves, where the line as a whole is not enough."""
+        if self._is_met():
             return None
-        if not may_suffice(session, self._demand.claim, chosen, self._seen):
-            return None
-        for part in chosen:
+        for part in self._chosen:
             for need in self._needs:
                 need.give_back(part.tasks)
-        found = SecondLook(session, self._needs, self._units(READ), self._judge_again).run()
-        return None if found is None else self._settle(found)
+        kept: list[int] = []
+        while not self._is_met():
+            need = next(need for need in self._needs if not need.is_met)
+            found = openings(self._session, self._line, need.future, kept, self._judge_sets)
+            if not found or not self._search.step():
+                return None
+            for place in found[0]:
+                for need in self._needs:
+                    need.take(self._line.part(place).tasks)
+            kept = sorted((*kept, *found[0]))
+        return self._settle([self._line.part(place) for place in kept])
 
-    def _judge_again(self, parts: Parts) -> list[int]:
-        codes = self._judge(parts)
-        if _UNDERSHOOTS in codes:  # in order, it may have been refused for another reason
-            self._refused.setdefault(_UNDERSHOOTS, 0)
-        return codes
+    def _take(self, place: int) -> Plan | int | None:
+        """Take one more unit; return a plan, why the search ends without one, or None."""
+        part = self._line.part(place)
+        self._chosen.append(part)
+        for need in self._needs:
+            need.take(part.tasks)
+        self._delay -= 1
+        if self._delay > 0 or not self._is_met():
+            return None
+        plan = self._settle(self._chosen)
+        if plan is not None:
+            return plan
+        if not self._search.step():
+            return int(Refusal.SEARCH_BUDGET)
+        self._grow *= 2
+        self._delay = self._grow  # placing failed although amounts suffice: more must go
+        return None
 
     def _is_met(self) -> bool:
         return all(need.is_met for need in self._needs)
 
+    def _could_suffice(self) -> bool:
+        """Tell whether the claim would fit if all that runs were gone, whoever may lose it."""
+        return all(
+            self._line.most(shape, self._search.future(shape).allowed) >= count
+            for shape, count in self._demand.shapes
+        )
+
+    def _suffice(self, places: list[int]) -> bool:
+        """Tell whether the claim would fit if some units were gone."""
+        some = np.array(places, np.int64)
+        return all(
+            self._line.room_without(some, shape, self._search.future(shape).allowed) >= count
+            for shape, count in self._demand.shapes
+        )
+
     def _why_not(self) -> int:
         """Return the refusal met most; a gentle refusal first, since it can be overridden."""
-        if _UNDERSHOOTS in self._refused:
-            return _UNDERSHOOTS
+        if int(Refusal.UNDERSHOOTS) in self._refused:
+            return int(Refusal.UNDERSHOOTS)
         if not self._refused:
             return int(Refusal.NO_VICTIMS)
         return max(self._refused.items(), key=lambda item: (item[1], -item[0]))[0]
 
-    def _eligible(self) -> Iterator[Part]:
-        """Yield the units that plugins let go, in order."""
-        session, line = self._session, self._line
-        shut: set[int] = set()
-        closed: set[int] = set()
-        queue_of_job = session.jobs.queue_of_job
-        done = 0
-        end = _FIRST
-        while True:
-            parts = self._units(end)
-            if len(parts) <= done:
-                if not line.units(end, 1):
-                    return
-                end *= 2
-                continue
-            codes = self._judge(parts)
-            self._seen = parts
-            for part, code in zip(parts[done:], codes[done:], strict=True):
-                if code:
-                    self._refused[code] = self._refused.get(code, 0) + 1
-                    shut.add(part.job)
-                    if code == _NOT_OVER_SHARE:
-                        closed.add(int(queue_of_job[part.job]))
-                elif part.job not in shut:  # no core without the elastic pods before it
-                    yield part
-            done = len(parts)
-            if closed >= line.queues or not line.units(end, 1):
-                return
-            end *= 2
+    def _allowed(self, begin: int, end: int) -> list[int]:
+        """Return the units from ``begin`` to ``end`` that plugins let go, in order."""
+        line = self._line
+        places = line.places[:end]
+        if len(places) <= begin:
+            return []
+        codes = self._judge(places)[begin:]
+        fresh = places[begin:]
+        self._count(codes)
+        if codes.any():
+            self._closed.update(line.victims.queue[fresh[codes == _NOT_OVER_SHARE]].tolist())
+        if line.victims.split_off:
+            return self._not_shut(fresh.tolist(), codes.tolist())
+        allowed: list[int] = fresh[codes == 0].tolist()
+        return allowed
 
-    def _units(self, count: int) -> Parts:
-        """Return those of the first units in line that run as they did."""
-        session, moved = self._session, self._search.moved
-        state, before = session.ledger.state, session.tasks.state
-        return [
-            part
-            for part in self._line.units(0, count)
-            if runs_on(part.tasks, state, before) and not (part.is_core and part.job in moved)
-        ]
+    def _not_shut(self, places: list[int], codes: list[int]) -> list[int]:
+        """Leave out units that are refused, and cores whose elastic pods before them are."""
+        job = self._line.victims.job
+        left = []
+        for place, code in zip(places, codes, strict=True):
+            if code:
+                self._shut.add(int(job[place]))
+            elif int(job[place]) not in self._shut:
+                left.append(place)
+        return left
 
-    def _judge(self, parts: Parts) -> list[int]:
-        session = self._session
-        codes: CodeVec = session.ask.scenario_gate(
-            session, self._demand.claim, as_units(session, parts)
-        )
-        judged: list[int] = codes.tolist()
-        return judged
+    def _judge(self, places: RowVec) -> CodeVec:
+        session, claim = self._session, self._demand.claim
+        return session.ask.scenario_gate(session, claim, self._line.units(places))
+
+    def _judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
+        session, claim = self._session, self._demand.claim
+        codes = session.ask.scenario_gate(session, claim, self._line.units(places, sets))
+        self._count(codes)
+        return codes
+
+    def _count(self, codes: CodeVec) -> None:
+        """Count refusals by code."""
+        refused = codes[codes != 0]
+        if refused.size:
+            for code, count in enumerate(np.bincount(refused).tolist()):
+                if count:
+                    self._refused[code] = self._refused.get(code, 0) + count
 
     # -- a sufficient set --------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         records=Records(session, abandoned),
         shares=Shares(session, abandoned),
         stats=CycleStats(
-            jobs_pending=int(np.count_nonzero(session.jobs.pending)),
+            jobs_pending=session.jobs_waiting,
             jobs_placed=_jobs_of(session, tasks),
             tasks_bound=len(tasks),
             tasks_nominated=len(promised),

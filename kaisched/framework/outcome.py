@@ -86,4 +86,6 @@ class Outcome:
         """Return (tasks, nodes) of every allocation, in the order they were made."""
         if not self._bind_tasks:
             return _NONE, _NONE
+        if len(self._bind_tasks) == 1:
+            return self._bind_tasks[0], self._bind_nodes[0]
         return np.concatenate(self._bind_tasks), np.concatenate(self._bind_nodes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kaisched.core.record import record
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -75,7 +77,7 @@ class Step(NamedTuple):
     evictions: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CycleStats:
     """Counts of one cycle."""
 
@@ -89,7 +91,7 @@ class CycleStats:
     """Why the cycle was abandoned without intents; empty when it was not."""
 
 
-@dataclass(frozen=True)
+@record
 class CycleResult:
     """Everything a cycle decided. ``records`` and ``shares`` are worked out when first read.
 
