@@ -68,7 +68,7 @@ def test_a_queue_within_its_share_is_spared_by_who_exceeds_its_quota():
 @pytest.mark.parametrize(
     ("held", "names"),
     [
-        pytest.param({"held": 2, "cpu_held": 50}, {"b"}, id="exactly at its quota: may be moved"),
+        pytest.param({"held": 2, "cpu_held": 50}, {"b"}, id="exactly at its quota: left to the next rule"),
         pytest.param({"held": 1, "cpu_held": 50}, set(), id="below in one, over in none"),
         pytest.param({"held": 1, "cpu_held": 60}, {"b"}, id="over in one"),
     ],
@@ -107,6 +107,14 @@ def test_a_queue_loses_only_while_it_has_more_than_its_share():
 def test_within_its_quota_a_claim_takes_down_to_the_others_quota():
     world = two()
     assert world.take(world.claim("a", 2), *[("b", 1)] * 5) == [0, 0, 0, 0, NOT_OVER]
+
+
+def test_a_queue_exactly_at_its_quota_passes_the_filter_and_loses_nothing():
+    world = two()
+    world.session.held[GPU, world.row["b"]] = 2000
+    claim = world.claim("a", 2)
+    assert world.victims(claim) == {"b"}
+    assert world.take(claim, ("b", 1)) == [NOT_OVER]
 
 
 def test_a_unit_that_leaves_its_queue_less_than_it_deserves_is_the_last_resort():
