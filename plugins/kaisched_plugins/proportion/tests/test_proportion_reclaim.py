@@ -68,7 +68,9 @@ def test_a_queue_within_its_share_is_spared_by_who_exceeds_its_quota():
 @pytest.mark.parametrize(
     ("held", "names"),
     [
-        pytest.param({"held": 2, "cpu_held": 50}, {"b"}, id="exactly at its quota: left to the next rule"),
+        pytest.param(
+            {"held": 2, "cpu_held": 50}, {"b"}, id="exactly at its quota: left to the next rule"
+        ),
         pytest.param({"held": 1, "cpu_held": 50}, set(), id="below in one, over in none"),
         pytest.param({"held": 1, "cpu_held": 60}, {"b"}, id="over in one"),
     ],
