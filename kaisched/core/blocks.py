@@ -38,6 +38,7 @@ class Block:
         queue: `(k,)` queue indices, the groups one after the other, by rank inside.
         group: `(k,)` ascending number of the group in the block, 0 to g - 1.
         start: `(g,)` where each group starts.
+        last: `(g,)` where each group has its last queue.
         resource_of_row: `(r * k,)`.
         queue_of_row: `(r * k,)`.
         contest_of_row: `(r * k,)` ascending number of (resource, group), 0 to r * g - 1.
@@ -51,6 +52,7 @@ class Block:
     queue: Index
     group: Index
     start: Index
+    last: Index
     resource_of_row: Index
     queue_of_row: Index
     contest_of_row: Index
@@ -59,6 +61,15 @@ class Block:
     def pick(self, columns: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Return the block's columns `(r, k)` of `(R, Q)`, as a copy."""
         return columns[self.resources].take(self.queue, axis=1)
+
+    def sums(self, values: Int64) -> Int64:
+        """Return the sums `(r, g)` of `(r, k)` values over each group."""
+        if len(self.start) == 1:
+            return np.add.reduce(values, axis=1, keepdims=True)
+        # Differences of running sums: a quarter of the time of `reduceat` where groups are small.
+        sums = values.cumsum(axis=1).take(self.last, axis=1)
+        sums[:, 1:] -= sums[:, :-1].copy()
+        return sums
 
     def put(self, columns: Int64, values: Int64) -> None:
         """Set the block's columns of `(R, Q)` to `(r, k)` values."""
@@ -128,6 +139,7 @@ def _block(
         queue=queue,
         group=group,
         start=start,
+        last=np.append(start[1:], len(queue)) - 1,
         resource_of_row=np.broadcast_to(resource, shape).ravel(),
         queue_of_row=np.broadcast_to(queue, shape).ravel(),
         contest_of_row=(offset * len(start) + group).ravel(),

@@ -147,7 +147,7 @@ def share_surplus(
         if not len(rows):
             continue
         if result is None:
-            result = np.zeros(need.shape, dtype=np.int64)
+            result = np.zeros(need.size, dtype=np.int64)
         is_one = len(units) == 1
         resource = block.resource_of_row[: len(rows)]
         if not is_one:
@@ -155,8 +155,7 @@ def share_surplus(
         asked = None
         if fold is not None:
             asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
-        wanted = np.empty(len(rows))
-        np.minimum(need.take(rows), MOST, out=wanted)
+        wanted = np.minimum(need.take(rows), MOST).astype(np.float64)
         game = Contest(
             contest=block.contest_of_row.take(rows),
             weight=weights.take(rows),
@@ -167,5 +166,5 @@ def share_surplus(
         )
         contend(game)
         wanted -= game.need
-        result.put(rows, wanted)
-    return result
+        result[rows] = wanted.astype(np.int64)
+    return None if result is None else result.reshape(need.shape)

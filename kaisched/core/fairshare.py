@@ -176,7 +176,7 @@ def _divide_block(
     if deserved.max() >= UNLIMITED:
         deserved = _quota(amount, block, deserved)
     have = np.minimum(deserved, requestable)
-    left = np.maximum(amount - np.add.reduceat(have, block.start, axis=1), 0)
+    left = np.maximum(amount - block.sums(have), 0)
     if not np.count_nonzero(left):
         return have
     weights = block.pick(claims.weights)
