@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.blocks import BLOCK_ROWS, Block, plan_level
+from kaisched.core.blocks import Block, plan_level
 from kaisched.core.division import MOST, Claims, share_surplus
 from kaisched.core.plain import Group, PlainTree
 from kaisched.core.rounds import WeightFold
@@ -34,6 +34,7 @@ WeightMode = Literal["equal", "quota"]
 PLAIN_ROWS = 100
 
 
+_FEW_ROWS = 1 << 12  # so many rows find room in what malloc keeps by itself
 _KEPT_BYTES = 1 << 24  # glibc takes no notice of blocks above 32 MiB
 
 
@@ -71,7 +72,7 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -
         above, group = np.unique(parent, return_inverse=True)
         levels.append(plan_level(queue, group, priority[queue], rank[queue], resources=resources))
         parents.append(above[above != NO_QUEUE])
-    if len(tree) * resources > BLOCK_ROWS:
+    if len(tree) * resources > _FEW_ROWS:
         _keep_freed_memory()
     is_small = 0 < len(tree) * resources <= PLAIN_ROWS
     plain = _plain_tree(levels, parents, priority) if is_small else None
@@ -153,25 +154,34 @@ def _in_arrays(
     weight_mode: WeightMode,
 ) -> Int64:
     share = np.empty(claims.request.shape, np.int64)
+    # Most columns of limits say nothing, which one look tells.
+    is_limited = bool(claims.limit.min(initial=UNLIMITED) < UNLIMITED)
     for level, parents in zip(plan.levels, plan.parents, strict=True):
         for block in level:
             amount = total[block.resources, None]
             if len(parents):
                 amount = share[block.resources].take(parents[block.groups], axis=1)
-            block.put(share, _divide_block(block, amount, claims, unit, fold, weight_mode))
+            requestable = block.pick(claims.request)
+            if is_limited:
+                np.minimum(requestable, block.pick(claims.limit), out=requestable)
+            have = _divide_block(block, amount, requestable, claims, unit, fold, weight_mode)
+            block.put(share, have)
     return share
 
 
 def _divide_block(
     block: Block,
     amount: Int64,
+    requestable: Int64,
     claims: Claims,
     unit: Int64,
     fold: WeightFold | None,
     weight_mode: WeightMode,
 ) -> Int64:
-    """Return the shares `(r, k)` of `(r, g)` amounts, deserved parts first."""
-    requestable = np.minimum(block.pick(claims.request), block.pick(claims.limit))
+    """Return the shares `(r, k)` of `(r, g)` amounts, deserved parts first.
+
+    `requestable` `(r, k)` is overwritten.
+    """
     deserved = block.pick(claims.deserved)
     if deserved.max() >= UNLIMITED:
         deserved = _quota(amount, block, deserved)
