@@ -92,6 +92,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         evict_tasks=np.array([move.task for move in evicted], np.int64) if evicted else _NONE,
         nominate_tasks=promised[:, 0],
         nominate_nodes=promised[:, 1],
+        steps=tuple(outcome.steps),
     )
 
 
