@@ -18,12 +18,12 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.intp]
 
-# Rows of a block, unless one contest has more. Measured with 100,000 queues: a quarter as many take a
-# tenth longer, since an array call costs a microsecond whatever it does; twice as many take as long.
+# Rows of a block, unless one contest has more. Measured with 100,000 queues: a quarter as many take
+# a tenth longer, since an array call costs a microsecond whatever it does; twice as many, as long.
 BLOCK_ROWS = 1 << 16
 
 # Above so many rows, a single group is divided resource by resource: one contest needs no column of
-# contests, units and resources, which is a sixth of the time of 10,000 roots.
+# contests, units and resources (measured: a twentieth of a division of 100,000 queues).
 ALONE_ROWS = 1 << 13
 
 Number = TypeVar("Number", np.int64, np.float64)
