@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -33,6 +33,10 @@ class Stretch:
     def span_s(self) -> float:
         """How long it is."""
         return self.end_s - self.start_s
+
+    def copy(self) -> Stretch:
+        """Return one that does not change when this one is added to."""
+        return replace(self, used=self.used.copy(), capacity=self.capacity.copy())
 
     def of_active(self) -> Stretch:
         """Return it without the queues that held nothing; most hold nothing most of the time."""
