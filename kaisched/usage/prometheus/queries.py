@@ -1,0 +1,120 @@
+"""The questions: PromQL for decayed sums over a window, in steps.
+
+A subquery evaluates an expression at whole multiples of the step. At each, allocation is summed
+over all series of a queue, so that an exporter that was replaced in between loses nothing; and a
+moment counts only where both allocation and capacity are known, in both sums.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kaisched.usage.settings import QUEUE_LABEL
+
+if TYPE_CHECKING:
+    from kaisched.usage.settings import PrometheusSettings
+
+MOST_STEPS: Final = 10_000
+"""Below the 11,000 points that a server returns at most."""
+MOST_SAMPLES: Final = 4_000_000
+"""Series times steps of one question: two seconds' work for a server, and far below its limit."""
+_HUGE: Final = "1e18"
+"""A value above this is no amount; NaN and negative ones are not, either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A window at a time, in steps. Seconds since 1970 of the server's clock."""
+
+    start_s: float
+    at_s: float
+    step_s: int
+    half_life_s: float | None
+
+    @property
+    def subquery(self) -> str:
+        """``[range:step]``; a millisecond more, so that a step at the very start is in it.
+
+        Prometheus 3 leaves the left end out, Prometheus 2 does not.
+        """
+        return f"[{round((self.at_s - self.start_s) * 1000) + 1}ms:{self.step_s}s]"
+
+    @property
+    def first_step_s(self) -> float:
+        """The first step that is in the window."""
+        return math.ceil(self.start_s / self.step_s) * self.step_s
+
+    @property
+    def steps(self) -> int:
+        """How many steps there are."""
+        return max(int((self.at_s - self.first_step_s) // self.step_s) + 1, 0)
+
+    @property
+    def decay(self) -> str:
+        """What a step weighs, as a factor to be put behind an expression."""
+        if self.half_life_s is None:
+            return ""
+        return f" * (0.5 ^ (({self.at_s:.3f} - time()) / {self.half_life_s:.3f}))"
+
+
+def step_s(span_s: float, resolution_s: float, series: int, coarser: int = 1) -> int:
+    """Return a step for so long a window: the resolution, or a multiple where that is too fine.
+
+    ``coarser`` is a further factor, for a server that found the last question too much.
+    """
+    finest = max(span_s / MOST_STEPS, span_s * series / MOST_SAMPLES, 1.0)
+    resolution = max(round(resolution_s), 1)
+    return max(math.ceil(finest / resolution), 1) * resolution * coarser
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked about one resource."""
+
+    settings: PrometheusSettings
+    resource: str
+
+    @property
+    def _series(self) -> str:
+        allocation = f"({self.settings.allocation[self.resource]})"
+        if self.settings.replica_label:
+            return f"(max without ({self.settings.replica_label}) {allocation})"
+        return allocation
+
+    @property
+    def _sound(self) -> str:
+        return f"({self._series} >= 0 < {_HUGE})"
+
+    @property
+    def _capacity(self) -> str:
+        capacity = f"({self.settings.capacity[self.resource]})"
+        if self.settings.replica_label:
+            capacity = f"(max without ({self.settings.replica_label}) {capacity})"
+        return f"(sum({capacity} >= 0 < {_HUGE}) > 0)"
+
+    @property
+    def series(self) -> str:
+        """How many series there are now."""
+        return f"count({self._series})"
+
+    @property
+    def unsound(self) -> str:
+        """How many series have a value now that is no amount."""
+        return f"count({self._series} unless {self._sound})"
+
+    @property
+    def newest(self) -> str:
+        """When the newest sample was taken; now, for an expression."""
+        return f"max(timestamp({self.settings.allocation[self.resource]}))"
+
+    def used(self, span: Span) -> str:
+        """Return decayed sums by queue."""
+        by_queue = f"sum by ({QUEUE_LABEL}) ({self._sound}){span.decay}"
+        return f"sum_over_time(({by_queue} and on() {self._capacity}){span.subquery})"
+
+    @property
+    def capacity(self) -> str:
+        """The capacity, wherever allocation is known too: one series."""
+        return f"{self._capacity} and on() group({self._sound})"
