@@ -7,9 +7,11 @@ Where day of month and day of week are both restricted, either fires, as in ever
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -68,6 +70,11 @@ class Cron:
         A time that daylight saving skips fires as much later; of a time that comes twice the first
         fires, unless the hour is ``*``.
         """
+        # It fires at whole minutes, so all moments of one minute have the same answer.
+        return _before(self, math.ceil(now_s / 60) * 60)
+
+    def search(self, now_s: int) -> float:
+        """Look for the time that :meth:`before` returns, day by day."""
         today = datetime.fromtimestamp(now_s, self.zone).date()
         # A day more: a skipped time may fall on the day after.
         for back in range(-1, _MOST_DAYS):
@@ -94,6 +101,11 @@ class Cron:
             for minute in self.minutes
             for fold in folds
         ]
+
+
+@lru_cache(maxsize=256)
+def _before(cron: Cron, now_s: int) -> float:
+    return cron.search(now_s)
 
 
 def parse_cron(value: object) -> Cron:

@@ -96,10 +96,14 @@ def fetch(
     server_s = _scalar(client.ask("time()"))
     if server_s is None:
         raise QueryError("the server does not know the time")
+    # Whole seconds: one question takes them only, and all must be about the same steps.
+    server_s = math.floor(server_s)
     gpus = Questions(settings, "gpu")
     start_s = window.start(server_s)
     series = _scalar(client.ask(gpus.series, server_s)) or 0.0
-    step = step_s(server_s - start_s, settings.resolution_s, int(series), coarser)
+    step = step_s(
+        server_s - start_s, settings.resolution_s, window.half_life_s, int(series), coarser
+    )
     span = Span(start_s, server_s, step, window.half_life_s)
     resources, faults = {}, []
     for name in settings.allocation:

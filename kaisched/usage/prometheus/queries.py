@@ -20,6 +20,8 @@ MOST_STEPS: Final = 10_000
 """Below the 11,000 points that a server returns at most."""
 MOST_SAMPLES: Final = 4_000_000
 """Series times steps of one question: two seconds' work for a server, and far below its limit."""
+STEPS_OF_HALF_LIFE: Final = 240
+"""So that one step weighs at most 0.3 % of all; 32 half-lives are then 7,680 steps."""
 _HUGE: Final = "1e18"
 """A value above this is no amount; NaN and negative ones are not, either."""
 
@@ -59,14 +61,23 @@ class Span:
         return f" * (0.5 ^ (({self.at_s:.3f} - time()) / {self.half_life_s:.3f}))"
 
 
-def step_s(span_s: float, resolution_s: float, series: int, coarser: int = 1) -> int:
-    """Return a step for so long a window: the resolution, or a multiple where that is too fine.
+def step_s(
+    span_s: float,
+    resolution_s: float,
+    half_life_s: float | None,
+    series: int,
+    coarser: int = 1,
+) -> int:
+    """Return a step for so long a window, in whole seconds.
 
-    ``coarser`` is a further factor, for a server that found the last question too much.
+    The resolution, or less for a short half-life: the newest step counts whole, however new it is.
+    A multiple of that where it is too fine for the server. ``coarser`` is a further factor, for a
+    server that found the last question too much.
     """
     finest = max(span_s / MOST_STEPS, span_s * series / MOST_SAMPLES, 1.0)
-    resolution = max(round(resolution_s), 1)
-    return max(math.ceil(finest / resolution), 1) * resolution * coarser
+    wanted_s = min(resolution_s, (half_life_s or math.inf) / STEPS_OF_HALF_LIFE)
+    wanted = max(math.floor(wanted_s), 1)
+    return max(math.ceil(finest / wanted), 1) * wanted * coarser
 
 
 @dataclass(frozen=True, slots=True)
