@@ -128,7 +128,7 @@ def test_two_weeks_do_not_exceed_the_points_of_a_server(week):
     assert "inside the window" in begin
     expected = week.expected(0.0, time.time(), None)
     assert (usage.parts[0] / PARTS).tolist() == pytest.approx(expected.tolist(), abs=0.0005)
-    assert "asked in steps of 180 s: much history, or many queues" in usage.reasons
+    assert "asked in steps of 120 s: much history, or many queues" in usage.reasons
 
 
 class Exporter:

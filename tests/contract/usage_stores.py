@@ -19,13 +19,14 @@ def asked_of(url, **changes):
     return PrometheusSettings(**{**fields, **changes})
 
 
-def asking(url, window, **changes):
-    """A store that asks a server, and has its first answer."""
+def asking(url, window, *, is_awaited=True, **changes):
+    """A store that asks a server, and has its first answer if that is to be awaited."""
     names = ("staleness_s", "fetch_s", "is_frozen_when_stale")
     own = {name: changes.pop(name) for name in names if name in changes}
     settings = UsageSettings("prometheus", window, **own)
     store = PrometheusStore(settings, asked_of(url, **changes), SystemClock())
-    until(store.is_ready)
+    if is_awaited:
+        until(store.is_ready)
     return store
 
 

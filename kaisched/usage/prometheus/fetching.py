@@ -182,7 +182,7 @@ def _resource(
     found = Resource(
         dict(zip(queues, parts[0].tolist(), strict=True)),
         total * span.step_s * _BASE_UNITS[name],
-        min(len(times) / due, 1.0),
+        float(min(len(times) / due, 1.0)),
         float(times[0]),
         float(times[-1]),
     )

@@ -16,8 +16,8 @@ from kaisched.usage.settings import QUEUE_LABEL
 if TYPE_CHECKING:
     from kaisched.usage.settings import PrometheusSettings
 
-MOST_STEPS: Final = 10_000
-"""Below the 11,000 points that a server returns at most."""
+MOST_STEPS: Final = 10_800
+"""Below the 11,000 points that a server returns at most; a week by the minute is 10,080."""
 MOST_SAMPLES: Final = 4_000_000
 """Series times steps of one question: two seconds' work for a server, and far below its limit."""
 STEPS_OF_HALF_LIFE: Final = 240
