@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.usage.port import Sample
 from kaisched.usage.sums import Stretch, Sums
 from kaisched.usage.window import weighed_s, weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.usage.port import Sample
     from kaisched.usage.window import Window
 
 HOLD_S: Final = 300.0
@@ -69,12 +69,17 @@ class History:
         return done
 
     def restore(self, stretches: Iterable[Stretch], first_s: float | None) -> None:
-        """Take over what was remembered before, oldest first."""
+        """Take over what was remembered before, oldest first.
+
+        What the last stretch held goes on holding, as after any sample, so that a short restart
+        leaves no gap.
+        """
         for stretch in stretches:
             self._keep(stretch)
         self.first_s = first_s
-        if first_s is None and self._kept:
-            self.first_s = self._kept[0].start_s
+        if self._kept:
+            self.first_s = self._kept[0].start_s if first_s is None else first_s
+            self.last = _end_of(self._kept[-1])
 
     def sums(self, now_s: float) -> Sums:
         """Return the decayed sums of the window that ends now.
@@ -94,10 +99,8 @@ class History:
 
     @property
     def newest_s(self) -> float | None:
-        """When the newest sample was taken, or what was restored ends; None without either."""
-        if self.last is not None:
-            return self.last.time_s
-        return self._kept[-1].end_s if self._kept else None
+        """When the newest sample was taken; None without any."""
+        return None if self.last is None else self.last.time_s
 
     def coverage(self, now_s: float, seen_s: float) -> float:
         """Return how much of the window was seen, counted from the first sample ever (rule U5)."""
@@ -183,4 +186,15 @@ def _constant(sample: Sample, start_s: float, end_s: float) -> Stretch:
         sample.queues,
         np.asarray(sample.allocated * span_s, np.float64),
         np.asarray(sample.capacity * span_s, np.float64),
+    )
+
+
+def _end_of(stretch: Stretch) -> Sample:
+    """Return what a stretch held, as if it had been seen at its end."""
+    return Sample(
+        stretch.end_s,
+        stretch.resources,
+        stretch.queues,
+        np.rint(stretch.used / stretch.span_s).astype(np.int64),
+        np.rint(stretch.capacity / stretch.span_s).astype(np.int64),
     )

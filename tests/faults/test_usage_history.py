@@ -12,7 +12,9 @@ import pytest
 
 from kaisched.core.usage import PARTS, UsageState
 from kaisched.objects.cron import parse_cron
+from kaisched.objects.labels import time_of
 from kaisched.objects.promql import quoted
+from kaisched.usage.feed import believed
 from kaisched.usage.memory import MemoryStore
 from kaisched.usage.port import Sample
 from kaisched.usage.prometheus.client import Client
@@ -378,24 +380,42 @@ def test_c49_a_server_that_finds_it_too_much_is_asked_for_less(fake, opened):
     assert usage.state == UsageState.FRESH
 
 
-def test_c57_windows_end_where_they_end():
-    edge = parse_cron("CRON_TZ=Europe/Berlin 0 0 * * *")
-    spring = 1_743_285_600.0  # 2025-03-29T22:00Z, two hours before the day of 23 hours
-    store = fill(
-        MemoryStore(Window("cron", cron=edge)),
-        [sample(spring + 60 * at, a=10 if at < 120 else 0) for at in range(60 * 27)],
-    )
-    midnight = spring + HOUR
-    assert parts_of(store.usage(spring + 60 * 26 * HOUR / 60, ["a"], RESOURCES)) >= 0
-    later = fill(
-        MemoryStore(Window("cron", cron=edge)),
-        [sample(midnight - HOUR + 60 * at, a=10 if at < 120 else 0) for at in range(60 * 3)],
-    )
-    # One of the two hours since midnight was used whole.
-    assert parts_of(later.usage(midnight + 2 * HOUR - 60, ["a"], RESOURCES)) == pytest.approx(
-        PARTS * 60 / 119, rel=1e-6
-    )
-    assert edge.before(midnight + 23 * HOUR + 1) == midnight + 23 * HOUR
+@pytest.mark.parametrize(
+    ("midnight", "hours"), [("2025-03-30T00:00+01:00", 23), ("2025-10-26T00:00+02:00", 25)]
+)
+def test_c57_a_day_is_as_long_as_it_is(midnight, hours):
+    """Used for its first hour only; the day after begins with nothing."""
+    begin = time_of(midnight)
+    store = MemoryStore(Window("cron", cron=parse_cron("CRON_TZ=Europe/Berlin 0 0 * * *")))
+    end = begin + hours * HOUR
+    for at in range(-60, hours * 60):
+        store.record(sample(begin + 60 * at, a=10 if at < 60 else 0))
+    assert parts_of(store.usage(end, ["a"], RESOURCES)) == pytest.approx(PARTS / hours, abs=1)
+    assert parts_of(store.usage(end + 60, ["a"], RESOURCES)) == 0
+
+
+def test_c57_the_first_window_and_one_that_is_yet_to_begin():
+    window = Window("tumbling", HOUR, anchor_s=HOUR)
+    store = fill(MemoryStore(window), [sample(60 * at, a=10) for at in range(60)])
+    early = store.usage(HOUR - 1, ["a"], RESOURCES)
+    assert (parts_of(early), early.coverage) == (0, 1.0)
+    fill(store, [sample(HOUR + 60 * at, a=5) for at in range(60)])
+    assert parts_of(store.usage(2 * HOUR - 1, ["a"], RESOURCES)) == PARTS // 2
+    assert parts_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == 0
+
+
+def test_c46_with_most_samples_gone_nothing_is_decided_by_history():
+    """Evictions need evidence: of what is less than half known, the plain weights stand."""
+    store = MemoryStore(Window())
+    fill(store, [sample(600 * at, a=10) for at in range(40)])
+    usage = store.usage(24_000.0, ["a"], RESOURCES)
+    assert parts_of(usage) == PARTS
+    assert usage.coverage == pytest.approx(0.5, abs=0.01)
+    fill(store, [sample(36_000 + 1200 * at, a=10) for at in range(20)])
+    thin = believed(store.usage(60_000.0, ["a"], RESOURCES))
+    assert thin.coverage < 0.5
+    assert parts_of(thin) == 0
+    assert "history is not used" in thin.reasons[-1]
 
 
 def test_c42_a_sample_that_is_nonsense_does_not_reach_a_decision():

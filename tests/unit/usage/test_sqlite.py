@@ -91,8 +91,17 @@ def test_coverage_remembers_the_first_sample_ever(tmp_path):
     fill(second, [sample(4 * HOUR, a=1)])
     usage = second.usage(4 * HOUR, ["a"], RESOURCES)
     second.close()
-    # The end of a process ends its last sample: nobody saw what came after.
-    assert usage.coverage == pytest.approx(0.25)
+    # The last sample before the restart holds for five minutes, as any other.
+    assert usage.coverage == pytest.approx((HOUR + 300) / (4 * HOUR))
+
+
+def test_a_short_restart_leaves_no_gap(tmp_path):
+    fill(opened(tmp_path / "u.db"), [sample(60 * at, a=5) for at in range(61)]).close()
+    second = opened(tmp_path / "u.db", HOUR + 120)
+    fill(second, [sample(HOUR + 120, a=5)])
+    usage = second.usage(HOUR + 120, ["a"], RESOURCES)
+    second.close()
+    assert (usage.coverage, parts_of(usage)) == (1.0, PARTS // 2)
 
 
 KILLED = """
