@@ -58,10 +58,13 @@ class History:
         done: list[Stretch] = []
         start_s, end_s = last.time_s, min(sample.time_s, last.time_s + HOLD_S)
         if self.window.has_edges:
+            # No stretch reaches over an edge: what was before it must not leak into the new window.
             edge_s = self.window.edge(end_s)
             if start_s < edge_s < end_s:
-                done += self._extend(last, start_s, edge_s) + self._close()
+                done += self._extend(last, start_s, edge_s)
                 start_s = edge_s
+            if self.open is not None and self.open.start_s < edge_s:
+                done += self._close()
         done += self._extend(last, start_s, end_s)
         if end_s < sample.time_s:
             done += self._close()

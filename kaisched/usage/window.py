@@ -34,15 +34,6 @@ class Window:
     """When a new window begins, for type ``cron``."""
 
     @property
-    def longest_s(self) -> float:
-        """How far back a moment can be and still count.
-
-        No bound is known for ``cron``: its expression may fire once a year.
-        """
-        size_s = 366 * 86_400.0 if self.type == "cron" else self.size_s
-        return min(size_s, self.faint_s)
-
-    @property
     def faint_s(self) -> float:
         """The age at which a moment no longer weighs anything."""
         return math.inf if self.half_life_s is None else FAINT_HALF_LIVES * self.half_life_s

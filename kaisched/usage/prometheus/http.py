@@ -62,8 +62,8 @@ class BoundedSession(requests.Session):
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         """Start without a deadline: :meth:`begin` sets it."""
         super().__init__()
-        # Credentials come from the shard alone, never from a .netrc of the machine.
-        self.auth = _anonymous
+        # Neither credentials of the machine (.netrc) nor its proxy: a proxy's sockets are not ours.
+        self.trust_env = False
         self.warnings: list[str] = []
         """What the server said beside its answers since :meth:`begin`."""
         self._most_bytes = most_bytes
@@ -170,10 +170,6 @@ def _pool(
 
     connection = type(kind.__name__, (kind,), {"connect": connect})
     return type(pool.__name__, (pool,), {"ConnectionCls": connection})
-
-
-def _anonymous(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
 
 
 def _root(error: BaseException) -> str:

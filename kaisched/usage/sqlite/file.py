@@ -102,7 +102,6 @@ class UsageFile:
         """Yield what ends after a time, oldest first.
 
         Raises:
-            FileUnusableError: it cannot be read now.
             sqlite3.DatabaseError: a row makes no sense.
 
         """

@@ -68,6 +68,13 @@ def test_a_tumbling_window_begins_anew_at_its_edge():
     assert usage.coverage == 1.0
 
 
+def test_what_was_before_an_edge_does_not_leak_over_it():
+    """A sample at the very edge: the stretch before it ends there."""
+    store = MemoryStore(Window("tumbling", size_s=24 * HOUR))
+    fill(store, [sample(24 * HOUR - 50, a=10), sample(24 * HOUR, a=0), sample(24 * HOUR + 50, a=0)])
+    assert parts_of(store.usage(24 * HOUR + 50, ["a"], RESOURCES)) == 0
+
+
 def test_a_tumbling_window_that_is_yet_to_begin_is_empty():
     window = Window("tumbling", size_s=HOUR, anchor_s=100 * HOUR)
     usage = fill(MemoryStore(window), every_minute(1, lambda at: 10)).usage(HOUR, ["a"], RESOURCES)
