@@ -47,7 +47,7 @@ class FakePrometheus:
         if query == "time()":
             return "scalar", [self.now_s(), f"{self.now_s():.3f}"]
         at = self.now_s()
-        if "unless" in query:
+        if "unless" in query or "min_over_time" in query:
             return "vector", []
         if query.startswith("count"):
             return "vector", [{"metric": {}, "value": [at, "2"]}]

@@ -159,13 +159,7 @@ def _resource(
         settings = questions.settings
         both = f"{settings.allocation[name]} and {settings.capacity[name]}"
         return None, [f"{name}: the window has no time at which {both} are both known"]
-    faults = []
-    used, junk = _by_queue(client.ask(questions.used(span), span.at_s))
-    if junk:
-        faults.append(f"{name}: left out {junk} answers without a number or a {QUEUE_LABEL}")
-    unsound = _scalar(client.ask(questions.unsound, span.at_s))
-    if unsound:
-        faults.append(f"{name}: {unsound:.0f} series have a value that is no amount, left out")
+    used, faults = _used(client, questions, span)
     # Python's power, where numpy's differs from processor to processor.
     weights = [
         0.5 ** ((span.at_s - at) / span.half_life_s) if span.half_life_s else 1.0
@@ -187,6 +181,26 @@ def _resource(
         float(times[-1]),
     )
     return found, faults
+
+
+def _used(client: Client, questions: Questions, span: Span) -> tuple[dict[str, float], list[str]]:
+    """Return decayed sums by queue, and what had to be left out."""
+    name = questions.resource
+    negative = _scalar(client.ask(questions.negative(span), span.at_s))
+    is_matched = bool(_scalar(client.ask(questions.unmatched(span), span.at_s)))
+    query = questions.used(span, is_filtered=bool(negative), is_matched=is_matched)
+    used, junk = _by_queue(client.ask(query, span.at_s))
+    faults = []
+    if junk and not negative:
+        # One value that is no number makes a sum none: asked again without such values.
+        query = questions.used(span, is_filtered=True, is_matched=is_matched)
+        faults.append(f"{name}: {junk} queues have values that are no numbers, left out")
+        used, junk = _by_queue(client.ask(query, span.at_s))
+    if negative:
+        faults.append(f"{name}: {negative:.0f} series have values below 0, left out")
+    if junk:
+        faults.append(f"{name}: left out {junk} answers without a number or a {QUEUE_LABEL}")
+    return used, faults
 
 
 def _scalar(answer: list[Any]) -> float | None:
