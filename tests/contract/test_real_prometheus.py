@@ -260,3 +260,56 @@ def test_of_a_pair_of_servers_each_sample_counts_once(live):
     store = fine(server, replica_label="replica")
     until(lambda: gpus_of(store, ["a"]) == [0.5])
     store.close()
+
+
+def spoilt(lines, metric, value, begin_s, end_s):
+    """Lines with the values of a metric replaced for a time; without a value, taken out."""
+    for line in lines:
+        name, _, rest = line.partition(" ")
+        if metric in name and begin_s <= float(rest.split()[1]) < end_s:
+            if value is not None:
+                yield f"{name} {value} {rest.split()[1]}"
+        else:
+            yield line
+
+
+SPOILT = {
+    # It holds for five minutes more, in which queue a held all there was.
+    "capacity is unknown for three hours": ("kube_node", None, (180 * 4 + 5 * 8) / (185 * 8)),
+    "capacity is no number for three hours": ("kube_node", "NaN", 0.5),
+    "use is no number for an hour": ('queue_name="a"', "NaN", 0.4 * 5 / 6),
+    "use is below 0 for an hour": ('queue_name="a"', "-7", 0.4 * 5 / 6),
+}
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_what_is_no_amount_is_left_out_by_a_real_server_too(tmp_path, case):
+    """Six hours: queue a holds 4 of 10 GPUs, in the three hours without capacity all of 8."""
+    metric, value, expected = SPOILT[case]
+    end_s = math.floor(time.time() / 60) * 60.0
+    begin_s = end_s - 6 * HOUR
+    is_capacity = metric == "kube_node"
+    held = [8000 if is_capacity and at >= 180 else 4000 for at in range(361)]
+    total = [8000 if is_capacity else 10_000] * 361
+    samples = [
+        Sample(
+            begin_s + 60.0 * at, ("gpu",), ("a", "b"), np.array([[gpus, 1000]]), np.array([all_])
+        )
+        for at, (gpus, all_) in enumerate(zip(held, total, strict=True))
+    ]
+    hours = (3, 7) if is_capacity else (2, 3)
+    lines = spoilt(
+        past_of(samples), metric, value, begin_s + hours[0] * HOUR, begin_s + hours[1] * HOUR
+    )
+    server = Prometheus(tmp_path)
+    server.backfill(lines)
+    try:
+        store = asking(server.start().url, Window(size_s=DAY), staleness_s=DAY)
+        usage = store.usage(time.time(), ["a", "b"], ["gpu"])
+        store.close()
+    finally:
+        server.kill()
+    assert usage.parts[0, 0] / PARTS == pytest.approx(expected, abs=0.01)
+    assert usage.parts[0, 1] / PARTS == pytest.approx(1 / (8 if is_capacity else 10), abs=0.005)
+    if not is_capacity:
+        assert any("left out" in reason for reason in usage.reasons)
