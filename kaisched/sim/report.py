@@ -119,7 +119,7 @@ def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
         redone_gpu_hours=_hours(redone),
         utilisation=used / capacity if ticks else 0.0,
         fair_share_distance=tally.distance / (2 * 1000 * capacity) if ticks else 0.0,
-        checkpoint_every_s=_seconds(replay.checkpoint_ticks),
+        checkpoint_every_s=_seconds(replay.pace.checkpoint),
         makespan_s=_seconds(replay.last_end - replay.first) if came == finished else None,
         queues=queues,
         failures=tuple(

@@ -11,9 +11,9 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
-from kaisched.sim.cluster import Cluster
+from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
-from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Replay
+from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Pace, Replay
 from kaisched.sim.report import Report, Setting, report_of
 from kaisched.sim.trace import Trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
@@ -89,9 +89,9 @@ def simulate(
     from_s, until_s = stretch.bounds(trace)
     part = trace.part(from_s, until_s)
     workload = workload_of(part, size, quota)
-    replay = Replay(
-        workload, Cluster(workload, size), decide, tick_at(from_s), tick_at(checkpoint_every_s)
-    )
+    cluster = Cluster(workload, equal_nodes(size), equal_queues(workload))
+    pace = Pace(checkpoint=tick_at(checkpoint_every_s))
+    replay = Replay(workload, cluster, decide, tick_at(from_s), pace)
     last = NEVER if stretch.is_drained else tick_at(until_s)
     tell = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
     replay.run(last, tell)
