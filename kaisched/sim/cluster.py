@@ -20,7 +20,7 @@ from kaisched.core.axis import GPU, GPU_UNIT, Amounts, IntVec, RowVec
 from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
-from kaisched.core.tree import QueueTree
+from kaisched.core.tables import QueueTable
 from kaisched.errors import InvariantBroken
 from kaisched.framework.records import CycleResult
 from kaisched.framework.report import Shares
@@ -133,10 +133,10 @@ class Cluster:
     # -- what is held, for whoever keeps a history ------------------------------------------------
 
     @property
-    def tree(self) -> QueueTree:
-        """The tree of all queues; columns by queue are in its order."""
+    def queues(self) -> QueueTable:
+        """All queues; columns by queue are in their order."""
         self._store.settle()
-        return self._store.queues.table.tree
+        return self._store.queues.table
 
     def held(self) -> Amounts:
         """Return a copy of ``(R, Q)`` what the pods of each leaf hold now."""
@@ -159,6 +159,12 @@ class Cluster:
         """Return the names of all nodes, in order."""
         self._store.settle()
         return self._store.nodes.name
+
+    def node_gpus(self) -> list[float]:
+        """Return the GPUs of all nodes, failed ones too."""
+        nodes = self._store.nodes
+        gpus: list[float] = (nodes.allocatable.data[GPU, : len(nodes)] / GPU_UNIT).tolist()
+        return gpus
 
     def _shape_of(self, pod: PodKind) -> int:
         shape = self._shape.get(pod)

@@ -111,7 +111,6 @@ class Replay:
     def run(self, until: int, tell: Tell | None = None) -> None:
         """Go on up to and including a tick; :data:`NEVER` for as long as anything happens."""
         while (tick := self._next_tick()) <= until and tick != NEVER:
-            self._watch.before(tick)
             is_changed = self._settle(self._events.take(tick), tick)
             is_changed |= self._break_and_mend(tick)
             if tick == self._source.next_tick:
@@ -164,6 +163,7 @@ class Replay:
             self._has_started.append(False)
             self._cluster.add(job)
             self.tally.arrive(work.queue[job])
+            self._watch.arrive(job, tick)
 
     def _break_and_mend(self, tick: int) -> bool:
         """Let nodes fail and return that are due; return whether any did."""
@@ -209,7 +209,9 @@ class Replay:
         every = self.pace.sample
         at = _next_sample(self._sample_at, tick, every)
         if at < upcoming:
-            self.tally.sample_fair_share(at, self._cluster.fair_shares(result))
+            shares = self._cluster.fair_shares(result)
+            self.tally.sample_fair_share(at, shares)
+            self._watch.sample(at, shares)
             at = _next_sample(at, upcoming, every)
         self._sample_at = at
 

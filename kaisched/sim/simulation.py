@@ -11,6 +11,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
+from kaisched.sim.accumulator import UsageHistory
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
 from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Pace, Replay
@@ -53,14 +54,16 @@ class Stretch:
 class PolicyCycle:
     """The daemon's own cycle under one policy, with its memory from cycle to cycle."""
 
-    def __init__(self, policy: Policy) -> None:
-        """Remember nothing yet."""
+    def __init__(self, policy: Policy, usage: UsageHistory | None = None) -> None:
+        """Remember nothing yet; ``usage`` is what the cycle is told of the past, if anything."""
         self._policy = policy
+        self._usage = usage
         self._memory = Memory()
 
     def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
         """Decide on a snapshot."""
-        result, self._memory = run_cycle(snapshot, None, self._policy, now_s, self._memory)
+        usage = None if self._usage is None else self._usage.usage(snapshot, now_s)
+        result, self._memory = run_cycle(snapshot, usage, self._policy, now_s, self._memory)
         return result
 
 

@@ -13,6 +13,10 @@ class Watch(Protocol):
     Nothing changes between two cycles: what is seen after one holds up to the next.
     """
 
+    def arrive(self, job: int, tick: int) -> None:
+        """Take note that a job comes."""
+        ...
+
     def start(self, job: int, tick: int) -> None:
         """Take note that a job starts, or starts again."""
         ...
@@ -25,8 +29,8 @@ class Watch(Protocol):
         """Take note that a job is evicted or its node fails, and that it does work again."""
         ...
 
-    def before(self, tick: int) -> None:
-        """Take note that something is about to happen; what was seen last held until now."""
+    def sample(self, tick: int, fair_share: list[int]) -> None:
+        """Look at the fair shares, in thousandths of a GPU by queue, that hold at a tick."""
         ...
 
     def after(self, result: CycleResult, tick: int) -> None:
@@ -37,6 +41,9 @@ class Watch(Protocol):
 class Blind:
     """Looks away."""
 
+    def arrive(self, job: int, tick: int) -> None:
+        """Nothing."""
+
     def start(self, job: int, tick: int) -> None:
         """Nothing."""
 
@@ -46,7 +53,7 @@ class Blind:
     def stop(self, job: int, tick: int, redone: int, *, is_failure: bool) -> None:
         """Nothing."""
 
-    def before(self, tick: int) -> None:
+    def sample(self, tick: int, fair_share: list[int]) -> None:
         """Nothing."""
 
     def after(self, result: CycleResult, tick: int) -> None:
