@@ -76,10 +76,11 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
     """Write the files of all runs, each in a folder of its own where there are several."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.sim.output.files import write_files  # noqa: PLC0415
+    from kaisched.sim.output.report import write_report  # noqa: PLC0415
 
     for result, folder in zip(results, _folders(results, out), strict=True):
         write_files(result, folder)
-    warn(f"wrote {out}")
+    warn(f"wrote {write_report(results, out / 'report.html')}")
 
 
 def _folders(results: Sequence[Result], out: Path) -> list[Path]:
