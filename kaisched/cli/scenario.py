@@ -80,6 +80,10 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
 
     for result, folder in zip(results, _folders(results, out), strict=True):
         write_files(result, folder)
+        if has_plots:
+            from kaisched.sim.output.plots import write_plots  # noqa: PLC0415 - an extra
+
+            write_plots(result, folder)
     warn(f"wrote {write_report(results, out / 'report.html')}")
 
 

@@ -21,7 +21,8 @@ p{margin:4px 0;max-width:880px}.soft{color:var(--soft)}
 table{border-collapse:collapse;margin:12px 0;font-variant-numeric:tabular-nums}
 th,td{padding:3px 12px 3px 0;text-align:right;border-bottom:1px solid var(--grid);
 white-space:nowrap}
-th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:600}
+th:first-child,td:first-child{text-align:left}
+th{color:var(--soft);font-weight:600}
 .wide{overflow-x:auto}
 .grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(560px,100%),1fr));gap:20px 24px;
 align-items:start}
