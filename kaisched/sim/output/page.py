@@ -24,8 +24,8 @@ white-space:nowrap}
 th:first-child,td:first-child{text-align:left}
 th{color:var(--soft);font-weight:600}
 .wide{overflow-x:auto}
-.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(560px,100%),1fr));gap:20px 24px;
-align-items:start}
+.grid{display:grid;gap:20px 24px;align-items:start;
+grid-template-columns:repeat(auto-fill,minmax(min(560px,100%),1fr))}
 figure{margin:12px 0}svg{display:block;width:100%;height:auto}
 figcaption{color:var(--soft);font-size:13px}
 svg text{fill:var(--text);font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}

@@ -29,7 +29,7 @@ COLOURS: Final = (
 """Those of the report: told apart by colour-blind readers too."""
 _SIZE: Final = (9.0, 4.2)
 _DPI: Final = 150
-_STEADY: Final = {
+_STEADY: Final[dict[Any, Any]] = {
     # Without these, names inside an SVG file and its date differ from run to run.
     "svg.hashsalt": "kaisched",
     "axes.spines.top": False,
@@ -97,9 +97,7 @@ def _allocation(axes: Any, result: Result, shown: Shown) -> None:
 def _against_shares(axes: Any, result: Result, shown: Shown) -> None:
     line = result.timeline
     hours = _edges(result)
-    columns = zip(
-        shown.names, shown.sums(line.allocated), shown.sums(line.fair_share), strict=True
-    )
+    columns = zip(shown.names, shown.sums(line.allocated), shown.sums(line.fair_share), strict=True)
     for row, (name, held, fair) in enumerate(columns):
         axes.stairs(held, hours, baseline=None, color=COLOURS[row], lw=1.6, label=name)
         axes.stairs(fair, hours, baseline=None, color=COLOURS[row], lw=1.0, ls="--")

@@ -185,11 +185,10 @@ class Usage(StrictWire, frozen=True, kw_only=True):
 
 
 class Tune(StrictWire, frozen=True, kw_only=True):
-    """What ``kaisched tune`` tries: values by path, such as ``shard.kValue``."""
+    """What ``kaisched tune`` tries: every combination of values."""
 
     parameters: dict[str, list[Any]]
-    least_saving: int | float = 0.02
-    """A setting that costs more work must lower the fairness error by as much to be recommended."""
+    """Values by the path of a key of this file, such as ``shard.kValue`` or ``usage.halfLife``."""
 
 
 class ScenarioDocument(StrictWire, frozen=True, kw_only=True):
