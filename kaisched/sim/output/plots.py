@@ -35,6 +35,7 @@ _STEADY: Final[dict[Any, Any]] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#d9dee3",
     "font.size": 10.0,
 }

@@ -216,7 +216,8 @@ def _utilisation(line: Timeline) -> str:
 
 
 def _evictions(line: Timeline) -> str:
-    return bars_over_time("Evictions", "jobs", line.end_s, line.evictions.sum(axis=0), 1)
+    evictions = line.evictions.sum(axis=0)
+    return bars_over_time("Evictions", "jobs", line.end_s, evictions, 1, is_count=True)
 
 
 def _lost(line: Timeline) -> str:

@@ -11,6 +11,7 @@ from kaisched.core.axis import FloatVec
 from kaisched.sim.output.svg.frame import Entry, Frame, time_frame
 from kaisched.sim.output.svg.marks import Point, area, fill, path, rectangles, stroke
 
+FEW = 5
 DASHED = "6 4"
 DOTTED = "1.5 3.5"
 _LIMIT = 'fill="none" stroke="var(--text)" stroke-width="1.2" stroke-dasharray="6 4"'
@@ -97,15 +98,27 @@ def stacked_chart(
 
 
 def bars_over_time(
-    title: str, unit: str, ends_s: FloatVec, values: FloatVec, series: int, *, most: int = 60
+    title: str,
+    unit: str,
+    ends_s: FloatVec,
+    values: FloatVec,
+    series: int,
+    *,
+    most: int = 60,
+    is_count: bool = False,
 ) -> str:
-    """Return sums over equal spans as bars; spans are joined until they are few enough."""
+    """Return sums over equal spans as bars; spans are joined until they are few enough.
+
+    Counts have whole numbers at the axis.
+    """
     joined = -(-len(values) // most)
     first = np.arange(0, len(values), joined)
     sums = np.add.reduceat(values, first)
     ends = np.append(ends_s[first[1:] - 1], ends_s[-1])
     begins = np.concatenate(([0.0], ends[:-1]))
-    frame = time_frame(title, float(ends_s[-1]), float(sums.max(initial=0.0)) or 1.0, unit, ())
+    highest = float(sums.max(initial=0.0)) or 1.0
+    ticks = [float(at) for at in range(int(highest) + 1)] if is_count and highest <= FEW else None
+    frame = time_frame(title, float(ends_s[-1]), highest, unit, (), y_ticks=ticks)
     boxes = [
         (
             frame.x(begin),

@@ -31,8 +31,8 @@ def scatter_chart(
     dots: Sequence[Dot],
     frontier: Sequence[tuple[float, float]],
     *,
-    width: int = 760,
-    height: int = 380,
+    width: int = 1220,
+    height: int = 360,
 ) -> str:
     """Return points, with a line through those of the frontier."""
     x_ticks = ticks_up_to(max((dot.x for dot in dots), default=1.0) or 1.0)
