@@ -17,8 +17,8 @@ _HEAD: Final = (
 _MOST_ROWS: Final = 60
 _COMPARED: Final = (
     "policy",
-    "utilisation",
-    "fairness error",
+    "used",
+    "error",
     "Jain",
     "wait p50",
     "wait p95",

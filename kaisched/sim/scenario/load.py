@@ -168,6 +168,7 @@ def _shard(
 ) -> tuple[SchedulingShard, str]:
     if document.shard is not None and document.shard_file:
         found.add("given beside shard", "shardFile", fix="keep one of the two")
+        return default_shard(), ""
     if document.shard_file:
         place = folder / document.shard_file
         try:

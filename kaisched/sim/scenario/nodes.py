@@ -75,7 +75,7 @@ def _equal(group: NodeGroup, found: Findings, at: int) -> list[NodeRow]:
                 found.add(str(error), "nodes", at, key, fix=error.fix)
                 continue
             cpu, memory = (units, memory) if key == "cpu" else (cpu, units)
-    if not gpus and cpu is None:
+    if not group.gpus and group.cpu is None:
         found.add("has neither GPUs nor cpu", "nodes", at, fix="write gpus: 8, or cpu: 64")
     amounts = node_amounts(gpus, cpu, memory)
     width = max(len(str(count - 1)), 1)

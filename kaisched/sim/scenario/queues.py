@@ -8,9 +8,11 @@ from typing import Any
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.translate import queue_row
+from kaisched.errors import join_path
 from kaisched.objects import Queue
 from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.kinds import faults_of
 from kaisched.objects.queue import QueueResource, QueueSpec
 from kaisched.objects.wire import ObjectMeta
 from kaisched.sim.scenario.document import QueueLine
@@ -35,6 +37,10 @@ def queues_of(lines: Sequence[dict[str, Any]], found: Findings) -> list[QueueRow
             continue
         at_of_name[queue.name] = at
         queues.append(queue)
+        for fault in faults_of(queue):
+            if fault.is_warning:
+                path = join_path("queues", at, *fault.path)
+                found.warnings.append(f"{found.file}: {path}: {fault.message}")
     good, problems = check_queues(queues)
     for problem in problems:
         at = at_of_name[problem.name]
@@ -58,12 +64,11 @@ def _whole(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
             return None
     plain = {key: value for key, value in line.items() if key not in ("apiVersion", "kind")}
     try:
-        queue, warnings = decode_object(plain, Queue)
+        queue, _ = decode_object(plain, Queue)
     except BadObject as bad:
         for error in bad.errors:
             found.add_error(error, "", "queues", at)
         return None
-    found.warnings += [f"{found.file}: queues[{at}]: {warning.message}" for warning in warnings]
     return queue
 
 
