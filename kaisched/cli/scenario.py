@@ -24,9 +24,12 @@ class Wish(NamedTuple):
 def load(path: Path, wish: Wish) -> Scenario:
     """Read a scenario; tell what is odd about it, and all that is wrong but the first."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.engine.shards import read_shard  # noqa: PLC0415
     from kaisched.sim.scenario.findings import ScenarioError  # noqa: PLC0415
     from kaisched.sim.scenario.load import read_scenario  # noqa: PLC0415
 
+    if wish.shard is not None:
+        read_shard(wish.shard)  # so that what is wrong with it is not told of the scenario
     try:
         scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
     except ScenarioError as error:

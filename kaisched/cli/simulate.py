@@ -29,6 +29,13 @@ _PROGRESS = typer.Option(
 )
 
 
+_TRACE = typer.Option(help="Folder with jobs.csv.gz and vcs.csv, or a bundled trace.")
+_NODES = typer.Option(min=1, max=50_000, help="Nodes of the cluster.")
+_GPUS = typer.Option(min=1, max=64, help="GPUs of each.")
+_FROM = typer.Option("--from", help="Begin here in the trace, such as 28d or 2419200.")
+_UNTIL = typer.Option(help="Stop here; at the last submission unless given.")
+_DRAIN = typer.Option("--drain", help="Then go on until every job has ended.")
+_OUTPUT = typer.Option("-o", "--output", help="How to print.")
 _OUT = typer.Option(help="Folder for CSV, JSON and the report of a scenario.")
 _PLOTS = typer.Option("--plots", help="Write PNG and SVG pictures too; needs the extra `plots`.")
 _SEED = typer.Option(min=0, help="Seed of a scenario, instead of its own.")
@@ -57,27 +64,17 @@ def command(
     out: Annotated[Path | None, _OUT] = None,
     plots: Annotated[bool, _PLOTS] = False,
     seed: Annotated[int | None, _SEED] = None,
-    trace: Annotated[
-        str, typer.Option(help="Folder with jobs.csv.gz and vcs.csv, or a bundled trace.")
-    ] = "philly-2017",
-    nodes: Annotated[int, typer.Option(min=1, max=50_000, help="Nodes of the cluster.")] = 64,
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs of each.")] = 8,
-    from_: Annotated[
-        str, typer.Option("--from", help="Begin here in the trace, such as 28d or 2419200.")
-    ] = "0s",
-    until: Annotated[
-        str | None, typer.Option(help="Stop here; at the last submission unless given.")
-    ] = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Then go on until every job has ended.")
-    ] = False,
+    trace: Annotated[str, _TRACE] = "philly-2017",
+    nodes: Annotated[int, _NODES] = 64,
+    gpus_per_node: Annotated[int, _GPUS] = 8,
+    from_: Annotated[str, _FROM] = "0s",
+    until: Annotated[str | None, _UNTIL] = None,
+    drain: Annotated[bool, _DRAIN] = False,
     quota: Annotated[Literal["none", "published"], _QUOTA] = "none",
     shard: Annotated[Path | None, _SHARD] = None,
     actions: Annotated[str | None, _ACTIONS] = None,
     checkpoint_every: Annotated[str, _CHECKPOINT] = "1h",
-    output: Annotated[
-        Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
-    ] = "table",
+    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
     progress: Annotated[bool | None, _PROGRESS] = None,
 ) -> None:
     """Run scenarios, or a trace, in virtual time under a policy, and report what each queue got.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT
 from kaisched.engine.policy import default_shard
 from kaisched.engine.shards import read_shard
@@ -18,15 +21,17 @@ from kaisched.objects.yaml_text import TextFault, read_yaml
 from kaisched.sim.accumulator import WEEK_S, UsageWindow
 from kaisched.sim.chance import Chance
 from kaisched.sim.grid import FOREVER, tick_at
+from kaisched.sim.making import Job
 from kaisched.sim.replay import SAMPLE_TICKS, Pace
 from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
 from kaisched.sim.scenario.findings import Findings
 from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
 from kaisched.sim.scenario.kai import from_kai, is_kai
-from kaisched.sim.scenario.nodes import nodes_of, outages_of
+from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
 from kaisched.sim.scenario.queues import leaves_of, queues_of
 from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
+from kaisched.sim.source import Backlog
 
 MOST_BYTES: Final = 16 << 20
 MOST_SEED: Final = (1 << 63) - 1
@@ -77,15 +82,65 @@ def read_raw(path: Path) -> dict[str, Any]:
 
 
 def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
-    """Return the scenario of plain values; paths in it are relative to the file."""
+    """Return the scenario of plain values; paths in it are relative to the file.
+
+    Raises:
+        ScenarioError: with everything that is wrong with it.
+
+    """
     found = Findings(str(path))
     document: ScenarioDocument | None = found.convert(raw, ScenarioDocument)
     found.stop_if_any()
     assert document is not None
-    folder = path.parent
     found.number(document.seed, "seed", most=MOST_SEED)
-    chance = Chance(max(document.seed, 0))
     step_s, end_s = _clock(document.time, found)
+    work = _work(document, found, path.parent, step_s, end_s)
+    shard, shard_file = _shard(document, found, path.parent)
+    usage = _usage(document, shard, found)
+    checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
+    if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
+        fix = "leave drain out: a backlog and jobs without an end never end"
+        found.add("would never be done", "time", "drain", value=True, fix=fix)
+    changes_with_time = usage is not None or _protects(shard, work.queues)
+    recheck = _recheck(document.time, found, step_s, is_wanted=changes_with_time)
+    found.stop_if_any()
+    return Scenario(
+        name=document.name or path.stem,
+        file=str(path),
+        seed=document.seed,
+        end_tick=tick_at(end_s, step_s),
+        is_drained=document.time.drain,
+        pace=Pace(step_s, checkpoint, _sample_ticks(end_s, step_s), recheck),
+        nodes=[row for row, _ in work.nodes],
+        outages=outages_of(work.nodes, step_s),
+        queues=work.queues,
+        leaves=work.leaves,
+        planned=work.planned,
+        backlogs=work.backlogs,
+        shard=shard,
+        shard_file=shard_file,
+        usage=usage,
+        tune=document.tune,
+        raw=raw,
+        warnings=tuple(found.warnings),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What runs where."""
+
+    nodes: list[tuple[NodeRow, list[Span]]]
+    queues: list[QueueRow]
+    leaves: list[str]
+    planned: list[Job]
+    backlogs: list[Backlog]
+
+
+def _work(
+    document: ScenarioDocument, found: Findings, folder: Path, step_s: float, end_s: float
+) -> _Work:
+    chance = Chance(max(document.seed, 0))
     nodes = nodes_of(document.nodes, found, folder, chance, end_s)
     gpus = [row.allocatable.get("gpu", 0) // GPU_UNIT for row, _ in nodes]
     traced = read_traces(document.traces, found, folder)
@@ -108,40 +163,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         found.add("there are no jobs", "jobs", fix="write jobs, or traces")
     planned, backlogs = jobs_of(document.jobs, frame)
     planned += jobs_of_traces(traced, frame, max(gpus, default=0) or 1)
-    shard, shard_file = _shard(document, found, folder)
-    usage = _usage(document, shard, found)
-    checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
-    if document.time.drain and (backlogs or any(job.ticks == FOREVER for job in planned)):
-        fix = "leave drain out: a backlog and jobs without an end never end"
-        found.add("would never be done", "time", "drain", value=True, fix=fix)
-    changes_with_time = usage is not None or _protects(shard, queues)
-    pace = Pace(
-        step_s=step_s,
-        checkpoint=checkpoint,
-        sample=_sample_ticks(end_s, step_s),
-        recheck=_recheck(document.time, found, step_s, is_wanted=changes_with_time),
-    )
-    found.stop_if_any()
-    return Scenario(
-        name=document.name or path.stem,
-        file=str(path),
-        seed=document.seed,
-        end_tick=tick_at(end_s, step_s),
-        is_drained=document.time.drain,
-        pace=pace,
-        nodes=[row for row, _ in nodes],
-        outages=outages_of(nodes, step_s),
-        queues=queues,
-        leaves=leaves,
-        planned=planned,
-        backlogs=backlogs,
-        shard=shard,
-        shard_file=shard_file,
-        usage=usage,
-        tune=document.tune,
-        raw=raw,
-        warnings=tuple(found.warnings),
-    )
+    return _Work(nodes, queues, leaves, planned, backlogs)
 
 
 def _clock(time: Time, found: Findings) -> tuple[float, float]:
@@ -191,7 +213,7 @@ def _shard(
     return shard, found.file
 
 
-def _protects(shard: SchedulingShard, queues: list[Any]) -> bool:
+def _protects(shard: SchedulingShard, queues: Sequence[QueueRow]) -> bool:
     """Tell whether any job is safe for a while after its start."""
     said = shard.spec.min_runtime
     by_queue = any(max(row.preempt_min_runtime_s, row.reclaim_min_runtime_s) > 0 for row in queues)
