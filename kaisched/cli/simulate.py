@@ -85,9 +85,9 @@ def command(
     """
     from kaisched.cli.scenario import Wish  # noqa: PLC0415 - not for the help
 
+    wish = Wish(seed, shard, _names(actions), progress)
     if scenarios:
         _refuse(ctx, _OF_TRACES, "says nothing to a scenario", "write it into the file")
-        wish = Wish(seed, shard, _names(actions), progress)
         _run_scenarios(scenarios, wish, out, output, is_compared=compare, has_plots=plots)
         return
     _refuse(ctx, _OF_SCENARIOS, "is for scenarios", "name a scenario file before it")

@@ -122,7 +122,7 @@ def test_a_scenario_speaks_json(capsys):
         (["{two}", "--nodes", "3"], "--nodes: says nothing to a scenario; write it into the file"),
         (["--out", "x"], "--out: is for scenarios; name a scenario file before it"),
         (["{two}", "--shard", "none.yaml"], "none.yaml: no such file"),
-        (["{two}", "--actions", "alocate"], "--actions: there is no such action"),
+        (["{two}", "--actions", "allokate"], "--actions: there is no such action"),
     ],
 )
 def test_a_wrong_line_is_told_in_one_line(capsys, words, complaint):

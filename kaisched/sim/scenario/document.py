@@ -124,8 +124,8 @@ class RunTime(StrictWire, frozen=True, kw_only=True):
     exponential: Duration | None = None
     """The mean."""
     lognormal: Lognormal | None = None
-    at_least: Duration = 0
-    at_most: Duration | None = None
+    least: Duration = 0
+    most: Duration | None = None
 
 
 class JobGroup(StrictWire, frozen=True, kw_only=True):

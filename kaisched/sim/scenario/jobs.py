@@ -144,12 +144,12 @@ def _length(group: JobGroup, found: Findings, at: int) -> Length:
             "needs one of exponential and lognormal", *path, fix="write the one that is meant"
         )
         return Length(fixed_s=1.0)
-    least_s = found.seconds(written.at_least, *path, "atLeast")
+    least_s = found.seconds(written.least, *path, "least")
     most_s = math.inf
-    if written.at_most is not None:
-        most_s = found.seconds(written.at_most, *path, "atMost")
+    if written.most is not None:
+        most_s = found.seconds(written.most, *path, "most")
         if most_s < least_s:
-            found.add("is below atLeast", *path, "atMost", value=written.at_most, fix="swap them")
+            found.add("is below least", *path, "most", value=written.most, fix="swap them")
     if written.exponential is not None:
         mean_s = found.seconds(written.exponential, *path, "exponential", least=1.0)
         return Length(mean_s=mean_s, least_s=least_s, most_s=most_s)
