@@ -95,12 +95,10 @@ def command(
     from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
-    stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
-    size = ClusterSize(nodes, gpus_per_node)
     report, timing = timed(
         trace,
-        stretch,
-        size,
+        Stretch(_instant("--from", from_), _until(until), is_drained=drain),
+        ClusterSize(nodes, gpus_per_node),
         QuotaMode(quota),
         _policy_of(shard, actions),
         checkpoint_every_s=_instant("--checkpoint-every", checkpoint_every),
