@@ -26,11 +26,13 @@ from kaisched.sim.output.svg.bars import Bars, bars_by_name
 from kaisched.sim.output.svg.charts import (
     DASHED,
     DOTTED,
+    NEUTRAL,
     Line,
     bars_over_time,
     lines_chart,
     stacked_chart,
 )
+from kaisched.sim.output.svg.frame import Entry
 from kaisched.sim.output.svg.heat import heat_chart
 from kaisched.sim.table import NONE, short_duration
 from kaisched.sim.timeline import Timeline
@@ -189,8 +191,10 @@ def _cumulative(line: Timeline, shown: Shown) -> str:
         used = shown.sums(line.gpu_hours)[series]
         due = shown.sums(line.entitled_hours)[series]
         lines.append(Line(name, used, series, is_stepped=False, width=2.0))
-        lines.append(Line(f"{name}, entitled", due, series, DOTTED, is_stepped=False))
-    return lines_chart("GPU-hours so far", "GPU-hours", line.end_s, lines, height=240)
+        lines.append(Line(name, due, series, DOTTED, is_stepped=False, is_named=False))
+    title = "GPU-hours so far, held and entitled"
+    dotted = [Entry("entitled", f'{NEUTRAL} stroke-dasharray="{DOTTED}"')]
+    return lines_chart(title, "GPU-hours", line.end_s, lines, height=240, also=dotted)
 
 
 def _jain(line: Timeline) -> str:

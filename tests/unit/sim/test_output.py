@@ -131,7 +131,12 @@ def test_the_report_says_what_the_outcome_says(result):
         assert queue.name in words
         assert f"{queue.gpu_hours:,.1f}" in words
     assert f"{result.outcome.utilisation:.1%}" in words
-    for title in ("GPUs held, by queue", "GPU-hours so far", "GPUs in use, by node", "Evictions"):
+    for title in (
+        "GPUs held, by queue",
+        "GPU-hours so far, held and entitled",
+        "GPUs in use, by node",
+        "Evictions",
+    ):
         assert title in words
 
 

@@ -14,7 +14,8 @@ from kaisched.sim.output.svg.marks import Point, area, fill, path, rectangles, s
 FEW = 5
 DASHED = "6 4"
 DOTTED = "1.5 3.5"
-_LIMIT = 'fill="none" stroke="var(--text)" stroke-width="1.2" stroke-dasharray="6 4"'
+NEUTRAL = 'fill="none" stroke="var(--text)" stroke-width="1.2"'
+_LIMIT = f'{NEUTRAL} stroke-dasharray="{DASHED}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Line:
     is_stepped: bool = True
     """Means stay the same over a span; sums grow along straight lines."""
     width: float = 1.6
+    is_named: bool = True
+    """Whether the legend names it."""
 
 
 def lines_chart(
@@ -41,10 +44,12 @@ def lines_chart(
     width: int = 600,
     height: int = 200,
     y_ticks: Sequence[float] | None = None,
+    also: Sequence[Entry] = (),
 ) -> str:
-    """Return lines over spans that end at these instants."""
+    """Return lines over spans that end at these instants; ``also`` are more lines of the legend."""
     highest = max((float(line.values.max(initial=0.0)) for line in lines), default=0.0)
-    legend = [Entry(line.name, _style(line), line.is_filled) for line in lines]
+    named = [line for line in lines if line.is_named]
+    legend = [*(Entry(line.name, _style(line), line.is_filled) for line in named), *also]
     frame = time_frame(
         title,
         float(ends_s[-1]),
