@@ -96,6 +96,7 @@ class Replay:
         self._watch: Watch = Blind() if watch is None else watch
         self._events = EventHeap()
         self._recheck_at = NEVER
+        self._is_bounded = False
         self._end: list[int] = []
         self._left: list[int] = []
         self._has_started: list[bool] = []
@@ -110,6 +111,7 @@ class Replay:
 
     def run(self, until: int, tell: Tell | None = None) -> None:
         """Go on up to and including a tick; :data:`NEVER` for as long as anything happens."""
+        self._is_bounded = until != NEVER
         while (tick := self._next_tick()) <= until and tick != NEVER:
             is_changed = self._settle(self._events.take(tick), tick)
             is_changed |= self._break_and_mend(tick)
@@ -196,9 +198,20 @@ class Replay:
             self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
         if len(result.nominate_tasks):
             self._nominate(result)
-        waits = self.pace.recheck and any(self.tally.pending)
-        self._recheck_at = tick + self.pace.recheck if waits else NEVER
+        self._recheck_at = self._next_recheck(tick)
         return result
+
+    def _next_recheck(self, tick: int) -> int:
+        """Return when to run a cycle again though nothing happens.
+
+        Without an end of the clock there is one only while something else is still to come: what
+        waits on an empty cluster would wait for ever.
+        """
+        if not self.pace.recheck or not any(self.tally.pending):
+            return NEVER
+        self._recheck_at = NEVER
+        is_over = not self._is_bounded and self._next_tick() == NEVER
+        return NEVER if is_over else tick + self.pace.recheck
 
     def _sample(self, result: CycleResult, tick: int, upcoming: int) -> None:
         """Take the fair shares of this cycle where they hold at a time of sampling.

@@ -81,15 +81,14 @@ def _numbers(words: list[str], path: Path, line: int) -> list[float]:
 
 
 def _check(fields: list[float], gpus: int, path: Path, line: int) -> None:
-    seconds = f"write seconds from 0 to {MOST_SECONDS:.0f}"
-    for at, most, fix in (
-        (_SUBMIT, MOST_SECONDS, seconds),
-        (_RUN, MOST_SECONDS, seconds),
-    ):
-        if not 0 <= fields[at] <= most:
-            where = f"field {at + 1}"
+    for at in (_SUBMIT, _RUN):
+        if not 0 <= fields[at] <= MOST_SECONDS:
             raise ConfigError(
-                "is out of range", file=f"{path}:{line}", path=where, value=fields[at], fix=fix
+                "is out of range",
+                file=f"{path}:{line}",
+                path=f"field {at + 1}",
+                value=fields[at],
+                fix=f"write seconds from 0 to {MOST_SECONDS:.0f}",
             )
     if gpus > MOST_GPUS:
         raise ConfigError(

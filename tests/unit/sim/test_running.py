@@ -118,6 +118,13 @@ def test_a_drained_run_goes_on_until_all_is_done(ran):
     assert outcome_of(run).until_s == 10 * 3600
 
 
+def test_a_drained_run_ends_though_a_job_never_fits(ran):
+    time = {"duration": "1h", "drain": True, "recheck": "1m"}
+    run = ran(nodes=NODE, jobs=[job("a", 8, 2), job("b", 9, 1)], time=time)
+    outcome = outcome_of(run)
+    assert (outcome.finished, outcome.pending, outcome.until_s) == (1, 1, 2 * 3600)
+
+
 def test_the_cycle_is_told_of_the_past(ran, scenario, monkeypatch):
     """What the accumulator answers is what run_cycle gets, at each of its cycles."""
     from kaisched.sim import simulation
