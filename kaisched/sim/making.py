@@ -15,7 +15,7 @@ from kaisched.sim.grid import FOREVER, run_ticks
 from kaisched.sim.hours import OpenTime
 from kaisched.sim.workload import JobKind
 
-MOST_JOBS: Final = 5_000_000
+MOST_JOBS: Final = 2_000_000
 """Of one group: more is a slip of unit."""
 _CHUNK: Final = 256
 

@@ -130,14 +130,14 @@ def _short_name(name: str, most: int) -> str:
     return name if len(name) <= most else name[: most - 3] + "..."
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], longest: int = _LONGEST_NAME) -> list[str]:
     """Return lines with the first column to the left and the others to the right.
 
-    Names have the room that the numbers leave on a terminal.
+    Names have the room that the numbers leave on a terminal, but no more than ``longest``.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = _WIDEST - sum(2 + width for width in widths[1:])
-    most = min(max(left, _SHORTEST_NAME), _LONGEST_NAME)
+    most = min(max(left, _SHORTEST_NAME), longest)
     widths[0] = min(widths[0], most)
     lines = []
     for first, *others in rows:

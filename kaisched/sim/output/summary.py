@@ -15,6 +15,7 @@ _HEAD: Final = (
     ("queue", "jobs", "hours", "to", "got", "p50", "p95", "pending", "evicted", "lost"),
 )
 _MOST_ROWS: Final = 60
+_LONGEST: Final = 40
 _COMPARED: Final = (
     "policy",
     "used",
@@ -53,7 +54,7 @@ def comparison_of(outcomes: Sequence[Outcome]) -> str:
                 f"{outcome.lost_gpu_hours:.1f}",
             )
         )
-    return "\n".join(aligned(rows))
+    return "\n".join(aligned(rows, _LONGEST))
 
 
 def names_of(outcomes: Sequence[Outcome]) -> list[str]:

@@ -14,6 +14,7 @@ from kaisched.sim.output.svg.scatter import Dot, scatter_chart
 from kaisched.sim.table import NONE, aligned, short_duration
 from kaisched.sim.tuning import Sweep, Trial, told
 
+_LONGEST: Final = 40
 SCHEMA: Final = "kaisched.io/tune/v1"
 _HEADS: Final = ("error", "lost", "together", "evicted", "used", "p95 wait")
 _LONG_HEADS: Final = (
@@ -38,7 +39,7 @@ def summary_of(sweep: Sweep) -> str:
         [
             f"{sweep.scenario}: {len(sweep.trials)} settings, the best first; * no other beats it",
             names,
-            *aligned(rows),
+            *aligned(rows, _LONGEST),
             "",
             f"Recommended: {told(sweep.trials[sweep.best].values)}.",
             sweep.reason,

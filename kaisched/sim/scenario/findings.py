@@ -69,19 +69,16 @@ class Findings:
         """Return the struct of plain values, or None with a fault for each that does not fit."""
         try:
             value = without_nulls(raw)
+        except ValueError as error:
+            self.add(str(error), *path)
+            return None
+        try:
             return msgspec.convert(value, type_)
         except (msgspec.ValidationError, ValueError, OverflowError) as error:
-            told = False
-            for fault in explain(raw, type_):
-                self.add_fault(fault, *path)
-                told = True
-            if not told:
-                self.add(str(error), *path)
-        return None
-
-    def add_fault(self, fault: Fault, *path: Step) -> None:
-        """Take note of a fault whose path begins at another."""
-        self.add(fault.message, *path, *fault.path, value=fault.value, fix=fault.fix)
+            for fault in list(explain(value, type_)) or [Fault((), str(error))]:
+                where = (*path, *fault.path)
+                self.add(fault.message, *where, value=fault.value, fix=fault.fix)
+            return None
 
     def seconds(self, text: str | int, *path: Step, least: float = 0.0) -> float:
         """Return the seconds of a duration, ``least`` where it is none or shorter."""

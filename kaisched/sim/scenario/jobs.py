@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kaisched.core.axis import GPU_UNIT, FloatVec
+from kaisched.errors import join_path
 from kaisched.objects.faults import INT32_MAX
 from kaisched.sim.chance import Chance
 from kaisched.sim.grid import FOREVER, NEVER, tick_at
@@ -50,6 +51,8 @@ class Frame:
     first_day: int
     gpus: int
     """Of the whole cluster."""
+    most_gpus: int
+    """Of one node."""
     chance: Chance
 
 
@@ -111,6 +114,10 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
         found.number(gpus, *where, "gpus", most=MOST_GPUS)
         count = int(found.number(pods, *where, "pods", least=1, most=MOST_PODS))
         found.number(share, *where, "share", least=1e-9)
+        if frame.most_gpus < gpus <= MOST_GPUS:
+            where_gpus = join_path(*where, "gpus")
+            told = f"no node has {gpus} GPUs, so these jobs wait for ever"
+            found.warnings.append(f"{found.file}: {where_gpus}: {told}")
         pod = _pod(group, gpus, found, at)
         kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint)
         sizes.append(JobSize(kind, gpus * count, share))
@@ -216,6 +223,10 @@ def _instants(group: JobGroup, makings: Makings, frame: Frame, at: int) -> Float
         rate = found.number(arrivals.poisson_per_hour, *path, "poissonPerHour", least=least)
         stream = frame.chance.stream("arrivals", makings.name)
         instants = poisson(rate / 3600.0, when, most, stream)
+    if group.count is None and len(instants) * each >= MOST_JOBS:
+        fix = "lower the rate, or write count"
+        found.add(f"makes more than {MOST_JOBS} jobs", *path, fix=fix)
+        return np.empty(0)
     return np.repeat(instants, each)[: makings.most]
 
 

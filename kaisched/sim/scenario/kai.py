@@ -70,6 +70,10 @@ def from_kai(raw: dict[str, Any], file: str) -> dict[str, Any]:
     found.number(said.cycles, "Cycles", least=1, most=10_000_000)
     found.number(said.window_size, "WindowSize", least=1, most=10_000_000)
     found.number(said.half_life_period, "HalfLifePeriod", most=10_000_000)
+    for queue, jobs in said.jobs.items():
+        if jobs.gpus % 1:
+            fix = "write whole GPUs: sharing one is not offered"
+            found.add("is not whole", "Jobs", queue, "GPUs", value=jobs.gpus, fix=fix)
     found.stop_if_any()
     params: dict[str, Any] = {"windowSize": f"{said.window_size}s"}
     if said.half_life_period:
@@ -94,7 +98,7 @@ def from_kai(raw: dict[str, Any], file: str) -> dict[str, Any]:
             {
                 "queue": queue,
                 "arrivals": {"at": ["0s"], "each": jobs.num_jobs},
-                "gpus": jobs.gpus,
+                "gpus": int(jobs.gpus),
                 "pods": jobs.num_pods,
                 "duration": "forever",
             }

@@ -157,6 +157,7 @@ def _work(
         end_s=end_s,
         first_day=WEEK.index(document.time.starts_on),
         gpus=sum(gpus),
+        most_gpus=max(gpus, default=0),
         chance=chance,
     )
     if not document.jobs and not document.traces:

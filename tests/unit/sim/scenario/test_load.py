@@ -72,6 +72,7 @@ def test_kais_defaults_are_kais(tmp_path):
     [
         (KAI.replace("KValue", "KValeu"), 'KValeu: unknown key; did you mean "KValue"?'),
         (KAI.replace("Cycles: 1024", "Cycles: 0"), "Cycles: is out of range (value 0)"),
+        (KAI.replace("GPUs: 2", "GPUs: 0.5"), "Jobs.q1.GPUs: is not whole (value 0.5)"),
         (KAI.replace("GPUs: 16", "GPUs: many"), "Nodes[0].GPUs: expected a whole number"),
     ],
 )
@@ -253,3 +254,13 @@ def test_hours_keep_jobs_away_from_nights_and_weekends(scenario):
     assert len(planned) == pytest.approx(20 * 8 * 10, rel=0.1)
     assert ((hour >= 9) & (hour < 17)).all()
     assert set(day.tolist()) == {1, 2, 3, 4, 5}
+
+
+def test_jobs_that_fit_nowhere_are_told_of(scenario):
+    job = {"queue": "a", "arrivals": {"at": ["0s"]}, "gpus": 5, "duration": "1h"}
+    (warning,) = scenario(jobs=[job]).warnings
+    assert warning.endswith("jobs[0].gpus: no node has 5 GPUs, so these jobs wait for ever")
+
+
+def test_a_null_counts_as_absent(scenario):
+    assert scenario(description=None, usage=None, time={"duration": "1h", "recheck": None}).leaves
