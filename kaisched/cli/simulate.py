@@ -85,9 +85,8 @@ def command(
 ) -> None:
     """Run scenarios, or a trace, in virtual time under a policy, and report what each queue got.
 
-    A scenario file says everything: nodes, queues, jobs and the policy. Of a trace, jobs submitted
-    before --from are not simulated, and the cluster is empty then. The same arguments print the
-    same bytes; how long it took stands on stderr.
+    A scenario file says everything: nodes, queues, jobs and the policy. A trace starts at --from
+    with an empty cluster. The same arguments print the same bytes, apart from stderr.
     """
     from kaisched.cli.scenario import Wish  # noqa: PLC0415 - not for the help
 
