@@ -22,6 +22,8 @@ from kaisched.actions.placing import place_waiting
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.actions.units import Part
     from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import CodeVec, RowVec
@@ -169,19 +171,33 @@ class _Attempt:
         if self._is_met():
             return None
         for part in self._chosen:
-            for need in self._needs:
-                need.give_back(part.tasks)
+            for each in self._needs:
+                each.give_back(part.tasks)
         kept: list[int] = []
         while not self._is_met():
             need = next(need for need in self._needs if not need.is_met)
             found = openings(self._session, self._line, need.future, kept, self._judge_sets)
             if not found or not self._search.step():
                 return None
-            for place in found[0]:
-                for need in self._needs:
-                    need.take(self._line.part(place).tasks)
-            kept = sorted((*kept, *found[0]))
+            best = found[0]
+            if need.count - need.total > 1:  # fewer units are needed where one set lets more fit
+                best = max(found, key=lambda places: self._gain(need, places))
+            self._shift_all(best, Need.take)
+            kept = sorted((*kept, *best))
         return self._settle([self._line.part(place) for place in kept])
+
+    def _gain(self, need: Need, places: list[int]) -> int:
+        """Return how many of the pods still missing would fit without these units."""
+        before = need.total
+        self._shift_all(places, Need.take)
+        gain = min(need.total, need.count) - before
+        self._shift_all(places, Need.give_back)
+        return gain
+
+    def _shift_all(self, places: list[int], shift: Callable[[Need, tuple[int, ...]], None]) -> None:
+        for place in places:
+            for need in self._needs:
+                shift(need, self._line.part(place).tasks)
 
     def _take(self, place: int) -> Plan | int | None:
         """Take one more unit; return a plan, why the search ends without one, or None."""
