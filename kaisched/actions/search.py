@@ -9,7 +9,7 @@ too often ends, counted in steps and never in seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,13 +17,12 @@ import numpy as np
 from kaisched.actions.by_node import openings
 from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
-from kaisched.actions.need import Need
+from kaisched.actions.need import Need, take_all
 from kaisched.actions.placing import place_waiting
+from kaisched.actions.plan import Demand, Plan
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.actions.units import Part
     from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import CodeVec, RowVec
@@ -42,26 +41,6 @@ _FIRST: Final = 8
 _GROWTH: Final = 16
 """So many times as many units are looked at next."""
 _FEW: Final = 4
-
-
-@dataclass(slots=True)
-class Plan:
-    """A statement in which the claim is placed, and what is given up for it."""
-
-    statement: Statement
-    parts: Parts
-    """Units that lose their room."""
-    is_last_resort: bool
-
-
-@dataclass(slots=True)
-class Demand:
-    """A claim's pods by shape."""
-
-    claim: Claim
-    tasks: RowVec
-    shapes: list[tuple[int, int]]
-    """(shape, pods)."""
 
 
 class Search:
@@ -170,9 +149,7 @@ class _Attempt:
         """Look at the units of each node by themselves, where the line as a whole is not enough."""
         if self._is_met():
             return None
-        for part in self._chosen:
-            for each in self._needs:
-                each.give_back(part.tasks)
+        take_all(self._needs, self._chosen, -1)
         kept: list[int] = []
         while not self._is_met():
             need = next(need for need in self._needs if not need.is_met)
@@ -182,22 +159,18 @@ class _Attempt:
             best = found[0]
             if need.count - need.total > 1:  # fewer units are needed where one set lets more fit
                 best = max(found, key=lambda places: self._gain(need, places))
-            self._shift_all(best, Need.take)
+            take_all(self._needs, [self._line.part(place) for place in best], 1)
             kept = sorted((*kept, *best))
         return self._settle([self._line.part(place) for place in kept])
 
     def _gain(self, need: Need, places: list[int]) -> int:
         """Return how many of the pods still missing would fit without these units."""
         before = need.total
-        self._shift_all(places, Need.take)
+        parts = [self._line.part(place) for place in places]
+        take_all([need], parts, 1)
         gain = min(need.total, need.count) - before
-        self._shift_all(places, Need.give_back)
+        take_all([need], parts, -1)
         return gain
-
-    def _shift_all(self, places: list[int], shift: Callable[[Need, tuple[int, ...]], None]) -> None:
-        for place in places:
-            for need in self._needs:
-                shift(need, self._line.part(place).tasks)
 
     def _take(self, place: int) -> Plan | int | None:
         """Take one more unit; return a plan, why the search ends without one, or None."""

@@ -56,6 +56,7 @@ _OF_TRACES = (
     "drain",
     "quota",
     "checkpoint_every",
+    "check_invariants",
 )
 _OF_SCENARIOS = ("out", "plots", "seed", "compare")
 
