@@ -90,6 +90,9 @@ def _plugins(
         plugin.name: _Wanted(plugin.priority, weight=plugin.weight)
         for plugin in kai_names.DEFAULT_PLUGINS
     }
+    if spec.usage_db_config is not None and spec.usage_db_config.client_type:
+        history = kai_names.TIME_BASED_FAIRSHARE
+        wanted[history] = _Wanted(kai_names.OTHER_PRIORITIES[history])
     for written, entry in spec.plugins.items():
         name = _plugin_name(written, file, catalogue, warnings)
         if name is not None:
@@ -144,9 +147,11 @@ def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: li
 
 def _fill(wanted: dict[str, _Wanted], spec: ShardSpec) -> None:
     """Hand the shard's settings to the plugins that read them, where arguments are silent."""
+    k_value = wanted["proportion"].arguments.get("kValue", spec.k_value)
     said: dict[str, dict[str, object]] = {
         "binpack": {"gpu": spec.placement_strategy.gpu, "cpu": spec.placement_strategy.cpu},
-        "proportion": {"kValue": spec.k_value},
+        "proportion": {"kValue": k_value},
+        kai_names.TIME_BASED_FAIRSHARE: {"kValue": k_value},
         "minruntime": {
             "defaultPreemptMinRuntime": spec.min_runtime.preempt_min_runtime,
             "defaultReclaimMinRuntime": spec.min_runtime.reclaim_min_runtime,

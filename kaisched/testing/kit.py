@@ -19,6 +19,7 @@ import numpy as np
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import IntVec
 from kaisched.core.states import TaskState
+from kaisched.core.usage import Usage
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.loader import contract_fault, typed_arguments
@@ -84,7 +85,10 @@ def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Ses
     others = tuple(each for each in default.plugins if each.plugin.name != plugin.name)
     policy = Policy((PluginSetting(plugin), *others), default.actions)
     snapshot = build().snapshot()
-    session = Session(snapshot, None, policy, NOW_S, Memory(), policy.questions)
+    # Without history and with some, the same for both instances.
+    parts = np.arange(snapshot.allocated.size).reshape(snapshot.allocated.shape) * 10_000_000
+    usage = Usage(parts, age_s=0.0, coverage=1.0) if has_moved else None
+    session = Session(snapshot, usage, policy, NOW_S, Memory(), policy.questions)
     policy.questions.open(session)
     if session.failures:
         raise AssertionError("\n".join(map(str, session.failures)))

@@ -20,9 +20,8 @@ COMMAND = "python tests/reference/test_hooks_documented.py"
 
 HOOKS = {name: spec for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")}
 
-# The first answer to over_quota_weights ships with time-based fairness: until then the fold is the
-# identity. Nor has a shipped plugin anything to remember yet; time-based fairness will.
-WITHOUT_AN_ANSWER = {"over_quota_weights", "session_close"}
+# No shipped plugin has anything to remember yet.
+WITHOUT_AN_ANSWER = {"session_close"}
 
 LEFT_OUT = "Its keys are left out; the other plugins' keys and the last rules decide."
 NEXT = "The next plugin is asked; without any, pods are placed one by one."
