@@ -1,5 +1,7 @@
 """What past usage makes of fair shares: published numbers, guarantees, depth, switches."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -29,7 +31,7 @@ def shares_of(gpus, queues, used, shard=None, **options):
     return {share.name: share.fair_share["gpu"] / 1000 for share in ran.result.shares}
 
 
-PAIR = {"a": {}, "b": {}}
+PAIR: dict[str, dict[str, Any]] = {"a": {}, "b": {}}
 
 
 @pytest.mark.parametrize(
@@ -67,13 +69,11 @@ def test_published_quotas_and_weights_with_usage_that_counts_whole():
 @pytest.mark.parametrize(("k", "third"), [(0, 5), (0.5, 8), (1, 11), (1.16, 12), (2, 16)])
 def test_published_burst_queue(k, third):
     # Listed by age: of equal fractions the older wins, of three thirds a GPU `a`, of two `c` too.
-    queues = {"a": {}, "c": {}, "b": {}}
-    assert shares_of(16, queues, {"a": 0.5, "b": 0.5}, k=k)["c"] == third
+    assert shares_of(16, {"a": {}, "c": {}, "b": {}}, {"a": 0.5, "b": 0.5}, k=k)["c"] == third
 
 
 def test_published_cold_start_of_three_queues():
-    queues = {"a": {}, "b": {}, "c": {}}
-    assert shares_of(16, queues, {"a": 1}, k=10) == {"a": 0, "b": 8, "c": 8}
+    assert shares_of(16, {"a": {}, "b": {}, "c": {}}, {"a": 1}, k=10) == {"a": 0, "b": 8, "c": 8}
 
 
 def test_published_end_to_end_weights():
@@ -127,8 +127,8 @@ def test_usage_beyond_the_quota_is_measured_against_the_surplus():
     assert shares_of(16, QUOTA, {"a": 1.0}, normalization="cluster") == {"a": 8 + 3, "b": 8 - 3}
 
 
-def departments(count=4):
-    queues = {}
+def departments(count=4) -> dict[str, dict[str, Any]]:
+    queues: dict[str, dict[str, Any]] = {}
     for number in range(count):
         queues[f"d{number}"] = {}
         queues |= {f"d{number}{at}": {"parent": f"d{number}"} for at in "ab"}
