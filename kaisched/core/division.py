@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -111,6 +111,38 @@ def _tier_of(group: Index, priority: Int64) -> Index:
     tier = np.empty(len(group), dtype=np.intp)
     tier[order] = step - first
     return tier
+
+
+class HeadStart(Protocol):
+    """Says what of the surplus goes to whom before weights share out the rest (R25)."""
+
+    def __call__(
+        self,
+        resource: Index,
+        queue: Index,
+        group: Index,
+        weights: Float64,
+        has: Int64,
+        wants: Int64,
+        surplus: Int64,
+        /,
+    ) -> Int64 | None:
+        """Answer for `K` rows, each one queue in the contest for one resource, or None for nothing.
+
+        Args:
+            resource: `(K,)` resource index.
+            queue: `(K,)` queue index.
+            group: `(K,)` rows with the same number share one surplus.
+            weights: `(K,)` the queues' weights, normalised to 1 over each group.
+            has: `(K,)` what the queue gets already: its deserved part.
+            wants: `(K,)` what it may still take.
+            surplus: `(K,)` what there is to share in the row's group.
+
+        Returns:
+            `(K,)` amounts from 0 to `wants`, in each group together at most the surplus.
+
+        """
+        ...
 
 
 class Claims(NamedTuple):
@@ -215,6 +247,8 @@ def share_surplus(
     unit: Int64,
     *,
     fold: WeightFold | None = None,
+    has: Int64 | None = None,
+    start: HeadStart | None = None,
 ) -> Int64 | None:
     """Share what is left of each group's amount, highest priority first (R4).
 
@@ -225,6 +259,8 @@ def share_surplus(
         weights: `(R, K)` in plan order.
         unit: `(R,)` granularity.
         fold: as for `divide_level`.
+        has: `(R, K)` in plan order, what each queue has already; only told to `start`.
+        start: asked at each priority before its rounds; lowers `need` in place.
 
     Returns:
         `(R, K)` in plan order, what each queue gets; None if nobody gets anything.
@@ -233,10 +269,19 @@ def share_surplus(
     purse, units = left.reshape(-1), unit.astype(np.float64)
     wants = (need > 0) & (weights > 0)
     wants &= (left > 0).take(plan.group, axis=1)
-    result = None
+    result = first = None
     for tier in plan.tiers:
         rows = wants.ravel().nonzero()[0] if tier is None else tier[wants.take(tier)]
         contest = plan.contest_of_row.take(rows)
+        if start is not None and has is not None and len(rows):
+            ahead = _ahead(start, plan, rows, (weights, has, need), purse)
+            if ahead is not None:
+                first = np.zeros(need.shape, dtype=np.int64) if first is None else first
+                first.put(rows, ahead)
+                need.put(rows, need.take(rows) - ahead)
+                purse -= np.bincount(contest, ahead, len(purse))
+                rows = rows[(need.take(rows) > 0) & (purse > 0).take(contest)]
+                contest = plan.contest_of_row.take(rows)
         for block in _blocks(contest):
             if result is None:
                 result = np.zeros(need.shape, dtype=np.int64)
@@ -256,7 +301,32 @@ def share_surplus(
             )
             contend(game)
             result.put(here, wanted - game.need)
-    return result
+    if first is None or result is None:
+        return first if result is None else result
+    return result + first
+
+
+def _ahead(
+    start: HeadStart,
+    plan: LevelPlan,
+    rows: Index,
+    columns: tuple[Float64, Int64, Int64],
+    purse: Float64,
+) -> Int64 | None:
+    """Ask for head starts in all contests of a priority; returns amounts `(len(rows),)`."""
+    weights, has, need = columns
+    contest = plan.contest_of_row.take(rows)
+    weight = weights.take(rows)
+    total = np.bincount(contest, weight, len(purse))
+    return start(
+        plan.resource_of_row.take(rows),
+        plan.queue_of_row.take(rows),
+        contest,
+        weight / total.take(contest),
+        has.take(rows),
+        need.take(rows),
+        np.minimum(purse, MOST).astype(np.int64).take(contest),
+    )
 
 
 def _blocks(contest: Index) -> Iterator[slice]:

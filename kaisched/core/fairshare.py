@@ -15,7 +15,14 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.division import MOST, Claims, LevelPlan, plan_level, share_surplus
+from kaisched.core.division import (
+    MOST,
+    Claims,
+    HeadStart,
+    LevelPlan,
+    plan_level,
+    share_surplus,
+)
 from kaisched.core.plain import Group, PlainTree
 from kaisched.core.rounds import WeightFold
 from kaisched.core.tree import NO_QUEUE, QueueTree
@@ -103,6 +110,7 @@ def fair_share(
     unit: Int64,
     fold: WeightFold | None = None,
     *,
+    start: HeadStart | None = None,
     weight_mode: WeightMode = "equal",
     plan: TreePlan | None = None,
     known: tuple[Int64, Sequence[int]] | None = None,
@@ -115,6 +123,7 @@ def fair_share(
         claims: `(R, Q)` columns in preorder; an inner queue's request is rolled up.
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
         fold: asked for the weights of each round (R5), if any.
+        start: asked what goes to whom ahead of the weights (R25), if anybody is.
         weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
         plan: of this tree, priority and rank; made when absent.
         known: an earlier answer `(R, Q)`, and the resources that must be divided anew; the
@@ -129,9 +138,9 @@ def fair_share(
     """
     if plan is None:
         plan = plan_levels(tree, claims.priority, claims.rank, len(total))
-    if fold is None and plan.plain is not None:
+    if fold is None and start is None and plan.plain is not None:
         return plan.plain.divide(total, claims, unit, weight_mode, known)
-    return _in_arrays(plan, total, claims, unit, fold, weight_mode)
+    return _in_arrays(plan, total, claims, unit, (fold, start), weight_mode)
 
 
 def _in_arrays(
@@ -139,7 +148,7 @@ def _in_arrays(
     total: Int64,
     claims: Claims,
     unit: Int64,
-    fold: WeightFold | None,
+    asked: tuple[WeightFold | None, HeadStart | None],
     weight_mode: WeightMode,
 ) -> Int64:
     requestable = np.minimum(claims.request, claims.limit)
@@ -157,7 +166,8 @@ def _in_arrays(
             need = level.pick(requestable)  # a copy, or nobody's any more: the only level there is
             need -= have
             purse = np.minimum(left, MOST).astype(np.float64)
-            got = share_surplus(level, purse, need, weights, unit, fold=fold)
+            fold, start = asked
+            got = share_surplus(level, purse, need, weights, unit, fold=fold, has=have, start=start)
             if got is not None:
                 have += got
         if level.is_all:

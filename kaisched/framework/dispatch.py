@@ -17,6 +17,7 @@ from kaisched.framework.answers import (
     CycleAbandonedError,
     batch_fault,
     fits,
+    head_start_fault,
     keys_fault,
     size_fault,
     wrong,
@@ -153,6 +154,47 @@ class Questions(NodeQuestions):
                 raise CycleAbandonedError(f"weights: plugin {answer.plugin} answered nonsense")
             weights = folded
         return weights
+
+    def head_start(self, session: Session) -> Callable[..., IntVec | None] | None:
+        """Return the head starts as one function, or None when nobody answers."""
+        answers = self._answers["head_start"]
+        return partial(self._head_start, session, answers) if answers else None
+
+    def _head_start(
+        self,
+        session: Session,
+        answers: tuple[Answer, ...],
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        weights: FloatVec,
+        has: IntVec,
+        wants: IntVec,
+        surplus: IntVec,
+    ) -> IntVec | None:
+        for answer in answers:
+            try:
+                ahead: IntVec | None = answer.call(
+                    session=session,
+                    resource=resource,
+                    queue=queue,
+                    group=group,
+                    weights=weights,
+                    has=has,
+                    wants=wants,
+                    surplus=surplus,
+                )
+            except Exception as error:
+                answer.fail(session, error)
+                raise CycleAbandonedError(f"head start: plugin {answer.plugin} failed") from error
+            if ahead is None:
+                continue
+            fault = head_start_fault(ahead, group, wants, surplus)
+            if fault:
+                answer.fail(session, fault)
+                raise CycleAbandonedError(f"head start: plugin {answer.plugin} answered nonsense")
+            return ahead
+        return None
 
     # -- order ---------------------------------------------------------------------------------
 

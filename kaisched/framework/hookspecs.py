@@ -164,6 +164,26 @@ class Plugin:
         identity).
         """
 
+    @_first
+    def head_start(
+        self,
+        session: Session,
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        weights: FloatVec,
+        has: IntVec,
+        wants: IntVec,
+        surplus: IntVec,
+    ) -> IntVec | None:
+        """Return how much of the surplus ``(K,)`` queues get before the weights share the rest.
+
+        Asked for each depth and priority, before its first round, about the queues that want some:
+        rows as in :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved
+        part; ``wants`` what it may still take; ``surplus`` what its group shares. At least 0, at
+        most ``wants``, and in a group together at most the surplus. Combine: first result.
+        """
+
     # -- order ---------------------------------------------------------------------------
 
     @_question

@@ -21,6 +21,8 @@ from kaisched import (
 )
 
 Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+HeadStart = Callable[..., IntVec | None]
+Asked = tuple[Fold | None, HeadStart | None]
 
 _PLAN = "proportion.plan"
 _DIVISION = "proportion.division"
@@ -57,28 +59,30 @@ def divided(session: Session) -> Amounts:
     changes all the time, may then grow and shrink without a new division, and so may what anyone
     asks for of one resource without a division of the others.
 
-    With a weight fold it is divided anew each cycle: what the fold rests on is its plugin's secret.
+    With a weight fold, or where somebody may get a head start, it is divided anew each cycle: what
+    the answers rest on is their plugin's secret.
     """
     snapshot, queues = session.snapshot, session.queues
-    fold, mode = session.fold, session.policy.over_quota_weights
+    asked, mode = (session.fold, session.head_start), session.policy.over_quota_weights
+    is_own = asked == (None, None)
     known: _Division | None = session.hints.get(_DIVISION)
     total = snapshot.total.tobytes()
     if known is not None and not (
-        known.queues is queues and known.total == total and known.mode == mode and fold is None
+        known.queues is queues and known.total == total and known.mode == mode and is_own
     ):
         known = None
     ceiling = _ceiling(session) if known is None else known.ceiling
     requests = roll_up(np.minimum(snapshot.allocated + snapshot.pending, ceiling), queues.tree)
-    if fold is not None:
-        return _divide(session, requests, fold)
     if known is None:
-        share = _divide(session, requests, None)
+        share = _divide(session, requests, asked)
+        if not is_own:
+            return share
     else:
         told = np.minimum(requests, known.enough)
         changed = np.logical_or.reduce(told != known.told, axis=1).nonzero()[0]
         if not changed.size:
             return known.share
-        share = _divide(session, requests, None, (known.share, changed.tolist()))
+        share = _divide(session, requests, asked, (known.share, changed.tolist()))
     enough = share + session.axis.unit[:, None]
     told = np.minimum(requests, enough)
     session.hints[_DIVISION] = _Division(queues, mode, total, ceiling, enough, told, share)
@@ -113,7 +117,7 @@ def _ceiling(session: Session) -> Amounts:
 def _divide(
     session: Session,
     requests: Amounts,
-    fold: Fold | None,
+    asked: Asked,
     known: tuple[Amounts, list[int]] | None = None,
 ) -> Amounts:
     queues, plan = session.queues, _plan(session)
@@ -130,7 +134,8 @@ def _divide(
         session.snapshot.total,
         claims,
         session.axis.unit,
-        fold,
+        asked[0],
+        start=asked[1],
         weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
         plan=plan.plan,
         known=known,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from kaisched import Arguments
+from kaisched import Arguments, parse_duration
 
 Normalization = Literal["siblings", "cluster"]
+HandOver = Literal["none", "spells"]
+
+_LIVES = 1.4426950408889634
+"""1 / ln 2: all that a history of half-lives weighs is so many of them."""
 
 
 class TimeBasedFairshareArguments(Arguments):
@@ -32,3 +36,33 @@ class TimeBasedFairshareArguments(Arguments):
         description="Whether usage that the quota covers counts against a queue too, as in "
         "KAI-Scheduler.",
     )
+    hand_over: HandOver = Field(
+        default="none",
+        description="Whether queues with jobs that cannot be divided have the surplus by spells.",
+    )
+    half_life_period: str = Field(
+        default="0s",
+        description="Half-life of the history, 0 for none; from `usageDBConfig` unless said here. "
+        "Only spells need it.",
+    )
+    window_size: str = Field(
+        default="1w",
+        description="Length of the history; from `usageDBConfig` unless said here. Only spells "
+        "need it.",
+    )
+
+    @field_validator("half_life_period", "window_size", mode="before")
+    @classmethod
+    def _is_duration(cls, value: object) -> str:
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            fix = getattr(error, "fix", "")
+            raise ValueError(f"{error}; {fix}" if fix else str(error)) from None
+        return str(value)
+
+    @property
+    def history_s(self) -> float:
+        """Return for how long the history reaches back, in seconds, old usage counting less."""
+        half_life_s, window_s = map(parse_duration, (self.half_life_period, self.window_size))
+        return min(half_life_s * _LIVES, window_s) if half_life_s else window_s

@@ -1,4 +1,5 @@
-"""The answer to the weight fold: ``max(0, W + k (W - U))``."""
+"""The answers: the weight fold ``max(0, W + k (W - U))``, and head starts for whose spell it is."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kaisched import Amounts, BoolVec, FloatVec, Plugin, RowVec, Session, hookimpl
+from kaisched import Amounts, BoolVec, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
+from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
 from kaisched_plugins.time_based_fairshare.history import (
     Entitlement,
     entitlement,
     folded,
     measured,
 )
+from kaisched_plugins.time_based_fairshare.lumps import lumps_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +28,15 @@ class _Known:
     has: Entitlement
 
 
+@dataclass(slots=True, eq=False)
+class _Cycle:
+    usage: FloatVec | None
+    """``(R, Q)`` what counts against each queue; None where nothing does."""
+    handover: Handover | None = None
+    """None until the first head start is asked for, and without lumps."""
+    is_asked: bool = False
+
+
 class TimeBasedFairshare(Plugin):
     """Gives queues that have used much of the surplus lately less of it now."""
 
@@ -33,17 +45,25 @@ class TimeBasedFairshare(Plugin):
     Arguments = TimeBasedFairshareArguments
 
     @hookimpl
-    def session_open(self, session: Session) -> FloatVec | None:
-        """Measure the usage of every queue; None where nothing counts."""
+    def session_open(self, session: Session) -> object:
+        """Measure the usage of every queue."""
         usage = session.usage
         if usage is None or not self.arguments.k_value or not np.count_nonzero(usage.parts):
-            return None
-        return measured(
-            usage.parts,
-            self._entitlement(session),
-            is_of_siblings=self.arguments.normalization == "siblings",
-            counts_quota=self.arguments.count_in_quota,
+            return _Cycle(None)
+        return _Cycle(
+            measured(
+                usage.parts,
+                self._entitlement(session),
+                is_of_siblings=self.arguments.normalization == "siblings",
+                counts_quota=self.arguments.count_in_quota,
+            )
         )
+
+    @hookimpl
+    def session_close(self, session: Session) -> object:
+        """Remember who had the way free and did not take it."""
+        cycle: _Cycle = session.state[self.name]
+        return cycle.handover.facts(session) if cycle.handover is not None else None
 
     @hookimpl
     def over_quota_weights(
@@ -52,14 +72,51 @@ class TimeBasedFairshare(Plugin):
         resource: RowVec,
         queue: RowVec,
         group: RowVec,
-        active: BoolVec,  # noqa: ARG002 - a question's arguments are the same for all
+        active: BoolVec,
         weights: FloatVec,
     ) -> FloatVec | None:
         """Answer the share weights of the round (R5)."""
-        usage: FloatVec | None = session.state[self.name]
-        if usage is None:
+        cycle: _Cycle = session.state[self.name]
+        if cycle.usage is None:
             return None
-        return folded(self.arguments.k_value, usage[resource, queue], group, weights)
+        return folded(self.arguments.k_value, cycle.usage[resource, queue], group, weights)
+
+    @hookimpl
+    def head_start(
+        self,
+        session: Session,
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        weights: FloatVec,
+        has: IntVec,
+        wants: IntVec,
+        surplus: IntVec,
+    ) -> IntVec | None:
+        """Answer what the jobs take whose spell it is."""
+        if self.arguments.hand_over == "none" or not self.arguments.k_value:
+            return None
+        cycle: _Cycle = session.state[self.name]
+        if not cycle.is_asked:
+            cycle.is_asked = True
+            cycle.handover = self._handover(session)
+        if cycle.handover is None:
+            return None
+        return cycle.handover.head_start(session, resource, queue, weights, has, wants, surplus)
+
+    def _handover(self, session: Session) -> Handover | None:
+        has = self._entitlement(session)
+        lumps = lumps_of(session, has.own)
+        if not lumps:
+            return None
+        return handover_of(
+            session,
+            lumps,
+            has.quota,
+            k=self.arguments.k_value,
+            history_s=self.arguments.history_s,
+            before=session.memory.facts.get(self.name) or {},
+        )
 
     def _entitlement(self, session: Session) -> Entitlement:
         known: _Known | None = session.hints.get(self.name)

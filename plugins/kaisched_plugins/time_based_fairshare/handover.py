@@ -1,0 +1,182 @@
+"""Hands the surplus over between lumps: builds the groups that the rules are about, and remembers.
+
+Nothing of a spell is remembered: who runs since when is in the snapshot, who has used what in the
+usage. What is remembered is only who had the way free and did not take it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kaisched import PARTS, FloatVec, IntVec, RowVec, Session
+from kaisched_plugins.time_based_fairshare.lumps import Lump
+from kaisched_plugins.time_based_fairshare.spells import Contest, Group, Side, members, share_out
+
+SPELLS_OF_HISTORY = 32
+"""An average queue's shortest spell at k = 1 is the length of the history divided by this."""
+_PAUSE = 10
+"""Who did not take what was free is passed over for so many spells."""
+
+Facts = dict[str, list[float]]
+"""Name of a queue or waiting job to since when its way is free, and what it held then."""
+
+
+@dataclass(slots=True)
+class Handover:
+    """What one cycle knows about lumps."""
+
+    lumps: list[Lump]
+    excess: FloatVec
+    """``(R, Q)`` usage beyond the quota, as a part of the cluster."""
+    k: float
+    spell_s: float
+    before: Facts
+    granted: list[Lump] = field(default_factory=list)
+    deferred: set[int] = field(default_factory=set)
+
+    def head_start(
+        self,
+        session: Session,
+        resource: RowVec,
+        queue: RowVec,
+        weights: FloatVec,
+        has: IntVec,
+        wants: IntVec,
+        surplus: IntVec,
+    ) -> IntVec | None:
+        """Answer the question of that name."""
+        tree = session.queues.tree
+        parent = tree.parent_of_queue[queue]
+        above = {-1} | {int(row) for lump in self.lumps for row in tree.path(lump.leaf)[1:]}
+        answer = None
+        for each in sorted(above):
+            rows = np.flatnonzero(parent == each)
+            if not rows.size:
+                continue
+            columns = (resource, queue, weights, has, wants, surplus)
+            group = self._group(session, [column[rows].tolist() for column in columns])
+            if group is None:
+                continue
+            share_out(group)
+            self.granted.extend(group.granted)
+            self.deferred.update(group.deferred)
+            answer = np.zeros(len(queue), np.int64) if answer is None else answer
+            for row in rows.tolist():
+                side = group.contests[int(resource[row])].sides[int(queue[row])]
+                answer[row] = side.ahead
+        return answer
+
+    def _group(self, session: Session, columns: list[list[Any]]) -> Group | None:
+        """Return the siblings of some rows with the lumps below them, or None without any."""
+        ends = session.queues.tree.end_of_queue
+        lumps = [
+            (queue, lump)
+            for queue in sorted(set(columns[1]))
+            for lump in self._by_use(session, members(self.lumps, queue, int(ends[queue])))
+        ]
+        if not lumps:
+            return None
+        contests: dict[int, Contest] = {}
+        total, held, requested = session.snapshot.total, session.held, session.requested
+        for resource, queue, weight, has, wants, surplus in zip(*columns, strict=True):
+            contest = contests.setdefault(resource, Contest(surplus, 0.0))
+            holds = int(held[resource, queue])
+            contest.sides[queue] = Side(
+                weight,
+                float(self.excess[resource, queue]) / weight,
+                has,
+                wants,
+                holds,
+                int(requested[resource, queue]) > holds,
+            )
+        for resource, contest in contests.items():
+            part = contest.surplus / max(int(total[resource]), 1)
+            contest.margin = part * len(contest.sides) / (2 * SPELLS_OF_HISTORY * self.k)
+
+        def covers(queue: int, resource: int, amount: int) -> bool:
+            quota = int(session.queues.deserved[resource, queue])
+            return int(held[resource, queue]) + amount <= quota
+
+        def is_passed_over(queue: int) -> bool:
+            return self._is_passed_over(session, f"queue/{session.queues.name[queue]}")
+
+        return Group(contests, lumps, session.now_s, self.spell_s, covers, is_passed_over)
+
+    def _by_use(self, session: Session, lumps: list[Lump]) -> list[Lump]:
+        """Return the lumps of one sibling, those of its least used leaf queue first."""
+
+        def use(lump: Lump) -> tuple[float, int]:
+            weight = session.queues.weight[:, lump.leaf]
+            used = max(
+                float(self.excess[row, lump.leaf]) / max(float(weight[row]), 1e-9)
+                for row in lump.amounts
+            )
+            return used, lump.leaf
+
+        usable = [
+            lump
+            for lump in lumps
+            if lump.is_running or not self._is_passed_over(session, self._name(session, lump))
+        ]
+        return sorted(usable, key=use)
+
+    # -- what is remembered ----------------------------------------------------------------------
+
+    def _is_passed_over(self, session: Session, name: str) -> bool:
+        entry = self.before.get(name)
+        return entry is not None and session.now_s - entry[0] >= self.spell_s
+
+    @staticmethod
+    def _name(session: Session, lump: Lump) -> str:
+        return f"job/{session.jobs.name[lump.job]}"
+
+    def facts(self, session: Session) -> Facts:
+        """Return who has the way free and has not taken it, and since when."""
+        now_s = session.now_s
+        waits = {
+            self._name(session, lump): 0.0
+            for lump in self.granted
+            if session.pending_count(lump.job) == int(session.jobs.pending[lump.job])
+        }
+        waits |= {
+            f"queue/{session.queues.name[queue]}": float(session.held[:, queue].sum())
+            for queue in self.deferred
+        }
+        facts = {
+            name: entry
+            for name, entry in self.before.items()
+            if self.spell_s <= now_s - entry[0] < (1 + _PAUSE) * self.spell_s
+        }
+        for name, held in sorted(waits.items()):
+            entry = self.before.get(name, [now_s, held])
+            if name not in facts:
+                facts[name] = entry if entry[1] == held else [now_s, held]
+        return facts
+
+
+def handover_of(
+    session: Session,
+    lumps: list[Lump],
+    quota: FloatVec,
+    *,
+    k: float,
+    history_s: float,
+    before: Facts,
+) -> Handover:
+    """Return what is known when the first head start is asked for.
+
+    Args:
+        session: what runs, waits and was used.
+        lumps: of this cycle.
+        quota: ``(R, Q)`` parts per billion of the cluster.
+        k: how strongly usage counts, above 0.
+        history_s: the length of the history.
+        before: what was remembered.
+
+    """
+    parts = np.zeros(quota.shape) if session.usage is None else session.usage.parts
+    excess = np.maximum(parts - quota, 0.0) / PARTS
+    return Handover(lumps, excess, k, history_s / (SPELLS_OF_HISTORY * k), before)
