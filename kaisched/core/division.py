@@ -269,15 +269,15 @@ def share_surplus(
     purse, units = left.reshape(-1), unit.astype(np.float64)
     wants = (need > 0) & (weights > 0)
     wants &= (left > 0).take(plan.group, axis=1)
-    result = first = None
+    result = early = None
     for tier in plan.tiers:
         rows = wants.ravel().nonzero()[0] if tier is None else tier[wants.take(tier)]
         contest = plan.contest_of_row.take(rows)
         if start is not None and has is not None and len(rows):
             ahead = _ahead(start, plan, rows, (weights, has, need), purse)
             if ahead is not None:
-                first = np.zeros(need.shape, dtype=np.int64) if first is None else first
-                first.put(rows, ahead)
+                early = np.zeros(need.shape, dtype=np.int64) if early is None else early
+                early.put(rows, ahead)
                 need.put(rows, need.take(rows) - ahead)
                 purse -= np.bincount(contest, ahead, len(purse))
                 rows = rows[(need.take(rows) > 0) & (purse > 0).take(contest)]
@@ -301,9 +301,9 @@ def share_surplus(
             )
             contend(game)
             result.put(here, wanted - game.need)
-    if first is None or result is None:
-        return first if result is None else result
-    return result + first
+    if early is None or result is None:
+        return early if result is None else result
+    return result + early
 
 
 def _ahead(

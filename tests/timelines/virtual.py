@@ -101,7 +101,9 @@ class VirtualCluster:
         snapshot = self.store.snapshot()
         usage = None
         if self.used is not None:
-            parts = roll_up(np.rint(self.used / self.had * PARTS).astype(np.int64), snapshot.queues.tree)
+            parts = roll_up(
+                np.rint(self.used / self.had * PARTS).astype(np.int64), snapshot.queues.tree
+            )
             usage = Usage(parts, 0.0, 1.0)
         result, self.memory = run_cycle(
             snapshot, usage, self.policy, self.now * STEP_S, self.memory
@@ -110,7 +112,9 @@ class VirtualCluster:
         assert not result.stats.abandoned
         self._evict(result)
         self._bind(result)
-        for task, node in zip(result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True):
+        for task, node in zip(
+            result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True
+        ):
             self.store.nominate(task, node)
         self._sample(result)
         self.now += 1
@@ -158,7 +162,9 @@ class VirtualCluster:
             priority=work.priority,
             is_preemptible=work.priority < 100,
             created_s=float(number),
-            tasks=[(f"t/{name}-{pod}", self.store.intern_shape(request)) for pod in range(work.pods)],
+            tasks=[
+                (f"t/{name}-{pod}", self.store.intern_shape(request)) for pod in range(work.pods)
+            ],
             minimum=work.pods,
         )
 
@@ -200,9 +206,7 @@ class VirtualCluster:
             self.store.set_state(task, TaskState.RELEASING)
 
     def _bind(self, result: Any) -> None:
-        self.store.place(
-            result.bind_tasks, result.bind_nodes, TaskState.RUNNING, self.now * STEP_S
-        )
+        self.store.place(result.bind_tasks, result.bind_nodes, TaskState.RUNNING, self.now * STEP_S)
         for name in self._jobs_of(result.bind_tasks):
             self.started[name] = self.now
             self.starts.append((self.now, name))

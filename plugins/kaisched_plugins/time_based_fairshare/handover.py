@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from kaisched import PARTS, FloatVec, IntVec, RowVec, Session
+from kaisched import PARTS, Amounts, CodeVec, FloatVec, IntVec, Refusal, RowVec, Session
 from kaisched_plugins.time_based_fairshare.lumps import Lump
 from kaisched_plugins.time_based_fairshare.spells import Contest, Group, Side, members, share_out
 
-SPELLS_OF_HISTORY = 32
+SPELLS_OF_HISTORY = 16
 """An average queue's shortest spell at k = 1 is the length of the history divided by this."""
+_OTHERS_SPELL = np.int16(Refusal.OTHERS_SPELL)
 _PAUSE = 10
 """Who did not take what was free is passed over for so many spells."""
 
@@ -36,6 +37,13 @@ class Handover:
     before: Facts
     granted: list[Lump] = field(default_factory=list)
     deferred: set[int] = field(default_factory=set)
+    behind: dict[int, set[int]] = field(default_factory=dict)
+    """Resource to the queues that share it with a waiting lump whose spell it is."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Tell whether any lump waits."""
+        return any(not lump.is_running for lump in self.lumps)
 
     def head_start(
         self,
@@ -61,13 +69,38 @@ class Handover:
             if group is None:
                 continue
             share_out(group)
-            self.granted.extend(group.granted)
-            self.deferred.update(group.deferred)
+            self._note(group)
             answer = np.zeros(len(queue), np.int64) if answer is None else answer
             for row in rows.tolist():
                 side = group.contests[int(resource[row])].sides[int(queue[row])]
                 answer[row] = side.ahead
         return answer
+
+    def _note(self, group: Group) -> None:
+        self.deferred.update(group.deferred)
+        for queue, lump, need in group.granted:
+            self.granted.append(lump)
+            for row in need:
+                siblings = group.contests[row].sides.keys() - {queue}
+                self.behind.setdefault(row, set()).update(siblings)
+
+    def gate(
+        self, session: Session, queue: RowVec, job: RowVec, ask: Amounts, held: Amounts
+    ) -> CodeVec | None:
+        """Return OTHERS_SPELL ``(K,)`` for jobs that would take more than is left to their queue.
+
+        Else what is free would go to others before the lump has all that it needs. Promised room
+        is not taken back.
+        """
+        over = np.zeros(len(queue), np.bool_)
+        for row, behind in self.behind.items():
+            share = session.fair_share[row].take(queue)
+            is_behind = np.isin(queue, np.array(sorted(behind), np.int64))
+            over |= is_behind & (ask[row] > 0) & (held[row] + ask[row] > share)
+        for at in np.flatnonzero(over).tolist():
+            tasks = list(session.jobs.tasks[int(job[at])])
+            over[at] = not (session.tasks.nominated_node[tasks] >= 0).any()
+        return over * _OTHERS_SPELL if over.any() else None
 
     def _group(self, session: Session, columns: list[list[Any]]) -> Group | None:
         """Return the siblings of some rows with the lumps below them, or None without any."""

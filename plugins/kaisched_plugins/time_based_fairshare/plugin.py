@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kaisched import Amounts, BoolVec, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
+from kaisched import (
+    Amounts,
+    BoolVec,
+    CodeVec,
+    FloatVec,
+    IntVec,
+    Plugin,
+    RowVec,
+    Session,
+    hookimpl,
+)
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
 from kaisched_plugins.time_based_fairshare.history import (
@@ -94,17 +104,47 @@ class TimeBasedFairshare(Plugin):
         surplus: IntVec,
     ) -> IntVec | None:
         """Answer what the jobs take whose spell it is."""
+        handover = self._handover(session)
+        if handover is None:
+            return None
+        return handover.head_start(session, resource, queue, weights, has, wants, surplus)
+
+    def has_gates(self, session: Session) -> bool:
+        """Promise silence unless a job waits whose spell it is."""
+        handover = self._handover(session)
+        if handover is None or not handover.has_waiting:
+            return False
+        _ = session.fair_share  # dividing is what finds out whose spell it is
+        return bool(handover.granted)
+
+    @hookimpl
+    def queue_gate(
+        self,
+        session: Session,
+        action: str,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec | None:
+        """Let allocate leave room to the jobs whose spell it is."""
+        handover = self._handover(session)
+        if action != "allocate" or handover is None or not handover.granted:
+            return None
+        return handover.gate(session, queue, job, ask, held)
+
+    def _handover(self, session: Session) -> Handover | None:
+        """Return what this cycle knows of lumps, None where there are none."""
         if self.arguments.hand_over == "none" or not self.arguments.k_value:
             return None
         cycle: _Cycle = session.state[self.name]
         if not cycle.is_asked:
             cycle.is_asked = True
-            cycle.handover = self._handover(session)
-        if cycle.handover is None:
-            return None
-        return cycle.handover.head_start(session, resource, queue, weights, has, wants, surplus)
+            cycle.handover = self._new_handover(session)
+        return cycle.handover
 
-    def _handover(self, session: Session) -> Handover | None:
+    def _new_handover(self, session: Session) -> Handover | None:
         has = self._entitlement(session)
         lumps = lumps_of(session, has.own)
         if not lumps:

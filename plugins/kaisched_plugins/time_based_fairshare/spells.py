@@ -76,7 +76,7 @@ class Group:
     """Tell of a queue that had its way free and took nothing."""
     deferred: set[int] = field(default_factory=set)
     """Queues that were let go first."""
-    granted: list[Lump] = field(default_factory=list)
+    granted: list[tuple[int, Lump, Need]] = field(default_factory=list)
     """Waiting lumps whose spell it is."""
 
 
@@ -88,7 +88,7 @@ def share_out(group: Group) -> None:
     for queue, lump, need in sorted(_waiting(group), key=lambda entry: _claim_order(group, entry)):
         if _fits(group, need) and _is_due(group, queue, need):
             _give(group, queue, need)
-            group.granted.append(lump)
+            group.granted.append((queue, lump, need))
 
 
 # -- keeping -------------------------------------------------------------------------------------
