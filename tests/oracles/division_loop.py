@@ -12,6 +12,8 @@ UNLIMITED = 1 << 62
 
 # Normalised weights of the queues still in the round -> the weights that count, by queue.
 LoopFold = Callable[[dict[int, float]], dict[int, float]]
+# (what is wanted by queue, the surplus) -> what goes to whom ahead of the weights, by queue.
+LoopStart = Callable[[dict[int, int], int], dict[int, int]]
 
 
 @dataclass
@@ -37,12 +39,13 @@ def divide(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
+    start: LoopStart | None = None,
 ) -> Result:
-    """Divide one resource among the queues of one sibling group (R1 to R9)."""
+    """Divide one resource among the queues of one sibling group (R1 to R9, R25)."""
     share = [
         min(amount if c.deserved == UNLIMITED else c.deserved, c.request, c.limit) for c in claims
     ]
-    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, fold)
+    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, fold, start)
 
 
 def divide_surplus(
@@ -51,8 +54,9 @@ def divide_surplus(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
+    start: LoopStart | None = None,
 ) -> Result:
-    """Divide the surplus on top of what the queues have (R4 to R9)."""
+    """Divide the surplus on top of what the queues have (R4 to R9, R25)."""
     result = Result(list(share), surplus)
     by_rank = sorted(range(len(claims)), key=lambda i: claims[i].rank)
     for priority in sorted({c.priority for c in claims}, reverse=True):
@@ -62,11 +66,12 @@ def divide_surplus(
             claims,
             unit,
             fold,
+            start,
         )
     return result
 
 
-def _share_among(queues, result, claims, unit, fold) -> None:
+def _share_among(queues, result, claims, unit, fold, start) -> None:
     def need(i: int) -> int:
         return min(claims[i].request, claims[i].limit) - result.share[i]
 
@@ -75,6 +80,9 @@ def _share_among(queues, result, claims, unit, fold) -> None:
         result.left -= amount
 
     active = [i for i in queues if need(i) > 0 and claims[i].weight > 0]
+    for i, amount in head_starts({i: need(i) for i in active}, result.left, start).items():
+        hand(i, amount)
+    active = [i for i in active if need(i) > 0]
     while result.left > 0 and active:
         weight = share_weights(active, claims, fold)
         total = 0.0
@@ -98,6 +106,11 @@ def _share_among(queues, result, claims, unit, fold) -> None:
             for i in sorted(fraction, key=lambda i: -round(fraction[i] * 2**20)):
                 hand(i, min(unit, need(i), result.left))
         active = [i for i in active if need(i) > 0]
+
+
+def head_starts(wants: dict[int, int], left: int, start: LoopStart | None) -> dict[int, int]:
+    """What goes to whom ahead of the weights (R25)."""
+    return start(wants, left) if start is not None and wants and left > 0 else {}
 
 
 def share_weights(
@@ -125,6 +138,7 @@ def divide_tree(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
+    start: LoopStart | None = None,
 ) -> list[int]:
     """Divide one resource down a tree (R10); parents come before children, -1 for a root."""
     share = [0] * len(parents)
@@ -137,11 +151,16 @@ def divide_tree(
             answer = fold({group[i]: w for i, w in normal.items()})
             return {i: answer[group[i]] for i in normal}
 
+        def group_start(wants: dict[int, int], left: int, group=group) -> dict[int, int]:
+            ahead = start({group[i]: amount for i, amount in wants.items()}, left)
+            return {i: ahead[group[i]] for i in wants if group[i] in ahead}
+
         divided = divide(
             total if parent < 0 else share[parent],
             [claims[q] for q in group],
             unit,
             group_fold if fold else None,
+            group_start if start else None,
         )
         for q, amount in zip(group, divided.share, strict=True):
             share[q] = amount

@@ -6,6 +6,7 @@ usage. What is remembered is only who had the way free and did not take it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,14 @@ import numpy as np
 
 from kaisched import PARTS, Amounts, CodeVec, FloatVec, IntVec, Refusal, RowVec, Session
 from kaisched_plugins.time_based_fairshare.lumps import Lump
-from kaisched_plugins.time_based_fairshare.spells import Contest, Group, Side, members, share_out
+from kaisched_plugins.time_based_fairshare.spells import (
+    Contest,
+    Group,
+    Side,
+    has_way_free,
+    members,
+    share_out,
+)
 
 SPELLS_OF_HISTORY = 16
 """An average queue's shortest spell at k = 1 is the length of the history divided by this."""
@@ -34,6 +42,8 @@ class Handover:
     """``(R, Q)`` usage beyond the quota, as a part of the cluster."""
     k: float
     spell_s: float
+    elapsed: float
+    """How much of the budget period has passed, 0 to 1; NaN where spells do not follow budgets."""
     before: Facts
     granted: list[Lump] = field(default_factory=list)
     deferred: set[int] = field(default_factory=set)
@@ -77,7 +87,9 @@ class Handover:
         return answer
 
     def _note(self, group: Group) -> None:
-        self.deferred.update(group.deferred)
+        first = has_way_free(group)
+        if first is not None:
+            self.deferred.add(first)
         for queue, lump, need in group.granted:
             self.granted.append(lump)
             for row in need:
@@ -128,6 +140,9 @@ class Handover:
         for resource, contest in contests.items():
             part = contest.surplus / max(int(total[resource]), 1)
             contest.margin = part * len(contest.sides) / (2 * SPELLS_OF_HISTORY * self.k)
+            for queue, side in contest.sides.items():
+                used = float(self.excess[resource, queue]) * self.elapsed
+                side.owed = _weight_part(session, resource, queue) * part - used
 
         def covers(queue: int, resource: int, amount: int) -> bool:
             quota = int(session.queues.deserved[resource, queue])
@@ -136,7 +151,15 @@ class Handover:
         def is_passed_over(queue: int) -> bool:
             return self._is_passed_over(session, f"queue/{session.queues.name[queue]}")
 
-        return Group(contests, lumps, session.now_s, self.spell_s, covers, is_passed_over)
+        return Group(
+            contests,
+            lumps,
+            session.now_s,
+            self.spell_s,
+            not math.isnan(self.elapsed),
+            covers,
+            is_passed_over,
+        )
 
     def _by_use(self, session: Session, lumps: list[Lump]) -> list[Lump]:
         """Return the lumps of one sibling, those of its least used leaf queue first."""
@@ -190,6 +213,16 @@ class Handover:
         return facts
 
 
+def _weight_part(session: Session, resource: int, queue: int) -> float:
+    """Return a queue's part by weight among all siblings of its priority, busy or not."""
+    queues = session.queues
+    tree, weights = queues.tree, queues.weight[resource]
+    is_sibling = tree.parent_of_queue == tree.parent_of_queue[queue]
+    is_sibling &= queues.priority == queues.priority[queue]
+    together = np.maximum(weights[is_sibling], 0.0).cumsum()[-1]  # one by one, in row order
+    return float(weights[queue] / together)
+
+
 def handover_of(
     session: Session,
     lumps: list[Lump],
@@ -197,6 +230,7 @@ def handover_of(
     *,
     k: float,
     history_s: float,
+    elapsed: float,
     before: Facts,
 ) -> Handover:
     """Return what is known when the first head start is asked for.
@@ -207,9 +241,11 @@ def handover_of(
         quota: ``(R, Q)`` parts per billion of the cluster.
         k: how strongly usage counts, above 0.
         history_s: the length of the history.
+        elapsed: part of the budget period, NaN without budgets.
         before: what was remembered.
 
     """
     parts = np.zeros(quota.shape) if session.usage is None else session.usage.parts
     excess = np.maximum(parts - quota, 0.0) / PARTS
-    return Handover(lumps, excess, k, history_s / (SPELLS_OF_HISTORY * k), before)
+    spell_s = history_s / (SPELLS_OF_HISTORY * k)
+    return Handover(lumps, excess, k, spell_s, elapsed, before)

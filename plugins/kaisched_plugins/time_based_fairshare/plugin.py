@@ -155,6 +155,7 @@ class TimeBasedFairshare(Plugin):
             has.quota,
             k=self.arguments.k_value,
             history_s=self.arguments.history_s,
+            elapsed=self.arguments.elapsed(session.now_s),
             before=session.memory.facts.get(self.name) or {},
         )
 

@@ -1,4 +1,4 @@
-"""Whose spell it is: rules R26 to R30 of docs/explanation/fairness.md, for one group of siblings.
+"""Whose spell it is: rules R26 to R31 of docs/explanation/fairness.md, for one group of siblings.
 
 A *lump* is a job whose core is more than its queue's part of the surplus. It runs whole or not at
 all, so its queue has the surplus by spells. The lumps of a group are few: plain numbers will do.
@@ -29,6 +29,8 @@ class Side:
     """What it would take of the surplus."""
     held: int
     is_waiting: bool
+    owed: float = 0.0
+    """What it has not used of its budget, as a part of the cluster over the period."""
     ahead: int = 0
     """What it gets before the weights count."""
 
@@ -70,12 +72,14 @@ class Group:
     now_s: float
     spell_s: float
     """The shortest spell of a queue of average weight."""
+    is_by_budget: bool
+    """Spells end with the budget (R31), not when another queue has used so much less."""
     covers: Callable[[int, int, int], bool]
     """Tell whether a queue's quota of a resource covers an amount beside what it holds."""
     is_passed_over: Callable[[int], bool]
     """Tell of a queue that had its way free and took nothing."""
-    deferred: set[int] = field(default_factory=set)
-    """Queues that were let go first."""
+    deferred: list[tuple[float, int]] = field(default_factory=list)
+    """Tag and queue of those that were let go first."""
     granted: list[tuple[int, Lump, Need]] = field(default_factory=list)
     """Waiting lumps whose spell it is."""
 
@@ -89,6 +93,17 @@ def share_out(group: Group) -> None:
         if _fits(group, need) and _is_due(group, queue, need):
             _give(group, queue, need)
             group.granted.append((queue, lump, need))
+
+
+def has_way_free(group: Group) -> int | None:
+    """Return the queue for which alone lumps were left without the surplus, or None.
+
+    Of several it is the one that has used least: the way of the others is not free.
+    """
+    is_given = any(
+        side.ahead for contest in group.contests.values() for side in contest.sides.values()
+    )
+    return None if is_given or not group.deferred else min(group.deferred)[1]
 
 
 # -- keeping -------------------------------------------------------------------------------------
@@ -109,17 +124,24 @@ def _running(group: Group) -> Iterator[tuple[int, Lump, Need]]:
 
 def _is_kept(group: Group, queue: int, lump: Lump, need: Need) -> bool:
     """Tell whether a spell goes on: it is young, or nobody waits who has used so much less."""
-    if _is_young(group, queue, lump, need):
+    if not group.is_by_budget and _is_young(group, queue, lump, need):
         return True
     for resource in _lumpy(group, queue, need):
         contest = group.contests[resource]
         own = contest.sides[queue]
         for row, side, _ in contest.others(queue, need[resource]):
-            has_used_less = side.tag + contest.margin <= own.tag
-            if side.is_waiting and has_used_less and not group.is_passed_over(row):
-                group.deferred.add(row)
+            ends = side.is_waiting and _has_used_less(group, contest, side, own)
+            if ends and not group.is_passed_over(row):
+                group.deferred.append((side.tag, row))
                 return False
     return True
+
+
+def _has_used_less(group: Group, contest: Contest, side: Side, than: Side) -> bool:
+    """Tell whether one queue has used so much less than another that it may take its place."""
+    if group.is_by_budget:
+        return side.owed > 0 >= than.owed
+    return side.tag + contest.margin <= than.tag
 
 
 def _is_young(group: Group, queue: int, lump: Lump, need: Need) -> bool:
@@ -173,15 +195,23 @@ def _is_due(group: Group, queue: int, need: Need) -> bool:
     for resource in _lumpy(group, queue, need):
         contest = group.contests[resource]
         own = contest.sides[queue]
+        if group.is_by_budget and own.owed <= 0:
+            return False
         for row, side, part in contest.others(queue, need[resource]):
-            is_first = side.is_waiting and (side.tag, row) < (own.tag, queue)
             if side.held - side.has - side.ahead > part:
-                if own.tag + contest.margin > side.tag:
+                if not _has_used_less(group, contest, own, side):
                     return False
-            elif is_first and not group.is_passed_over(row):
-                group.deferred.add(row)
+            elif _is_before(group, row, side, (own.tag, queue)):
+                group.deferred.append((side.tag, row))
                 return False
     return True
+
+
+def _is_before(group: Group, row: int, side: Side, own: tuple[float, int]) -> bool:
+    """Tell whether a queue that holds nothing to speak of goes first."""
+    if not side.is_waiting or (group.is_by_budget and side.owed <= 0):
+        return False
+    return (side.tag, row) < own and not group.is_passed_over(row)
 
 
 def _claim_order(group: Group, entry: tuple[int, Lump, Need]) -> tuple[object, ...]:

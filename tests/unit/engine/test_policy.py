@@ -107,6 +107,9 @@ def test_settings_of_the_shard_reach_the_plugins_that_read_them():
 
 class HistoryArguments(Arguments):
     k_value: float = 1.0
+    half_life_period: str = "0s"
+    window_size: str = "1w"
+    tumbling_window_start_time: str = ""
 
 
 HISTORY = installed("time-based-fairshare", HistoryArguments)
@@ -132,6 +135,19 @@ def test_a_usage_store_or_the_shard_enables_history(spec, k):
     assert setting(policy, "time-based-fairshare").plugin.arguments.k_value == k
     assert names(policy).index("time-based-fairshare") == names(policy).index("proportion") + 1
     assert warnings == []
+
+
+def test_the_window_of_the_usage_store_reaches_the_plugin():
+    params = {
+        "halfLifePeriod": "12h",
+        "windowSize": "3d",
+        "windowType": "tumbling",
+        "tumblingWindowStartTime": "2026-07-01T00:00:00Z",
+    }
+    spec = {"usageDBConfig": {"clientType": "memory", "usageParams": params}}
+    told = setting(built(spec, HISTORY)[0], "time-based-fairshare").plugin.arguments
+    assert (told.half_life_period, told.window_size) == ("12h", "3d")
+    assert told.tumbling_window_start_time == "2026-07-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
