@@ -60,18 +60,24 @@ def divide_surplus(
     result = Result(list(share), surplus)
     by_rank = sorted(range(len(claims)), key=lambda i: claims[i].rank)
     for priority in sorted({c.priority for c in claims}, reverse=True):
-        _share_among(
-            [i for i in by_rank if claims[i].priority == priority],
-            result,
-            claims,
-            unit,
-            fold,
-            start,
-        )
+        queues = [i for i in by_rank if claims[i].priority == priority]
+        if start is not None:
+            _give_head_starts(queues, result, claims, start)
+        _share_among(queues, result, claims, unit, fold)
     return result
 
 
-def _share_among(queues, result, claims, unit, fold, start) -> None:
+def _give_head_starts(queues, result, claims, start) -> None:
+    """Give what goes to somebody ahead of the weights (R25)."""
+    wants = {i: min(claims[i].request, claims[i].limit) - result.share[i] for i in queues}
+    wants = {i: amount for i, amount in wants.items() if amount > 0 and claims[i].weight > 0}
+    if wants and result.left > 0:
+        for i, amount in start(wants, result.left).items():
+            result.share[i] += amount
+            result.left -= amount
+
+
+def _share_among(queues, result, claims, unit, fold) -> None:
     def need(i: int) -> int:
         return min(claims[i].request, claims[i].limit) - result.share[i]
 
@@ -80,9 +86,6 @@ def _share_among(queues, result, claims, unit, fold, start) -> None:
         result.left -= amount
 
     active = [i for i in queues if need(i) > 0 and claims[i].weight > 0]
-    for i, amount in head_starts({i: need(i) for i in active}, result.left, start).items():
-        hand(i, amount)
-    active = [i for i in active if need(i) > 0]
     while result.left > 0 and active:
         weight = share_weights(active, claims, fold)
         total = 0.0
@@ -106,11 +109,6 @@ def _share_among(queues, result, claims, unit, fold, start) -> None:
             for i in sorted(fraction, key=lambda i: -round(fraction[i] * 2**20)):
                 hand(i, min(unit, need(i), result.left))
         active = [i for i in active if need(i) > 0]
-
-
-def head_starts(wants: dict[int, int], left: int, start: LoopStart | None) -> dict[int, int]:
-    """What goes to whom ahead of the weights (R25)."""
-    return start(wants, left) if start is not None and wants and left > 0 else {}
 
 
 def share_weights(
