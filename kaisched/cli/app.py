@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "plan": Entry(
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
+    "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
