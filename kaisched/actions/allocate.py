@@ -50,7 +50,7 @@ class Allocate:
 
     def run(self, session: Session) -> None:
         """Place what can be placed."""
-        if not np.count_nonzero(session.jobs.pending):
+        if not session.jobs_waiting:
             return
         keep_promises(session)
         candidates = waiting_heads(session, self.name)

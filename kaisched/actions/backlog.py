@@ -39,9 +39,9 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
         return None
     if session.has_moved or not ask.is_job_bound or session.policy.queue_depth.get(action):
         return None
-    if np.count_nonzero(session.jobs.pending) < _WORTH:
+    if session.jobs_waiting < _WORTH:
         return None
-    if np.count_nonzero(session.nodes.releasing):
+    if session.placement.has_releasing:
         return None
     backlog = session.hints.get(_HINT)
     if not (isinstance(backlog, Backlog) and backlog.serves(session)):

@@ -24,7 +24,17 @@ _CURABLE[[int(code) for code, text in TEXTS.items() if text.is_freeable]] = True
 class Future:
     """Pods of one shape by node, by amounts and by what no eviction can cure."""
 
-    __slots__ = ("_codes", "_seen", "_session", "allowed", "asked", "is_plain", "room", "total")
+    __slots__ = (
+        "_codes",
+        "_seen",
+        "_session",
+        "allowed",
+        "asked",
+        "is_plain",
+        "room",
+        "shape",
+        "total",
+    )
 
     asked: list[tuple[int, int]]
     """(resource, amount) of what one pod asks for."""
@@ -38,6 +48,7 @@ class Future:
     def __init__(self, session: Session, shape: int) -> None:
         """Work out every node."""
         self._session = session
+        self.shape = shape
         request = session.shapes.request[:, shape]
         self.asked = [(at, amount) for at, amount in enumerate(request.tolist()) if amount]
         plan = session.placement.plan(shape)

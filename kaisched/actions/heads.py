@@ -6,7 +6,7 @@ question a level and turn; predicting whole lines (see walk.py) pays when many a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from kaisched.actions.job_order import sorted_rows
 from kaisched.actions.line import Item
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kaisched.actions.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
@@ -119,9 +121,9 @@ class HeadWalk:
 
     def _choose(self) -> Item | None:
         """Compare heads level by level, from the leaves to the roots."""
-        if not np.count_nonzero(self._alive):
-            return None
         queues, heads = self._heads()
+        if not heads:
+            return None
         at = heads[0] if len(heads) == 1 else self._best(queues, heads)
         return Item(at, self._gate(at) if self._is_gated else 0)
 
@@ -129,7 +131,7 @@ class HeadWalk:
         """Let the best child of each queue stand for it, level by level up to the roots."""
         tree = self._session.queues.tree
         if len(tree.levels) == 1:
-            return next(iter(self._winners(dict(zip(queues, heads, strict=True))).values()))
+            return int(min(self._entries(queues, heads))[-1])
         levels: dict[int, dict[int, int]] = {}
         for queue, at in zip(queues, heads, strict=True):
             levels.setdefault(int(tree.depth_of_queue[queue]), {})[queue] = at
@@ -140,23 +142,27 @@ class HeadWalk:
 
     def _winners(self, head_of_queue: dict[int, int]) -> dict[int, int]:
         """Return the best queue of each parent, with its head."""
-        session = self._session
-        rows = np.array(list(head_of_queue))
-        parents = session.queues.tree.parent_of_queue[rows].tolist()
+        queues, heads = list(head_of_queue), list(head_of_queue.values())
+        parents = self._session.queues.tree.parent_of_queue[queues].tolist()
         if len(set(parents)) == len(parents):
             return head_of_queue
-        heads = np.array(list(head_of_queue.values()))
-        held = session.ledger.held if session.has_moved else session.held
-        ask = self._candidates.asks(session, heads)
-        keys = session.ask.queue_order(session, rows, held.take(rows, axis=1), ask)
-        columns = (parents, *(key.tolist() for key in keys), rows.tolist(), heads.tolist())
         winners: dict[int, int] = {}
         parent = None
-        for entry in sorted(zip(*columns, strict=True)):
+        entries = zip(parents, self._entries(queues, heads), strict=True)
+        for entry in sorted(entries):
             if entry[0] != parent:
                 parent = entry[0]
-                winners[entry[-2]] = entry[-1]
+                winners[entry[1][-2]] = entry[1][-1]
         return winners
+
+    def _entries(self, queues: list[int], heads: list[int]) -> Iterator[tuple[Any, ...]]:
+        """Return the keys of each queue with its head, the queue and the head last: low first."""
+        session = self._session
+        rows, candidates = np.array(queues), np.array(heads)
+        held = session.ledger.held if session.has_moved else session.held
+        ask = self._candidates.asks(session, candidates)
+        keys = session.ask.queue_order(session, rows, held.take(rows, axis=1), ask)
+        return zip(*(key.tolist() for key in keys), queues, heads, strict=True)
 
     def _gate(self, at: int) -> int:
         """Return the first refusal on the candidate's path, leaf first."""

@@ -20,11 +20,11 @@ class Need:
 
     __slots__ = (
         "_free",
-        "_future",
         "_ledger",
         "_requests",
         "_session",
         "count",
+        "future",
         "room_at",
         "total",
     )
@@ -33,7 +33,7 @@ class Need:
         """Start with nothing taken."""
         self._session = session
         self._ledger = session.ledger
-        self._future = future
+        self.future = future
         self._free: dict[int, list[int]] = {}
         self._requests: dict[int, list[int]] = {}
         self.count = count
@@ -60,7 +60,7 @@ class Need:
 
     def _shift(self, tasks: tuple[int, ...], sign: int) -> None:
         node_of_task, shape_of_task = self._ledger.node_of_task, self._session.tasks.shape_of_task
-        allowed = self._future.allowed
+        allowed = self.future.allowed
         for task in tasks:
             node = int(node_of_task[task])
             if node < 0 or (allowed is not None and not allowed[node]):
@@ -70,7 +70,7 @@ class Need:
                 ledger = self._ledger
                 free = (ledger.idle[:, node] + ledger.releasing[:, node]).tolist()
                 self._free[node] = free
-                self.room_at[node] = int(self._future.room[node])
+                self.room_at[node] = int(self.future.room[node])
             shape = int(shape_of_task[task])
             request = self._requests.get(shape)
             if request is None:
@@ -78,6 +78,6 @@ class Need:
                 self._requests[shape] = request
             for at, amount in enumerate(request):
                 free[at] += sign * amount
-            room = fits(free, self._future.asked)
+            room = fits(free, self.future.asked)
             self.total += room - self.room_at[node]
             self.room_at[node] = room

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.by_node import openings
 from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need
 from kaisched.actions.placing import place_waiting
-from kaisched.actions.victim_line import VictimLine, as_units, runs_on
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kaisched.actions.units import Part
+    from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import CodeVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
@@ -37,7 +36,9 @@ _NOT_OVER_SHARE: Final = int(Refusal.NOT_OVER_SHARE)
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _FIRST: Final = 8
-"""Units looked at first; twice as many each time."""
+"""Units looked at first."""
+_GROWTH: Final = 16
+"""So many times as many units are looked at next."""
 _FEW: Final = 4
 
 
@@ -88,9 +89,6 @@ class Search:
 
     def solve(self, demand: Demand, line: VictimLine) -> Plan | int:
         """Return a plan with an open statement, or the refusal code of what stands in the way."""
-        for shape, count in demand.shapes:
-            if line.most(shape, self.future(shape).allowed) < count:
-                return int(Refusal.NO_VICTIMS)
         line.forget_gone()
         self._steps = 0
         code = 0
@@ -122,7 +120,18 @@ class _Attempt:
         futures = [(search.future(shape), count) for shape, count in demand.shapes]
         self._needs = [Need(session, future, count) for future, count in futures]
         self._is_exact = len(futures) == 1 and futures[0][0].is_plain
+        self._is_single = self._is_exact and futures[0][1] == 1
+        """True for one pod that only amounts decide on: what its node has to lose says it all."""
         self._refused: dict[int, int] = {}
+        self._chosen: Parts = []
+        """Units taken so far."""
+        self._shut: set[int] = set()
+        """Jobs of which some unit is refused."""
+        self._closed: set[int] = set()
+        """Leaf queues that have no more than their share."""
+        self._delay = 0
+        """Units to be taken before the claim is placed again."""
+        self._grow = 1
         self._nodes: list[int] = []
         """Nodes on which a pod fits once the units that are kept have gone."""
         self._is_tight = False
@@ -132,30 +141,83 @@ class _Attempt:
 
     def run(self) -> Plan | int:
         """Take units until the claim fits; return the plan or why there is none."""
-        chosen: Parts = []
-        wait = 0
-        grow = 1
-        for part in self._eligible():
-            chosen.append(part)
+        line, chosen = self._line, self._chosen
+        allowed: list[int] = []
+        begin, end = 0, _FIRST
+        while True:
+            allowed += self._allowed(begin, end)
+            # Most claims take the first unit or two. Before more are looked at one by one, all of
+            # them at once must be enough.
+            if not begin or self._suffice(allowed):
+                for place in allowed[len(chosen) :]:
+                    found = self._take(place)
+                    if found is not None:
+                        return found
+            if not begin and not self._is_met() and not self._could_suffice():
+                return int(Refusal.NO_VICTIMS)
+            if end >= len(line.places) or self._closed >= line.queues or self._is_single:
+                break
+            begin, end = end, end * _GROWTH
+        if self._delay > 0 and self._is_met():
+            plan = self._settle(chosen)
+            if plan is not None:
+                return plan
+        return self._node_by_node() or self._why_not()
+
+    def _node_by_node(self) -> Plan | None:
+        """Look at the units of each node by themselves, where the line as a whole is not enough."""
+        if self._is_met():
+            return None
+        for part in self._chosen:
             for need in self._needs:
-                need.take(part.tasks)
-            wait -= 1
-            if wait > 0 or not self._is_met():
-                continue
-            plan = self._settle(chosen)
-            if plan is not None:
-                return plan
-            if not self._search.step():
-                return int(Refusal.SEARCH_BUDGET)
-            wait = grow = grow * 2  # placing failed although amounts suffice: more must go
-        if wait > 0 and self._is_met():
-            plan = self._settle(chosen)
-            if plan is not None:
-                return plan
-        return self._why_not()
+                need.give_back(part.tasks)
+        kept: list[int] = []
+        while not self._is_met():
+            need = next(need for need in self._needs if not need.is_met)
+            found = openings(self._session, self._line, need.future, kept, self._judge_sets)
+            if not found or not self._search.step():
+                return None
+            for place in found[0]:
+                for need in self._needs:
+                    need.take(self._line.part(place).tasks)
+            kept = sorted((*kept, *found[0]))
+        return self._settle([self._line.part(place) for place in kept])
+
+    def _take(self, place: int) -> Plan | int | None:
+        """Take one more unit; return a plan, why the search ends without one, or None."""
+        part = self._line.part(place)
+        self._chosen.append(part)
+        for need in self._needs:
+            need.take(part.tasks)
+        self._delay -= 1
+        if self._delay > 0 or not self._is_met():
+            return None
+        plan = self._settle(self._chosen)
+        if plan is not None:
+            return plan
+        if not self._search.step():
+            return int(Refusal.SEARCH_BUDGET)
+        self._grow *= 2
+        self._delay = self._grow  # placing failed although amounts suffice: more must go
+        return None
 
     def _is_met(self) -> bool:
         return all(need.is_met for need in self._needs)
+
+    def _could_suffice(self) -> bool:
+        """Tell whether the claim would fit if all that runs were gone, whoever may lose it."""
+        return all(
+            self._line.most(shape, self._search.future(shape).allowed) >= count
+            for shape, count in self._demand.shapes
+        )
+
+    def _suffice(self, places: list[int]) -> bool:
+        """Tell whether the claim would fit if some units were gone."""
+        some = np.array(places, np.int64)
+        return all(
+            self._line.room_without(some, shape, self._search.future(shape).allowed) >= count
+            for shape, count in self._demand.shapes
+        )
 
     def _why_not(self) -> int:
         """Return the refusal met most; a gentle refusal first, since it can be overridden."""
@@ -165,43 +227,50 @@ class _Attempt:
             return int(Refusal.NO_VICTIMS)
         return max(self._refused.items(), key=lambda item: (item[1], -item[0]))[0]
 
-    def _eligible(self) -> Iterator[Part]:
-        """Yield the units that plugins let go, in order."""
-        session, line = self._session, self._line
-        state, before = session.ledger.state, session.tasks.state
-        shut: set[int] = set()
-        closed: set[int] = set()
-        queue_of_job = session.jobs.queue_of_job
-        done = 0
-        end = _FIRST
-        while True:
-            parts = [part for part in line.units(0, end) if runs_on(part.tasks, state, before)]
-            if len(parts) <= done:
-                if not line.units(end, 1):
-                    return
-                end *= 2
-                continue
-            codes = self._judge(parts)
-            for part, code in zip(parts[done:], codes[done:], strict=True):
-                if code:
-                    self._refused[code] = self._refused.get(code, 0) + 1
-                    shut.add(part.job)
-                    if code == _NOT_OVER_SHARE:
-                        closed.add(int(queue_of_job[part.job]))
-                elif part.job not in shut:  # no core without the elastic pods before it
-                    yield part
-            done = len(parts)
-            if closed >= line.queues or not line.units(end, 1):
-                return
-            end *= 2
+    def _allowed(self, begin: int, end: int) -> list[int]:
+        """Return the units from ``begin`` to ``end`` that plugins let go, in order."""
+        line = self._line
+        places = line.places[:end]
+        if len(places) <= begin:
+            return []
+        codes = self._judge(places)[begin:]
+        fresh = places[begin:]
+        self._count(codes)
+        if codes.any():
+            self._closed.update(line.victims.queue[fresh[codes == _NOT_OVER_SHARE]].tolist())
+        if line.victims.split_off:
+            return self._not_shut(fresh.tolist(), codes.tolist())
+        allowed: list[int] = fresh[codes == 0].tolist()
+        return allowed
 
-    def _judge(self, parts: Parts) -> list[int]:
-        session = self._session
-        codes: CodeVec = session.ask.scenario_gate(
-            session, self._demand.claim, as_units(session, parts)
-        )
-        judged: list[int] = codes.tolist()
-        return judged
+    def _not_shut(self, places: list[int], codes: list[int]) -> list[int]:
+        """Leave out units that are refused, and cores whose elastic pods before them are."""
+        job = self._line.victims.job
+        left = []
+        for place, code in zip(places, codes, strict=True):
+            if code:
+                self._shut.add(int(job[place]))
+            elif int(job[place]) not in self._shut:
+                left.append(place)
+        return left
+
+    def _judge(self, places: RowVec) -> CodeVec:
+        session, claim = self._session, self._demand.claim
+        return session.ask.scenario_gate(session, claim, self._line.units(places))
+
+    def _judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
+        session, claim = self._session, self._demand.claim
+        codes = session.ask.scenario_gate(session, claim, self._line.units(places, sets))
+        self._count(codes)
+        return codes
+
+    def _count(self, codes: CodeVec) -> None:
+        """Count refusals by code."""
+        refused = codes[codes != 0]
+        if refused.size:
+            for code, count in enumerate(np.bincount(refused).tolist()):
+                if count:
+                    self._refused[code] = self._refused.get(code, 0) + count
 
     # -- a sufficient set --------------------------------------------------------------------------
 

@@ -1,24 +1,25 @@
 """The units that could make room for one class of claims, in the order in which they would go.
 
-A class is an action's claims of one queue, shape, size and priority. The order is asked once, and
-read as far as a search looks; what has gone since is passed over.
+A class is an action's claims of one queue, shape, size and priority. The order is made once; what
+has gone since is passed over.
 """
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from kaisched.actions.victims import amounts_of, victim_order
+from kaisched.actions.victims import amounts_of, line_up
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.claims import Units
 from kaisched.framework.rooms import room_of
 
 if TYPE_CHECKING:
     from kaisched.actions.units import Part
-    from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.actions.victims import Victims
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
 
@@ -28,21 +29,39 @@ class VictimLine:
     def __init__(self, session: Session, job: RowVec) -> None:
         """Line up the running jobs of ``job``."""
         self._session = session
-        self.job = job
-        """Every job in the line, in no particular order."""
-        self.queues = frozenset(session.jobs.queue_of_job[job].tolist())
+        self.victims = line_up(session, job)
+        self.queues = frozenset(self.victims.queue.tolist())
         """Their leaf queues."""
-        self._order = victim_order(session, job)
+        self.places: RowVec = np.arange(len(self.victims))
+        """Units that still run where they did, in order."""
+        self._seen = len(session.outcome.evictions)
+        if self._seen:
+            self._forget_moved()
         self._most: dict[int, int] = {}
-        self._parts: list[Part] = []
+        self._pods: Pods | None = None
 
-    def units(self, start: int, count: int) -> list[Part]:
-        """Return up to ``count`` units from ``start`` on."""
-        end = start + count
-        missing = end - len(self._parts)
-        if missing > 0:
-            self._parts.extend(islice(self._order, missing))
-        return self._parts[start:end]
+    def part(self, place: int) -> Part:
+        """Return the unit at a place."""
+        return self.victims.part(place)
+
+    @property
+    def pods(self) -> Pods:
+        """Where the units' pods are; looked up when first needed."""
+        if self._pods is None:
+            self._pods = Pods(self._session, self.victims)
+        return self._pods
+
+    def units(self, places: RowVec, alternative: RowVec | None = None) -> Units:
+        """Return units as columns, as one set or as several."""
+        victims = self.victims
+        return Units(
+            victims.job[places],
+            victims.queue[places],
+            victims.amounts.take(places, axis=1),
+            victims.is_core[places],
+            _Tasks(victims, places),
+            alternative,
+        )
 
     def most(self, shape: int, allowed: BoolVec | None) -> int:
         """Return how many pods of a shape would fit if every unit in the line were gone.
@@ -51,43 +70,149 @@ class VictimLine:
         """
         known = self._most.get(shape)
         if known is None:
-            session, ledger = self._session, self._session.ledger
-            free = ledger.idle + ledger.releasing + self._freeable()
-            request = session.shapes.request[:, shape]
-            known = self._most[shape] = int(room_of(free, request, allowed).sum())
+            known = self._most[shape] = self.room_without(self.places, shape, allowed)
         return known
 
-    def _freeable(self) -> Amounts:
-        """``(R, N)`` what the jobs in the line hold on each node."""
-        session, ledger, tasks = self._session, self._session.ledger, self._session.tasks
-        is_in_line = np.zeros(len(session.jobs.name), np.bool_)
-        is_in_line[self.job] = True
-        rows = np.flatnonzero(ACTIVE_STATES[ledger.state] & (tasks.job_of_task >= 0))
-        rows = rows[is_in_line[tasks.job_of_task[rows]]]
-        request = session.shapes.request.take(tasks.shape_of_task[rows], axis=1)
-        nodes, count = ledger.node_of_task[rows], len(session.nodes)
-        return np.stack(
-            [np.bincount(nodes, weights=row, minlength=count).astype(np.int64) for row in request]
-        )
+    def room_without(self, places: RowVec, shape: int, allowed: BoolVec | None) -> int:
+        """Return how many pods of a shape would fit if some units were gone."""
+        session, ledger = self._session, self._session.ledger
+        free = ledger.idle + ledger.releasing
+        self.pods.add_held(free, places)
+        return int(room_of(free, session.shapes.request[:, shape], allowed).sum())
 
     def forget_gone(self) -> None:
-        """Drop the units at the head of the line that no longer run where they did."""
-        state, before = self._session.ledger.state, self._session.tasks.state
-        parts = self._parts
-        gone = 0
-        while gone < len(parts) and not runs_on(parts[gone].tasks, state, before):
-            gone += 1
+        """Drop the units that no longer run where they did."""
+        evictions = self._session.outcome.evictions
+        if self._seen == len(evictions):
+            return
+        victims, job_of_task = self.victims, self._session.tasks.job_of_task
+        gone: set[int] = set()
+        for eviction in evictions[self._seen :]:
+            for place in (victims.job == job_of_task[eviction.task]).nonzero()[0].tolist():
+                part = victims.split_off.get(place)
+                if part is None or eviction.task in part.tasks:
+                    gone.add(place)
+        self._seen = len(evictions)
         if gone:
-            del parts[:gone]
+            self.places = self.places[~np.isin(self.places, list(gone))]
+
+    def _forget_moved(self) -> None:
+        """Drop units with pods that this cycle has given another place."""
+        session = self._session
+        state, before = session.ledger.state, session.tasks.state
+        moved = (state != before) & ACTIVE_STATES[state] & ACTIVE_STATES[before]
+        if not moved.any():
+            return
+        tasks = set(moved.nonzero()[0].tolist())
+        jobs = session.tasks.job_of_task[moved]
+        for place in np.isin(self.victims.job, jobs).nonzero()[0].tolist():
+            if not tasks.isdisjoint(self.victims.part(place).tasks):
+                self.places = self.places[self.places != place]
 
 
-def runs_on(
-    tasks: tuple[int, ...],
-    state: np.ndarray[tuple[int], np.dtype[np.int8]],
-    before: np.ndarray[tuple[int], np.dtype[np.int8]],
-) -> bool:
-    """Tell whether tasks still run as they did when the cycle began."""
-    return all(state[task] == before[task] and ACTIVE_STATES[state[task]] for task in tasks)
+class Pods:
+    """The running pods of a line's units: where they are, what they hold, whose they are."""
+
+    def __init__(self, session: Session, victims: Victims) -> None:
+        """Read where everything stands now."""
+        tasks, state = session.tasks, session.ledger.state
+        place_of_job = np.full(len(session.jobs.name) + 1, -1, np.int64)  # the last: of no job
+        place_of_job[victims.job] = np.arange(len(victims))
+        rows = (ACTIVE_STATES[state] & (place_of_job[tasks.job_of_task] >= 0)).nonzero()[0]
+        self._place: IntVec = place_of_job[tasks.job_of_task[rows]]
+        if victims.split_off:
+            at_row = {row: at for at, row in enumerate(rows.tolist())}
+            for place, part in victims.split_off.items():
+                for task in part.tasks:
+                    self._place[at_row[task]] = place
+        self._node = session.ledger.node_of_task[rows]
+        self._held = session.shapes.request.take(tasks.shape_of_task[rows], axis=1)
+        self._victims = victims
+        self._by_node: tuple[RowVec, RowVec, Amounts] | None = None
+
+    def is_among(self, places: RowVec) -> BoolVec:
+        """Tell of every unit, ``(V,)``, whether it is one of these."""
+        is_one = np.zeros(len(self._victims), np.bool_)
+        is_one[places] = True
+        return is_one
+
+    def add_held(self, free: Amounts, places: RowVec) -> None:
+        """Add what units hold to free amounts ``(R, N)``."""
+        if len(places) == len(self._victims):
+            node, held = self._node, self._held
+        else:
+            pods = self.is_among(places)[self._place].nonzero()[0]
+            node, held = self._node[pods], self._held.take(pods, axis=1)
+        nodes = free.shape[1]
+        for resource, amounts in enumerate(held):
+            free[resource] += np.bincount(node, amounts, nodes).astype(np.int64)
+
+    def by_node(self, wanted: list[int]) -> tuple[RowVec, RowVec, Amounts]:
+        """Return nodes, places ``(P,)`` and amounts ``(R', P)``, by node and then by place.
+
+        An entry for every node a unit has pods on. The elastic pods of a job stand, with nothing,
+        on every node that its core is on: the core cannot go without them.
+        """
+        if self._by_node is None:
+            count = len(self._victims)
+            key = self._node * count + self._place
+            rows: Amounts = self._held
+            missing = self._elastic_keys(key, count)
+            if missing.size:
+                key = np.concatenate((key, missing))
+                rows = np.pad(rows, ((0, 0), (0, len(missing))))
+            order = np.argsort(key, kind="stable")
+            key, rows = key[order], rows.take(order, axis=1)
+            starts = np.flatnonzero(np.diff(key, prepend=-1))
+            if len(starts) < len(key):
+                key, rows = key[starts], np.add.reduceat(rows, starts, axis=1)
+            node, place = np.divmod(key, count)
+            self._by_node = node, place, rows
+        node, place, rows = self._by_node
+        return node, place, rows[wanted]
+
+    def _elastic_keys(self, key: IntVec, count: int) -> IntVec:
+        victims = self._victims
+        elastic: dict[int, list[int]] = {}
+        for place, part in victims.split_off.items():
+            if not part.is_core:
+                elastic.setdefault(part.job, []).append(place)
+        missing = (
+            [
+                entry - entry % count + place
+                for entry in set(key.tolist())
+                if victims.is_core[entry % count]
+                for place in elastic.get(int(victims.job[entry % count]), ())
+            ]
+            if elastic
+            else []
+        )
+        return np.array(missing, np.int64)
+
+
+class _Tasks(Sequence[tuple[int, ...]]):
+    """The task rows of units, worked out for those that are looked at."""
+
+    __slots__ = ("_places", "_victims")
+
+    def __init__(self, victims: Victims, places: RowVec) -> None:
+        self._victims = victims
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, ...]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[tuple[int, ...], ...]: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+        places = self._places[at]
+        if isinstance(at, slice):
+            return tuple(self._victims.part(place).tasks for place in places.tolist())
+        return self._victims.part(int(places)).tasks
 
 
 def as_units(session: Session, parts: list[Part]) -> Units:

@@ -4,33 +4,58 @@ The most over-served queue first, and in it the lowest priority and the youngest
 and the same keys, both comparisons reversed. What has been offered counts as gone, from its queue
 and from its job: so elastic pods of all jobs of a priority come before the core of any, if the
 shard orders its jobs so.
+
+All of it is array operations on columns of units: a search that finds too little looks at every
+unit there is, in nearly every cycle of a full cluster.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaisched.actions.units import split
+from kaisched.actions.units import Part, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kaisched.actions.units import Part
-    from kaisched.core.axis import Amounts, FloatVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
-_FIRST_BLOCK: Final = 4
-_LARGEST_BLOCK: Final = 64
-"""Units of one queue whose keys are asked at once; twice as many each time. Guesses."""
+
+@dataclass(slots=True, eq=False)
+class Victims:
+    """Units in the order in which they would go. Columns ``(V,)``."""
+
+    session: Session
+    job: RowVec
+    queue: RowVec
+    is_core: BoolVec
+    amounts: Amounts
+    """``(R, V)`` what each holds."""
+    split_off: dict[int, Part]
+    """Place to the unit, for those of jobs with elastic pods; any other is its whole job."""
+
+    def __len__(self) -> int:
+        """Return V."""
+        return len(self.job)
+
+    def part(self, place: int) -> Part:
+        """Return the unit at a place."""
+        part = self.split_off.get(place)
+        return split(self.session, int(self.job[place]))[-1] if part is None else part
 
 
 def victim_order(session: Session, job: RowVec) -> Iterator[Part]:
-    """Return the units of running jobs of ``job`` one by one, the first to be evicted first.
+    """Return the units of running jobs of ``job`` one by one, the first to be evicted first."""
+    victims = line_up(session, job)
+    return (victims.part(place) for place in range(len(victims)))
+
+
+def line_up(session: Session, job: RowVec) -> Victims:
+    """Return the units of running jobs of ``job``, the first to be evicted first.
 
     Jobs of unknown queues are left out. Counts and shares are those of the moment of the call: the
     caller may evict what it is handed without its being taken from its queue twice.
@@ -38,51 +63,98 @@ def victim_order(session: Session, job: RowVec) -> Iterator[Part]:
     jobs = session.jobs
     active = session.ledger.job_active if session.has_moved else jobs.active
     job = job[(jobs.queue_of_job[job] >= 0) & (active[job] > 0)]
-    surplus = _surplus(session, job)
-    held = session.ledger.held if session.has_moved else session.held
-    return _drained(session, _leaves(session, job, surplus), held.copy())
+    victims = _by_leaf(session, job, _surplus(session, job))
+    order = _merged(session, victims)
+    if order is None:
+        return victims
+    places = {old: new for new, old in enumerate(order.tolist())} if victims.split_off else {}
+    return Victims(
+        session,
+        victims.job[order],
+        victims.queue[order],
+        victims.is_core[order],
+        victims.amounts.take(order, axis=1),
+        {places[old]: part for old, part in victims.split_off.items()},
+    )
+
+
+# -- in each leaf queue ----------------------------------------------------------------------------
 
 
 def _surplus(session: Session, job: RowVec) -> dict[int, list[Part]]:
-    """Return the elastic units of the jobs that have some, by job row."""
+    """Return the units, the core last, of the jobs that have elastic ones, by job row."""
     jobs, podsets = session.jobs, session.podsets
     active = session.ledger.podset_active if session.has_moved else podsets.active
     first = jobs.first_podset[job]
     elastic = (jobs.podset_count[job] > 1) | (active[first] > podsets.minimum[first])
     surplus: dict[int, list[Part]] = {}
     for row in job[elastic].tolist():
-        parts = [part for part in split(session, row) if not part.is_core]
-        if parts:
+        parts = split(session, row)
+        if parts and not parts[0].is_core:
             surplus[row] = parts
     return surplus
 
 
-def _leaves(
-    session: Session, job: RowVec, surplus: dict[int, list[Part]]
-) -> dict[int, Iterator[Part]]:
-    """Return each leaf queue's units, last in job order first."""
-    if not job.size:
-        return {}
-    cores = np.array(list(surplus), np.int64)
-    rows = np.concatenate((job, cores))
+def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Part]]) -> Victims:
+    """Return the units of each leaf queue together, last in job order first.
+
+    A job with elastic units stands there twice: with all that runs, and with its core alone.
+    """
+    jobs = session.jobs
+    with_core = [row for row, parts in surplus.items() if parts[-1].is_core]
+    rows = np.concatenate((job, np.array(with_core, np.int64)))
     keys: list[Any] = list(session.ask.job_order(session, job))
-    if cores.size:
-        later = _keys_without(session, surplus, cores)
+    if with_core:
+        later = _keys_without(session, surplus, rows[len(job) :])
         keys = [np.concatenate(pair) for pair in zip(keys, later, strict=True)]
-    columns = [session.jobs.queue_of_job[rows], *keys, session.jobs.created_s[rows]]
-    order: RowVec = np.lexsort(columns[::-1])
-    same = np.ones(len(rows) - 1, np.bool_)
+    order = _last_first(session, rows, [*keys, jobs.created_s[rows]])
+    if not surplus:
+        rows = rows[order]
+        amounts = _whole_amounts(session, rows)
+        return Victims(
+            session, rows, jobs.queue_of_job[rows], np.ones(len(rows), np.bool_), amounts, {}
+        )
+    units: list[int] = []
+    split_off: dict[int, Part] = {}
+    for at in order.tolist():
+        row = int(rows[at])
+        if row not in surplus:
+            units.append(row)
+            continue
+        for part in surplus[row]:
+            if part.is_core == (at >= len(job)):
+                split_off[len(units)] = part
+                units.append(row)
+    rows = np.array(units, np.int64)
+    amounts = np.empty((len(session.axis), len(rows)), np.int64)
+    at_parts = np.array(list(split_off), np.int64)
+    is_whole = np.ones(len(rows), np.bool_)
+    is_whole[at_parts] = False
+    amounts[:, is_whole] = _whole_amounts(session, rows[is_whole])
+    amounts[:, at_parts] = amounts_of(session, list(split_off.values()))
+    is_core = np.ones(len(rows), np.bool_)
+    is_core[at_parts] = [part.is_core for part in split_off.values()]
+    return Victims(session, rows, jobs.queue_of_job[rows], is_core, amounts, split_off)
+
+
+def _last_first(session: Session, rows: RowVec, keys: list[Any]) -> RowVec:
+    """Return the places of job rows by leaf queue, last in order first; names settle ties."""
+    queue = session.jobs.queue_of_job[rows]
+    columns = [queue, *keys]
+    order: RowVec = np.lexsort(columns[::-1])[::-1]
+    same = np.ones(max(len(rows) - 1, 0), np.bool_)
     for key in columns:
         ranked = key[order]
         same &= ranked[1:] == ranked[:-1]
-    tie = np.concatenate(([0], np.cumsum(~same)))
-    queue = columns[0][order]
-    starts = np.flatnonzero(np.diff(queue, prepend=-1))
-    parts = zip(np.split(order, starts[1:]), np.split(tie, starts[1:]), strict=True)
-    return {
-        leaf: _backwards(session, rows, len(job), surplus, *part)
-        for leaf, part in zip(queue[starts].tolist(), parts, strict=True)
-    }
+    tied = np.flatnonzero(same)
+    if tied.size:
+        names = session.jobs.name
+        begins = tied[np.diff(tied, prepend=-2) > 1]
+        ends = tied[np.diff(tied, append=len(rows) + 1) > 1] + 2
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            group = order[begin:end].tolist()
+            order[begin:end] = sorted(group, key=lambda at: names[int(rows[at])], reverse=True)
+    return order
 
 
 def _keys_without(
@@ -92,108 +164,25 @@ def _keys_without(
     statement = session.statement()
     for parts in surplus.values():
         for part in parts:
-            for task in part.tasks:
-                statement.evict(task)
+            if not part.is_core:
+                for task in part.tasks:
+                    statement.evict(task)
     keys = session.ask.job_order(session, cores)
     statement.rollback()
     return keys
 
 
-def _backwards(
-    session: Session,
-    rows: RowVec,
-    jobs: int,
-    surplus: dict[int, list[Part]],
-    order: RowVec,
-    tie: IntVec,
-) -> Iterator[Part]:
-    """Yield units from the end; a tie is settled by name only when its turn has come.
-
-    Entries of ``rows`` from ``jobs`` on are the cores of elastic jobs.
-    """
-    names = session.jobs.name
-    pairs = zip(tie[::-1].tolist(), order[::-1].tolist(), strict=True)
-    for _, tied in groupby(pairs, lambda pair: pair[0]):
-        for at in sorted((at for _, at in tied), key=lambda at: names[int(rows[at])], reverse=True):
-            job = int(rows[at])
-            if at < jobs and job in surplus:
-                yield from surplus[job]
-            else:
-                yield from (part for part in split(session, job) if part.is_core)
-
-
-def _drained(session: Session, leaves: dict[int, Iterator[Part]], held: Amounts) -> Iterator[Part]:
-    """Merge the leaves' units up the tree, the most over-served sibling first at each level."""
-    tree = session.queues.tree
-    streams = {leaf: _Stream(session, leaf, units, held) for leaf, units in leaves.items()}
-    for level in range(max((int(tree.depth_of_queue[row]) for row in leaves), default=0), 0, -1):
-        children: dict[int, list[_Stream]] = {}
-        for row in [row for row in streams if tree.depth_of_queue[row] == level]:
-            parent = int(tree.parent_of_queue[row])
-            children.setdefault(parent, []).append(streams.pop(row))
-        for parent, below in children.items():
-            streams[parent] = _Stream(session, parent, _merged(below), held)
-    return _merged(list(streams.values()))
-
-
-def _merged(streams: list[_Stream]) -> Iterator[Part]:
-    """Yield units of the stream that is served best, as they are given up."""
-    if len(streams) == 1:
-        yield from streams[0].units  # nobody to compare it with
-        return
-    heap = [(stream.key, -stream.row, stream) for stream in streams if stream.advance()]
-    heapq.heapify(heap)
-    while heap:
-        _, row, stream = heap[0]
-        yield stream.part
-        if stream.advance():
-            heapq.heapreplace(heap, (stream.key, row, stream))
-        else:
-            heapq.heappop(heap)
-
-
-class _Stream:
-    """One queue's units, and its key among its siblings before each of them goes.
-
-    Keys depend on what the queue then holds, so that they are asked for a block of units at once.
-    """
-
-    __slots__ = ("_block", "_held", "_length", "_session", "key", "part", "row", "units")
-
-    def __init__(self, session: Session, row: int, units: Iterator[Part], held: Amounts) -> None:
-        """Stand before the first unit; ``held`` is ``(R, Q)``."""
-        self._session = session
-        self._held = held[:, row].copy()
-        self._block: deque[tuple[tuple[float, ...], Part]] = deque()
-        self._length = _FIRST_BLOCK
-        self.units = units
-        self.row = row
-
-    def advance(self) -> bool:
-        """Go to the next unit; False when there is none."""
-        if not self._block:
-            self._fill()
-            if not self._block:
-                return False
-        self.key, self.part = self._block.popleft()
-        return True
-
-    def _fill(self) -> None:
-        parts = list(islice(self.units, self._length))
-        if not parts:
-            return
-        self._length = min(2 * self._length, _LARGEST_BLOCK)
-        amounts = amounts_of(self._session, parts)
-        gone = amounts.cumsum(axis=1)
-        before = self._held[:, None] - gone + amounts
-        self._held -= gone[:, -1]
-        rows = np.full(len(parts), self.row)
-        asks = np.zeros_like(before)
-        keys = self._session.ask.queue_order(self._session, rows, before, asks)
-        # Turned around: who would be served last gives first, and of equals the youngest.
-        columns = [(-key.astype(np.float64)).tolist() for key in keys]
-        ranked = zip(*columns, strict=True) if columns else [()] * len(parts)
-        self._block.extend(zip(ranked, parts, strict=True))
+def _whole_amounts(session: Session, job: RowVec) -> Amounts:
+    """``(R, K)`` what the running pods of whole jobs hold."""
+    jobs, request = session.jobs, session.shapes.request
+    active = session.ledger.job_active if session.has_moved else jobs.active
+    shape = jobs.shape_of_job[job]
+    amounts: Amounts = request.take(shape, axis=1) * active[job]
+    mixed = (shape < 0).nonzero()[0]
+    if mixed.size:
+        parts = [split(session, row)[-1] for row in job[mixed].tolist()]
+        amounts[:, mixed] = amounts_of(session, parts)
+    return amounts
 
 
 def amounts_of(session: Session, parts: Sequence[Part]) -> Amounts:
@@ -205,3 +194,85 @@ def amounts_of(session: Session, parts: Sequence[Part]) -> Amounts:
     if len(flat) == len(sizes):
         return each
     return np.add.reduceat(each, np.cumsum([0, *sizes[:-1]]), axis=1)
+
+
+# -- among queues ----------------------------------------------------------------------------------
+
+
+def _merged(session: Session, victims: Victims) -> RowVec | None:
+    """Merge the leaf queues' units up the tree, the most over-served sibling first at each level.
+
+    Return the new order of the units, which stand by leaf queue; None when it is the one they have.
+    """
+    if not len(victims):
+        return None
+    tree = session.queues.tree
+    order = np.arange(len(victims))
+    stream = victims.queue  # the queue, at the level reached, that a unit comes from
+    depth = tree.depth_of_queue.take(stream)
+    for level in range(int(depth.max()), -1, -1):
+        here = (tree.depth_of_queue.take(stream[order]) == level).nonzero()[0]
+        units = order if len(here) == len(order) else order[here]
+        merged = _merge(session, victims, units, stream[units])
+        if len(here) == len(order):
+            order = merged
+        else:
+            order = np.concatenate((np.delete(order, here), merged))
+        if level:
+            stream = stream.copy()
+            stream[merged] = tree.parent_of_queue.take(stream[merged])
+    return order
+
+
+def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) -> RowVec:
+    """Merge streams that stand one behind the other, each with its siblings.
+
+    Of siblings the one whose next unit leaves it served best goes on. A unit that would come before
+    the one ahead of it in its stream follows it at once, so that sorting by the highest key so far
+    is the merge.
+    """
+    starts = _starts(stream)
+    if len(starts) == 1:
+        return units  # nobody to compare it with
+    held = session.ledger.held if session.has_moved else session.held
+    amounts = victims.amounts.take(units, axis=1)
+    before = amounts.cumsum(axis=1)
+    lengths = np.diff(starts, append=len(units))
+    # What the queue holds before each of its units goes: sums run on from stream to stream.
+    shift = before.take(starts, axis=1) - amounts.take(starts, axis=1)
+    shift += held.take(stream[starts], axis=1)
+    before = shift.repeat(lengths, axis=1) - before + amounts
+    keys = session.ask.queue_order(session, stream, before, np.zeros_like(before))
+    # Turned around: who would be served last gives first, and of equals the youngest.
+    rank = _ranks([-key.astype(np.float64) for key in keys], len(units))
+    if len(starts) < len(units):
+        at = np.arange(len(starts)).repeat(lengths) * len(units)
+        rank = np.maximum.accumulate(rank + at) - at
+    columns: list[Any] = [-stream, rank]
+    parents = session.queues.tree.parent_of_queue.take(stream)
+    if parents[0] >= 0:
+        columns.append(parents)
+    merged: RowVec = units[np.lexsort(columns)]
+    return merged
+
+
+def _ranks(keys: list[FloatVec], count: int) -> IntVec:
+    """Return dense ranks ``(K,)`` by key columns, equal for equals."""
+    if not keys:
+        return np.zeros(count, np.int64)
+    order = np.lexsort(keys[::-1])
+    differs = np.zeros(count, np.bool_)
+    for key in keys:
+        ranked = key[order]
+        differs[1:] |= ranked[1:] != ranked[:-1]
+    ranks = np.empty(count, np.int64)
+    ranks[order] = differs.cumsum()
+    return ranks
+
+
+def _starts(stream: RowVec) -> RowVec:
+    """Return where runs of equal entries begin."""
+    differs = np.ones(len(stream), np.bool_)
+    np.not_equal(stream[1:], stream[:-1], out=differs[1:])
+    starts: RowVec = differs.nonzero()[0]
+    return starts

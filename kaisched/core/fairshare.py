@@ -15,14 +15,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.division import (
-    MOST,
-    Claims,
-    HeadStart,
-    LevelPlan,
-    plan_level,
-    share_surplus,
-)
+from kaisched.core.blocks import Block, plan_level
+from kaisched.core.division import MOST, Claims, HeadStart, share_surplus
 from kaisched.core.plain import Group, PlainTree
 from kaisched.core.rounds import WeightFold
 from kaisched.core.tree import NO_QUEUE, QueueTree
@@ -33,6 +27,8 @@ Float64 = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 WeightMode = Literal["equal", "quota"]
+Asked = tuple[WeightFold | None, HeadStart | None]
+"""Who is asked in a division: for weights, and for head starts."""
 
 # Plain numbers divide up to this many rows of (resource, queue). Measured with 4 resources of which
 # one is contested: 15 queues 41 us against 106 in arrays, 3 x 5 queues 61 against 186, 40 queues
@@ -45,19 +41,21 @@ class TreePlan:
     """The order in which a tree is divided.
 
     Attributes:
-        levels: one plan per depth, roots first.
+        levels: the blocks of each depth, roots first.
         parents: per depth the queue `(G,)` whose share each sibling group divides; empty for
             the roots, which divide the total.
         plain: the same for plain numbers; None for a tree that is faster in arrays.
 
     """
 
-    levels: tuple[LevelPlan, ...]
+    levels: tuple[tuple[Block, ...], ...]
     parents: tuple[Index, ...]
     plain: PlainTree | None
 
 
-def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -> TreePlan:
+def plan_levels(
+    tree: QueueTree, priority: Int64, rank: Int64, resources: int, *, is_whole: bool = False
+) -> TreePlan:
     """Prepare the division of a tree; valid until a queue, priority or rank changes.
 
     Args:
@@ -65,9 +63,10 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -
         priority: `(Q,)` int64.
         rank: `(Q,)` int64, unique among siblings; `np.arange(Q)` means oldest first.
         resources: R.
+        is_whole: plan for head starts, which are about all resources of a group at once.
 
     """
-    levels: list[LevelPlan] = []
+    levels: list[tuple[Block, ...]] = []
     parents: list[Index] = []
     for queue in tree.levels:
         parent = tree.parent_of_queue[queue].astype(np.intp)
@@ -79,20 +78,22 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -
                 priority[queue],
                 rank[queue],
                 resources=resources,
-                queues=len(tree),
+                is_whole=is_whole,
             )
         )
         parents.append(above[above != NO_QUEUE])
-    is_small = 0 < len(tree) * resources <= PLAIN_ROWS
+    is_small = not is_whole and 0 < len(tree) * resources <= PLAIN_ROWS
     plain = _plain_tree(levels, parents, priority) if is_small else None
     return TreePlan(tuple(levels), tuple(parents), plain)
 
 
-def _plain_tree(levels: list[LevelPlan], parents: list[Index], priority: Int64) -> PlainTree:
+def _plain_tree(
+    levels: list[tuple[Block, ...]], parents: list[Index], priority: Int64
+) -> PlainTree:
     groups: list[Group] = []
     level_of_queue = priority.tolist()
-    for level, above in zip(levels, parents, strict=True):
-        siblings = np.split(level.queue, level.start[1:])
+    for (block,), above in zip(levels, parents, strict=True):  # a small level is one block
+        siblings = np.split(block.queue, block.start[1:])
         for parent, members in zip(above.tolist() or [NO_QUEUE], siblings, strict=True):
             queues = members.tolist()
             tiers = sorted({level_of_queue[q] for q in queues}, reverse=True)
@@ -125,7 +126,7 @@ def fair_share(
         fold: asked for the weights of each round (R5), if any.
         start: asked what goes to whom ahead of the weights (R25), if anybody is.
         weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
-        plan: of this tree, priority and rank; made when absent.
+        plan: of this tree, priority and rank, a whole one with `start`; made when absent.
         known: an earlier answer `(R, Q)`, and the resources that must be divided anew; the
             others may be taken from there.
 
@@ -137,7 +138,8 @@ def fair_share(
 
     """
     if plan is None:
-        plan = plan_levels(tree, claims.priority, claims.rank, len(total))
+        is_whole = start is not None
+        plan = plan_levels(tree, claims.priority, claims.rank, len(total), is_whole=is_whole)
     if fold is None and start is None and plan.plain is not None:
         return plan.plain.divide(total, claims, unit, weight_mode, known)
     return _in_arrays(plan, total, claims, unit, (fold, start), weight_mode)
@@ -148,49 +150,56 @@ def _in_arrays(
     total: Int64,
     claims: Claims,
     unit: Int64,
-    asked: tuple[WeightFold | None, HeadStart | None],
+    asked: Asked,
     weight_mode: WeightMode,
 ) -> Int64:
-    requestable = np.minimum(claims.request, claims.limit)
-    share = np.minimum(claims.deserved, requestable)
-    has_unlimited = bool(np.count_nonzero(claims.deserved == UNLIMITED))
+    share = np.empty(claims.request.shape, np.int64)
     for level, parents in zip(plan.levels, plan.parents, strict=True):
-        amount = share.take(parents, axis=1) if len(parents) else total[:, None]
-        have = level.pick(share)
-        if has_unlimited:
-            quota = _quota(amount, level, level.pick(claims.deserved))
-            have = np.minimum(quota, level.pick(requestable))
-        left = np.maximum(amount - np.add.reduceat(have, level.start, axis=1), 0)
-        if np.count_nonzero(left):
-            weights = _weights(level, claims, amount, weight_mode)
-            need = level.pick(requestable)  # a copy, or nobody's any more: the only level there is
-            need -= have
-            purse = np.minimum(left, MOST).astype(np.float64)
-            fold, start = asked
-            got = share_surplus(level, purse, need, weights, unit, fold=fold, has=have, start=start)
-            if got is not None:
-                have += got
-        if level.is_all:
-            return have
-        share[:, level.queue] = have
+        for block in level:
+            amount = total[block.resources, None]
+            if len(parents):
+                amount = share[block.resources].take(parents[block.groups], axis=1)
+            block.put(share, _divide_block(block, amount, claims, unit, asked, weight_mode))
     return share
 
 
-def _weights(level: LevelPlan, claims: Claims, amount: Int64, mode: WeightMode) -> Float64:
-    """Return the weights in plan order: the queues' own, or such as follow the quotas (R12)."""
-    weights = level.pick(claims.weights)
-    if mode == "quota":
-        return _quota_weights(amount, level, level.pick(claims.deserved), weights)
-    return weights
+def _divide_block(
+    block: Block,
+    amount: Int64,
+    claims: Claims,
+    unit: Int64,
+    asked: Asked,
+    weight_mode: WeightMode,
+) -> Int64:
+    """Return the shares `(r, k)` of `(r, g)` amounts, deserved parts first."""
+    requestable = np.minimum(block.pick(claims.request), block.pick(claims.limit))
+    deserved = block.pick(claims.deserved)
+    if deserved.max() >= UNLIMITED:
+        deserved = _quota(amount, block, deserved)
+    have = np.minimum(deserved, requestable)
+    left = np.maximum(amount - np.add.reduceat(have, block.start, axis=1), 0)
+    if not np.count_nonzero(left):
+        return have
+    weights = block.pick(claims.weights)
+    if weight_mode == "quota":
+        weights = _quota_weights(block, deserved, weights)
+    need = requestable
+    need -= have
+    purse = np.minimum(left, MOST).astype(np.float64)
+    fold, start = asked
+    got = share_surplus(block, purse, need, weights, unit, fold=fold, start=start, has=have)
+    if got is not None:
+        have += got
+    return have
 
 
-def _quota(amount: Int64, level: LevelPlan, deserved: Int64) -> Int64:
-    """Return the quotas in plan order, UNLIMITED as the whole amount of the group (R1)."""
-    return np.where(deserved == UNLIMITED, amount.take(level.group, axis=1), deserved)
+def _quota(amount: Int64, block: Block, deserved: Int64) -> Int64:
+    """Return the quotas in the block's order, UNLIMITED as the whole amount of the group (R1)."""
+    return np.where(deserved == UNLIMITED, amount.take(block.group, axis=1), deserved)
 
 
-def _quota_weights(amount: Int64, level: LevelPlan, deserved: Int64, weights: Float64) -> Float64:
+def _quota_weights(block: Block, quotas: Int64, weights: Float64) -> Float64:
     """Let weights follow quotas; where a group has no quota at all, they stand (R12)."""
-    quota = _quota(amount, level, deserved).astype(np.float64)
-    has_quota = np.add.reduceat(quota, level.start, axis=1) > 0
-    return np.where(has_quota.take(level.group, axis=1), quota, weights)
+    quota = quotas.astype(np.float64)
+    has_quota = np.add.reduceat(quota, block.start, axis=1) > 0
+    return np.where(has_quota.take(block.group, axis=1), quota, weights)

@@ -113,26 +113,35 @@ class PlainTree:
                 self._known = columns
         share, rows = known or (claims.request, range(len(total)))
         share = share.copy()
-        totals, units = total.tolist(), list(map(float, unit.tolist()))
+        totals, requests = total.tolist(), claims.request.tolist()
         generous = columns.is_generous[weight_mode]
         for r in rows:
-            request, limits = claims.request[r].tolist(), columns.limits[r]
+            request, limits = requests[r], columns.limits[r]
             wants = request if limits is None else list(map(min, request, limits))
-            row = _Row(
-                totals[r],
-                units[r],
-                columns.quotas[r],
-                columns.weight_rows[r],
-                generous[r],
-                weight_mode == "quota",
-            )
-            divided = self._divide_row(row, wants)
+            divided = wants
+            if not generous[r] or self._lacks(totals[r], wants):
+                row = _Row(
+                    totals[r],
+                    float(unit[r]),
+                    columns.quotas[r],
+                    columns.weight_rows[r],
+                    generous[r],
+                    weight_mode == "quota",
+                )
+                divided = self._divide_row(row, wants)
             # Where everybody gets what it asks for, which is common, the request is the answer.
             if divided is not request:
                 share[r] = divided
             elif known is not None:
                 share[r] = claims.request[r]
         return share
+
+    def _lacks(self, total: int, wants: list[int]) -> bool:
+        """Tell whether some siblings may want more than there is for them."""
+        if len(self.groups) > 1:
+            return True
+        wanted = sum(wants)
+        return wanted > total or wanted > _MOST
 
     def _divide_row(self, row: _Row, wants: list[int]) -> list[int]:
         """Divide one resource; answers `wants` itself where everybody gets it."""

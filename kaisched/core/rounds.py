@@ -60,7 +60,7 @@ class Contest(NamedTuple):
 
     contest: Index  # (M,) the purse that the row draws from
     weight: Float64  # (M,) above 0
-    unit: Float64  # (M,) granularity of what is handed out
+    unit: Float64  # (M,) granularity of what is handed out, or (1,) where it is the same for all
     need: Float64  # (M,) what the queue may still take
     purse: Float64  # one per contest
     asked: Asked | None
@@ -72,6 +72,7 @@ class Asked(NamedTuple):
     fold: WeightFold
     resource: Index
     queue: Index
+    has_one_resource: bool
 
 
 def contend(game: Contest) -> None:
@@ -79,7 +80,7 @@ def contend(game: Contest) -> None:
     contest, need, purse = game.contest, game.need, game.purse
     rows = np.arange(len(contest))
     while len(rows):
-        own, wants = _of(contest, rows), _of(need, rows)
+        own, wants = _contest_of(game, rows), _of(need, rows)
         wanted = _sums(own, wants, len(purse))
         enough = wanted <= purse
         # Rounds would come to the same where there is enough for everyone (R9).
@@ -106,16 +107,21 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
     closing: list[Index] = []
     missed: list[Float64] = []
     while len(rows):
-        contest, need, unit = _of(game.contest, rows), _of(game.need, rows), game.unit.take(rows)
+        contest, need, unit = _contest_of(game, rows), _of(game.need, rows), game.unit
+        if len(unit) > 1:
+            unit = unit.take(rows)
         share, total = _shares(game, rows, contest)
-        ideal = purse.take(contest)
-        ideal *= share
-        ideal /= total.take(contest)
+        ideal = share * _spread(purse, contest)
+        ideal /= _spread(total, contest)
         is_full = need <= ideal
-        units = ideal / unit
-        whole = np.floor(units)
-        give = np.multiply(whole, unit, out=unit)
-        np.putmask(give, is_full, need)
+        if len(unit) == 1 and unit[0] == 1:  # what would be divided and multiplied by one
+            units, whole = ideal, np.floor(ideal)
+            give = np.where(is_full, need, whole)
+        else:
+            units = ideal / unit
+            whole = np.floor(units)
+            give = whole * unit
+            np.putmask(give, is_full, need)
         is_short = need < ideal
         if need is game.need:
             need -= give
@@ -125,8 +131,8 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
         # A queue that needed less than its part makes another round worth while.
         again = np.zeros(count, dtype=np.bool_)
         again[contest[is_short]] = True
-        plays = again.take(contest)
-        is_open = (purse > 0).take(contest) > is_full
+        plays = _spread(again, contest)
+        is_open = _spread(purse > 0, contest) > is_full
         last = ((is_open > plays) & (share > 0)).nonzero()[0]
         if len(last):
             closing.append(rows.take(last))
@@ -142,6 +148,16 @@ def _of(column: npt.NDArray[Any], rows: Index) -> npt.NDArray[Any]:
     return column if len(rows) == len(column) else column.take(rows)
 
 
+def _contest_of(game: Contest, rows: Index) -> Index:
+    """Return the contest of these rows; of one contest any so many rows do."""
+    return game.contest[: len(rows)] if len(game.purse) == 1 else _of(game.contest, rows)
+
+
+def _spread(values: npt.NDArray[Any], contest: Index) -> npt.NDArray[Any]:
+    """Return the value of each row's contest; that of the only one as it is, to be broadcast."""
+    return values if len(values) == 1 else values.take(contest)
+
+
 def _sums(contest: Index, values: Float64, count: int) -> Float64:
     """Add up per contest, one by one in row order: the same bits on every machine."""
     return np.asarray(np.bincount(contest, values, count), dtype=np.float64)
@@ -153,11 +169,12 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     total = _sums(contest, weight, count)
     if game.asked is None:
         return weight, total
-    fold, resource, queue = game.asked
-    whole = total.take(contest)
+    fold, resource, queue, has_one_resource = game.asked
+    resource = resource[: len(rows)] if has_one_resource else _of(resource, rows)
+    whole = _spread(total, contest)
     normal = weight / whole
     wants = np.ones(len(rows), dtype=np.bool_)
-    answer = fold(_of(resource, rows), _of(queue, rows), contest, wants, normal)
+    answer = fold(resource, _of(queue, rows), contest, wants, normal)
     # A weight that the fold leaves alone counts exactly as it was written, not normalised and
     # back: without a policy that changes weights the fold makes no difference at all.
     share = np.maximum(answer, 0.0)
@@ -178,13 +195,13 @@ def _close(game: Contest, rows: Index, missed: Float64) -> None:
     """Hand out what the floors left over, one unit each by largest remainder (R8)."""
     count = len(game.purse)
     rows = rows.take(_largest_first(game.contest.take(rows), missed, count))
-    contest, need = game.contest.take(rows), game.need.take(rows)
-    most = np.minimum(need, game.unit.take(rows))
+    contest, need, unit = game.contest.take(rows), game.need.take(rows), game.unit
+    most = np.minimum(need, unit if len(unit) == 1 else unit.take(rows))
     before = most.cumsum() - most
     if count > 1:
         total = _sums(contest, most, count)
         before -= (total.cumsum() - total).take(contest)
-    give = np.minimum(most, np.maximum(game.purse.take(contest) - before, 0.0))
+    give = np.minimum(most, np.maximum(_spread(game.purse, contest) - before, 0.0))
     game.need[rows] = need - give
     np.subtract(game.purse, _sums(contest, give, count), out=game.purse)
 

@@ -6,9 +6,10 @@ amounts are kept per leaf queue by the store as events arrive, so a cycle never 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kaisched.core.record import record
 from kaisched.core.tables import LabelSets
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Snapshot:
     """One frozen view of a shard.
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kaisched.core.record import record
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from kaisched.core.tree import QueueTree
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeTable:
     """Nodes, sorted by name. Columns ``(N,)`` or ``(R, N)``."""
 
@@ -80,7 +82,7 @@ class SubGroup:
     children: tuple[SubGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PodSetTable:
     """Leaf subgroups; a job without structure has exactly one, named ``default``."""
 
@@ -98,7 +100,7 @@ DELAY, EVICTED, GRACE, STALE, SUCCEEDED = range(5)
 """Columns of :attr:`JobTable.rare`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JobTable:
     """Jobs (pod groups). ``(J,)``."""
 
@@ -160,7 +162,7 @@ class JobTable:
         return self.rare[:, SUCCEEDED]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TaskTable:
     """Tasks (pods), other schedulers' pods included (``job_of_task`` -1). ``(T,)``."""
 

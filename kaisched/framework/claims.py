@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kaisched.core.axis import Amounts, BoolVec, RowVec
 
 
@@ -39,8 +41,11 @@ class Units:
     """``(R, V)`` what its tasks hold."""
     is_core: BoolVec
     """True for the core of a gang, False for an elastic pod."""
-    tasks: tuple[tuple[int, ...], ...]
+    tasks: Sequence[tuple[int, ...]]
     """Task rows of each unit."""
+    alternative: RowVec | None = None
+    """Which of several sets each unit is of, ascending; every set is judged for itself. None: all
+    are of one set."""
 
     def __len__(self) -> int:
         """Return V."""

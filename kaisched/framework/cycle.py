@@ -79,7 +79,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         records=Records(session, abandoned),
         shares=Shares(session, abandoned),
         stats=CycleStats(
-            jobs_pending=int(np.count_nonzero(session.jobs.pending)),
+            jobs_pending=session.jobs_waiting,
             jobs_placed=_jobs_of(session, tasks),
             tasks_bound=len(tasks),
             tasks_nominated=len(promised),
@@ -92,6 +92,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         evict_tasks=np.array([move.task for move in evicted], np.int64) if evicted else _NONE,
         nominate_tasks=promised[:, 0],
         nominate_nodes=promised[:, 1],
+        steps=tuple(outcome.steps),
     )
 
 

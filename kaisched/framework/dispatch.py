@@ -121,8 +121,21 @@ class Questions(NodeQuestions):
 
     def fold(self, session: Session) -> Fold | None:
         """Return the weight fold as one function, or None when nobody answers."""
-        answers = self._answers["over_quota_weights"]
+        answers = self._loud(session, "over_quota_weights")
         return partial(self._fold, session, answers) if answers else None
+
+    def _loud(self, session: Session, question: str) -> tuple[Answer, ...]:
+        """Return the answers of the plugins that have not promised to be silent."""
+        answers = self._answers[question]
+        return tuple(each for each in answers if not self._is_silent(session, each, question))
+
+    @staticmethod
+    def _is_silent(session: Session, answer: Answer, question: str) -> bool:
+        try:
+            return bool(answer.owner.is_silent(session, question))
+        except Exception as error:
+            answer.fail(session, error)
+            raise CycleAbandonedError(f"{question}: plugin {answer.plugin} failed") from error
 
     def _fold(
         self,
@@ -157,7 +170,7 @@ class Questions(NodeQuestions):
 
     def head_start(self, session: Session) -> Callable[..., IntVec | None] | None:
         """Return the head starts as one function, or None when nobody answers."""
-        answers = self._answers["head_start"]
+        answers = self._loud(session, "head_start")
         return partial(self._head_start, session, answers) if answers else None
 
     def _head_start(

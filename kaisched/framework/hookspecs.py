@@ -120,6 +120,15 @@ class Plugin:
         del session
         return True
 
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise with True that a question has no answer from this plugin in this cycle.
+
+        Asked about ``over_quota_weights`` and ``head_start``, before the division: where nobody has
+        anything to say, it is remembered and quick.
+        """
+        del session, question
+        return False
+
     # -- once a cycle ------------------------------------------------------------------
 
     @_question
@@ -274,10 +283,11 @@ class Plugin:
     ) -> CodeVec | None:
         """Return int16 codes ``(V,)``: may these units be taken, one after the other?
 
-        A unit is judged as if those before it that are ``taken`` and not refused here were gone
-        from ``session.ledger``; entries that are not ``taken`` are not asked about. To take fewer
-        must never be refused where taking more is not. NOT_OVER_SHARE speaks of the unit's queue:
-        no later unit of it is allowed either. Combine: first refusal.
+        A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
+        and not refused here were gone from ``session.ledger``; entries that are not ``taken`` are
+        not asked about. To take fewer must never be refused where taking more is not.
+        NOT_OVER_SHARE speaks of the unit's queue: no later unit of it is allowed either. Combine:
+        first refusal.
         """
 
     @_first

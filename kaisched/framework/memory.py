@@ -7,14 +7,16 @@ result (a law of the tests).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from kaisched.core.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Memory:
     """Facts by plugin or action name, hints by the name of the cache."""
 

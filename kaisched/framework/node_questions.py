@@ -93,7 +93,7 @@ class NodeQuestions:
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> npt.NDArray[np.float64]:
         """Return the weighted sum of scores ``(K,)``."""
-        total = np.zeros(len(rows))
+        total: npt.NDArray[np.float64] | None = None
         for answer in self._scores:
             try:
                 score = answer.call(session=session, shape=shape, rows=rows, extra=extra)
@@ -107,7 +107,10 @@ class NodeQuestions:
             if not fits(score, rows.shape, "f"):
                 answer.fail(session, wrong(score, rows.shape, "f"))
                 continue
-            total += score * answer.weight
+            weighted = score * answer.weight
+            total = weighted if total is None else total + weighted
+        if total is None:
+            return np.zeros(len(rows))
         # One look at the sum; NaN compares false with everything. Only if it is odd, one by one.
         low, high = np.minimum.reduce, np.maximum.reduce  # half the price of the methods
         if rows.size and not (low(total) >= 0.0 and high(total) <= self._highest):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kaisched.framework.records import Step
+
 if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, RowVec
 
@@ -26,14 +28,25 @@ _NONE = np.empty(0, np.int64)
 class Outcome:
     """Collects moves and refusals while the actions run."""
 
-    __slots__ = ("_bind_nodes", "_bind_tasks", "claims", "evictions", "nominations", "refusal")
+    __slots__ = (
+        "_bind_nodes",
+        "_bind_tasks",
+        "_bound",
+        "claims",
+        "evictions",
+        "nominations",
+        "refusal",
+        "steps",
+    )
 
     def __init__(self, jobs: int) -> None:
         """Start with nothing decided for ``jobs`` jobs."""
         self._bind_tasks: list[RowVec] = []
         self._bind_nodes: list[RowVec] = []
+        self._bound = 0
         self.nominations: list[tuple[int, int]] = []
         self.evictions: list[Eviction] = []
+        self.steps: list[Step] = []
         self.refusal: CodeVec = np.zeros(jobs, np.int16)
         """``(J,)`` the last refusal of each job, 0 for none."""
         self.claims: dict[str, CodeVec] = {}
@@ -43,6 +56,7 @@ class Outcome:
         """Keep allocations."""
         self._bind_tasks.append(tasks)
         self._bind_nodes.append(nodes)
+        self._bound += len(tasks)
 
     def note_claims(self, action: str, job: RowVec, codes: CodeVec) -> None:
         """Note why an action evicted nothing for jobs."""
@@ -59,8 +73,19 @@ class Outcome:
         """Keep an eviction."""
         self.evictions.append(Eviction(task, node, action, beneficiary, reason))
 
+    def counts(self) -> tuple[int, int, int]:
+        """Return how many pods were bound, promised a node and evicted so far."""
+        return self._bound, len(self.nominations), len(self.evictions)
+
+    def end_step(self, action: str, beneficiary: str, start: tuple[int, int, int]) -> None:
+        """Keep as one step what was decided since there were ``start`` moves."""
+        binds, nominations, evictions = zip(start, self.counts(), strict=True)
+        self.steps.append(Step(action, beneficiary, binds, nominations, evictions))
+
     def binds(self) -> tuple[RowVec, RowVec]:
         """Return (tasks, nodes) of every allocation, in the order they were made."""
         if not self._bind_tasks:
             return _NONE, _NONE
+        if len(self._bind_tasks) == 1:
+            return self._bind_tasks[0], self._bind_nodes[0]
         return np.concatenate(self._bind_tasks), np.concatenate(self._bind_nodes)

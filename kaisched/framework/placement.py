@@ -66,13 +66,12 @@ class Placement:
         # garbage collection, and fresh memory costs more than what has just been let go.
         self._of = weakref.ref(session)
         self._ask = session.ask
-        self._rows = np.arange(len(session.nodes))
-        self._none = np.zeros(len(session.nodes), np.int64)
         rooms = session.hints.get(_HINT)
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
         rooms.begin(session.snapshot)
         self._shared: Rooms = rooms
+        self._rows, self._none = rooms.rows, rooms.none
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
         self.has_releasing = bool(np.count_nonzero(session.nodes.releasing))
@@ -103,7 +102,7 @@ class Placement:
         ledger = session.ledger if session.has_moved else None
         rooms = self._rooms()
         slots = rooms.slots(shapes, session.snapshot, ledger)
-        total: IntVec = rooms.total[slots]
+        total: IntVec = rooms.total.take(slots)
         return total
 
     def amounts_room(self, shape: int) -> IntVec:

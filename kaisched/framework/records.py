@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kaisched.core.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +63,21 @@ class PluginFailure:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
+class Step(NamedTuple):
+    """What one claim of an evicting action came to, as places in the result's row vectors.
+
+    Each pair says where its part begins and where it ends. The vectors are in the order in which
+    things were decided, so what stands before a step was decided before it.
+    """
+
+    action: str
+    beneficiary: str
+    binds: tuple[int, int]
+    nominations: tuple[int, int]
+    evictions: tuple[int, int]
+
+
+@record
 class CycleStats:
     """Counts of one cycle."""
 
@@ -75,7 +91,7 @@ class CycleStats:
     """Why the cycle was abandoned without intents; empty when it was not."""
 
 
-@dataclass(frozen=True)
+@record
 class CycleResult:
     """Everything a cycle decided. ``records`` and ``shares`` are worked out when first read.
 
@@ -94,6 +110,8 @@ class CycleResult:
     evict_tasks: RowVec
     nominate_tasks: RowVec
     nominate_nodes: RowVec
+    steps: tuple[Step, ...] = ()
+    """The claims of reclaim, preempt and consolidate that were met, in order."""
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 import numpy as np
 
+from kaisched.core.once import once
 from kaisched.core.states import TaskState
 from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.explain import record_of
@@ -39,7 +39,7 @@ class Lazy(Sequence[_T], Generic[_T]):
     def _make(self) -> Iterable[_T]:
         """Make the contents, once."""
 
-    @cached_property
+    @once
     def _list(self) -> list[_T]:
         return list(self._make())
 

@@ -29,9 +29,16 @@ class Rooms:
         self._generation = snapshot.generation
         self._resources = len(snapshot.axis)
         count = len(snapshot.nodes)
+        self.rows: RowVec = np.arange(count)
+        self.none: IntVec = np.zeros(count, np.int64)
+        self.rows.setflags(write=False)
+        self.none.setflags(write=False)
+        """``(N,)`` every node row, and nothing on each of them: for questions about all nodes."""
         self.slot_of_shape: dict[int, int] = {}
         self._slots: IntVec = np.zeros(0, np.int64)
         """The same as a column, for many shapes at once."""
+        self._missing = 0
+        """How many shapes of that column have no slot yet."""
         self.room: IntVec = np.zeros((0, count), np.int64)
         self.total: IntVec = np.zeros(0, np.int64)
         """``(S',)`` pods that fit over all nodes."""
@@ -63,7 +70,7 @@ class Rooms:
         changed = (self._version != nodes.version).nonzero()[0]
         if changed.size:
             self._version = nodes.version.copy()
-            self._refresh(changed, _usable(nodes.idle, nodes.releasing, changed))
+            self._refresh(changed, nodes.idle.take(changed, axis=1))  # nothing is promised yet
 
     def catch_up(self, slot: int, ledger: Ledger) -> None:
         """Take in, for one shape, the moves made since its last look."""
@@ -91,7 +98,7 @@ class Rooms:
         """``(K,)`` slots of shapes, those not asked about before taken up."""
         self._reach(snapshot.shapes.request.shape[1])
         slots = self._slots[shapes]
-        if slots.size and np.minimum.reduce(slots) < 0:
+        if self._missing and slots.size and np.minimum.reduce(slots) < 0:
             self.add(np.unique(shapes[slots < 0]).tolist(), snapshot, ledger)
             slots = self._slots[shapes]
         if ledger is not None:
@@ -106,6 +113,7 @@ class Rooms:
             return
         first = len(self.slot_of_shape)
         self._reach(max(new) + 1)
+        self._missing -= len(new)
         for offset, shape in enumerate(new):
             self.slot_of_shape[shape] = self._slots[shape] = first + offset
         request = snapshot.shapes.request[:, new]
@@ -132,6 +140,7 @@ class Rooms:
         if missing > 0:
             more = np.full(missing, _UNKNOWN, np.int64)
             self._slots = np.concatenate((self._slots, more))
+            self._missing += missing
 
     def _refresh(self, rows: RowVec, free: Amounts) -> None:
         if not self.slot_of_shape:

@@ -8,11 +8,11 @@ its own name, JSON-like; that of the cycle before is in ``memory.facts``.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.core.once import once
 from kaisched.framework.ledger import Ledger, rolled_up
 from kaisched.framework.outcome import Outcome
 from kaisched.framework.placement import Placement
@@ -75,22 +75,22 @@ class Session:
         self.failures: list[PluginFailure] = []
         self.gates: tuple[Any, ...] | None = None
 
-    @cached_property
+    @once
     def held(self) -> Amounts:
         """``(R, Q)`` held at every level when the cycle began (``ledger.held`` is now)."""
         return rolled_up(self.snapshot, self.snapshot.allocated)
 
-    @cached_property
+    @once
     def held_non_preemptible(self) -> Amounts:
         """``(R, Q)`` the part of :attr:`held` that belongs to non-preemptible jobs."""
         return rolled_up(self.snapshot, self.snapshot.allocated_non_preemptible)
 
-    @cached_property
+    @once
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, at every level, when the cycle began."""
         return self.held + rolled_up(self.snapshot, self.snapshot.pending)
 
-    @cached_property
+    @once
     def fair_share(self) -> Amounts:
         """``(R, Q)`` fair share at every level, computed when first needed."""
         share = self.ask.fair_share(self)
@@ -109,20 +109,25 @@ class Session:
         """The plugins' word on who comes before the weights, or None when nobody answers it."""
         return self.ask.head_start(self)
 
-    @cached_property
+    @once
     def ledger(self) -> Ledger:
         """The amounts as they are now."""
         return Ledger(self.snapshot, self.held, self.held_non_preemptible)
 
-    @cached_property
+    @once
     def placement(self) -> Placement:
         """Where pods may go, as of now."""
         return Placement(self)
 
-    @cached_property
+    @once
     def outcome(self) -> Outcome:
         """What has been decided so far."""
         return Outcome(len(self.jobs.name))
+
+    @once
+    def jobs_waiting(self) -> int:
+        """How many jobs had pending tasks when the cycle began."""
+        return int(np.count_nonzero(self.jobs.pending))
 
     @property
     def has_moved(self) -> bool:

@@ -200,22 +200,30 @@ class Statement:
     def commit(self, action: str, beneficiary: str = "", reason: str = "") -> None:
         """Keep the moves: they become the cycle's intents."""
         outcome, state = self._session.outcome, self._ledger.state
+        start = outcome.counts()
         for line in self._journal:
             for task, node in _evicted(line):
                 if state[task] in _EVICTED:
                     outcome.evict(task, node, action, beneficiary, reason)
-            if isinstance(line, _Batch):
-                outcome.bind(line.tasks, line.nodes)
-            elif isinstance(line, _Promise):
-                for task, node in zip(line.tasks.tolist(), line.nodes.tolist(), strict=True):
-                    outcome.nominate(task, node)
-            elif isinstance(line, _Relocation):
-                outcome.nominate(line.task, line.node)
-            elif isinstance(line, _Change) and line.state == _ALLOCATED:
-                outcome.bind(np.array([line.task]), np.array([line.node]))
-            elif isinstance(line, _Change) and line.state == _PIPELINED:
-                outcome.nominate(line.task, line.node)
+            self._keep(line)
         self._journal.clear()
+        if beneficiary:
+            outcome.end_step(action, beneficiary, start)
+
+    def _keep(self, line: _Line) -> None:
+        """Tell the outcome what a line of the journal has placed."""
+        outcome = self._session.outcome
+        if isinstance(line, _Batch):
+            outcome.bind(line.tasks, line.nodes)
+        elif isinstance(line, _Promise):
+            for task, node in zip(line.tasks.tolist(), line.nodes.tolist(), strict=True):
+                outcome.nominate(task, node)
+        elif isinstance(line, _Relocation):
+            outcome.nominate(line.task, line.node)
+        elif isinstance(line, _Change) and line.state == _ALLOCATED:
+            outcome.bind(np.array([line.task]), np.array([line.node]))
+        elif isinstance(line, _Change) and line.state == _PIPELINED:
+            outcome.nominate(line.task, line.node)
 
     def _change(self, task: int, state: int, node: int) -> None:
         old_state, old_node = self._ledger.set_state(task, state, node)

@@ -1,12 +1,10 @@
 """How little is given up for one claim, against every set of victims allowed by the same rules.
 
 Units go in order, so what lies before the one that settles it comes before fewer GPUs behind it.
-Measured on 1,374 made claims that could be met with victims: 81 % cost the fewest GPUs there are,
-17.5 % cost more because the order comes first (4 of those 241 even within the shortest sufficient
-prefix, where the least important are given up and not the fewest GPUs), and 1.4 % were refused
-although a set exists: a unit that does not help had used up what its queue may lose (R20, R22), so
-that one behind it which would have helped was refused. For the same reason 0.7 % took the last
-resort although a gentle set exists.
+Measured on 3,684 made claims that could be met with victims: 73.1 % cost the fewest GPUs there
+are, 26.7 % cost more because the order comes first, 0.16 % (6) were refused although a set exists,
+and one took the last resort although a gentle set exists. Without the second look, 1.4 % were
+refused and 0.7 % took the last resort.
 """
 
 import random
@@ -22,7 +20,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants_evict import UNDERSHOOTS
+from kaisched.framework.invariants_reclaim import UNDERSHOOTS
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import NOW_S, Cluster, told
@@ -140,7 +138,8 @@ def test_of_the_shortest_sufficient_prefix_the_least_important_go(contest):
     assume(contest.is_placed)
     found, last = contest.all, contest.is_last_resort
     prefix = found.prefix(is_last_resort=last)
-    assert prefix is not None
+    event("node by node" if prefix is None else "in order")
+    assume(prefix is not None)
     assert set(contest.ours) <= set(prefix)
     able = [
         each.places
@@ -158,6 +157,9 @@ def test_more_goes_only_where_the_order_says_so(contest):
     event("more GPUs than needed" if contest.gpus > best.gpus else "the fewest GPUs")
     if contest.gpus > best.gpus and contest.is_last_resort == best.is_last_resort:
         prefix = found.prefix(is_last_resort=contest.is_last_resort)
+        if prefix is None:
+            event("more GPUs than needed, node by node")
+            return
         # One behind the prefix; or inside it a more important unit, which ours lets be.
         assert max(best.places) > max(prefix) or max(set(best.places) ^ set(contest.ours)) in (
             best.places

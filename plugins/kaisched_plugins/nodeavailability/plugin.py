@@ -17,5 +17,5 @@ class NodeAvailability(Plugin):
     @hookimpl
     def node_score(self, session: Session, shape: int, rows: RowVec, extra: IntVec) -> FloatVec:
         """Answer whether one more pod fits idle with ``extra`` of its shape already there."""
-        fits: FloatVec = (session.room(shape)[rows] > extra).astype(np.float64)
+        fits: FloatVec = (session.room(shape).take(rows) > extra).astype(np.float64)
         return fits

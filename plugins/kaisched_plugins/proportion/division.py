@@ -25,6 +25,7 @@ HeadStart = Callable[..., IntVec | None]
 Asked = tuple[Fold | None, HeadStart | None]
 
 _PLAN = "proportion.plan"
+_WHOLE_PLAN = "proportion.plan.whole"
 _DIVISION = "proportion.division"
 
 
@@ -89,10 +90,10 @@ def divided(session: Session) -> Amounts:
     return share
 
 
-def _plan(session: Session) -> _Plan:
+def _plan(session: Session, *, is_whole: bool = False) -> _Plan:
     """Return what depends on the queues alone, kept while they are the same."""
-    queues = session.queues
-    known: _Plan | None = session.hints.get(_PLAN)
+    queues, key = session.queues, _WHOLE_PLAN if is_whole else _PLAN
+    known: _Plan | None = session.hints.get(key)
     if known is None or known.queues is not queues:
         # Queues stand in preorder, siblings by age: the row is the rank (rule R11).
         rank = np.arange(len(queues), dtype=np.int64)
@@ -100,10 +101,12 @@ def _plan(session: Session) -> _Plan:
         known = _Plan(
             queues,
             rank,
-            fairshare.plan_levels(queues.tree, queues.priority, rank, len(queues.deserved)),
+            fairshare.plan_levels(
+                queues.tree, queues.priority, rank, len(queues.deserved), is_whole=is_whole
+            ),
             finite.max(axis=1, initial=0),
         )
-        session.hints[_PLAN] = known
+        session.hints[key] = known
     return known
 
 
@@ -120,7 +123,8 @@ def _divide(
     asked: Asked,
     known: tuple[Amounts, list[int]] | None = None,
 ) -> Amounts:
-    queues, plan = session.queues, _plan(session)
+    fold, start = asked
+    queues, plan = session.queues, _plan(session, is_whole=start is not None)
     claims = Claims(
         deserved=queues.deserved,
         limit=queues.limit,
@@ -134,8 +138,8 @@ def _divide(
         session.snapshot.total,
         claims,
         session.axis.unit,
-        asked[0],
-        start=asked[1],
+        fold,
+        start=start,
         weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
         plan=plan.plan,
         known=known,

@@ -35,6 +35,8 @@ _OVER_FAIR_SHARE = np.int16(Refusal.OVER_FAIR_SHARE)
 _OVER_QUOTA = np.int16(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
 _PER_MILLE = 1000
 _MOST_MEETINGS = 10_000
+_MANY = 24
+"""From so many units on arrays beat plain lists."""
 
 Row: TypeAlias = list[int]
 """Amounts of one queue or unit, one number for each resource."""
@@ -57,6 +59,14 @@ def is_fair_share_victim(left: Row, enough: Row) -> bool:
     that are used and shared out can decide.
     """
     return any(map(gt, left, enough))
+
+
+def is_over_in_contest(left: Row, enough: Row, ask: Row, amounts: Row) -> bool:
+    """Tell the same of the resources that the claim asks for or the unit holds (R20)."""
+    return any(
+        has > most and (asked > 0 or lost > 0)
+        for has, most, asked, lost in zip(left, enough, ask, amounts, strict=True)
+    )
 
 
 def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row) -> bool:
@@ -290,10 +300,11 @@ class Scenario:
         if giver is None:
             return NOT_OVER_SHARE
         left, taker = giver.path[-1], giver.taker
-        if not (
-            is_fair_share_victim(left, giver.enough)
-            or is_quota_victim(taker.is_within_quota, left, giver.deserved)
-        ):
+        if taker.over:
+            is_over = is_over_in_contest(left, giver.enough, self._ask, amounts)
+        else:
+            is_over = is_fair_share_victim(left, giver.enough)
+        if not (is_over or is_quota_victim(taker.is_within_quota, left, giver.deserved)):
             return NOT_OVER_SHARE
         for has, floors in giver.floors:
             if undershoots(has, floors, amounts):
@@ -303,6 +314,46 @@ class Scenario:
         for has in giver.path:
             has[:] = map(sub, has, amounts)
         return 0
+
+    def is_simple(self, queue: RowVec) -> bool:
+        """Tell whether what a queue has more than its due decides alone, for all these leaves."""
+        for leaf in np.unique(queue).tolist():
+            giver = self._givers[leaf] if leaf in self._givers else self._meet(leaf)
+            if giver is not None and (giver.taker.over or any(f for _, f in giver.floors)):
+                return False
+        return True
+
+    def codes(self, units: Units, taken: BoolVec) -> CodeVec | None:
+        """Judge all units at once, where :meth:`is_simple`.
+
+        A queue that has no more than its due has none later either, so that what is refused never
+        matters for what comes after it.
+        """
+        session, bounds = self._session, self._bounds
+        top = np.full(len(session.queues), -1, np.int64)
+        is_quota = np.zeros(len(session.queues), np.bool_)
+        for leaf, giver in self._givers.items():
+            if giver is not None:
+                path = bounds.meeting(session, self._claim.queue, leaf)[1]
+                top[leaf] = path[-1]
+                is_quota[path[-1]] = giver.taker.is_within_quota
+        loser = top.take(units.queue)
+        group = loser if units.alternative is None else units.alternative * len(top) + loser
+        order = np.argsort(group, kind="stable")
+        group, loser = group[order], loser[order]
+        lost = (units.amounts * taken).take(order, axis=1)
+        before = lost.cumsum(axis=1) - lost
+        starts = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
+        before -= before.take(starts, axis=1).repeat(np.diff(starts, append=len(group)), axis=1)
+        left = self._held.take(loser, axis=1) - before
+        over = np.logical_or.reduce(left > bounds.enough.take(loser, axis=1), axis=0)
+        if is_quota.any():
+            passes = np.logical_or.reduce(left > bounds.deserved.take(loser, axis=1), axis=0)
+            over |= passes & is_quota[loser]
+        refused = np.empty(len(units), np.bool_)
+        refused[order] = ~over | (loser < 0)
+        refused &= taken
+        return refused * np.int16(NOT_OVER_SHARE) if refused.any() else None
 
     def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
         taker, left = giver.taker, giver.path[-1]
@@ -353,10 +404,19 @@ def scenario_codes(
 ) -> CodeVec | None:
     """Return codes ``(V,)`` of units taken one after the other (R20 to R22), or None for none."""
     scenario = Scenario(session, bounds, claim)
-    codes = [
-        scenario.judge(queue, amounts) if is_taken else 0
-        for queue, amounts, is_taken in zip(
-            units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True
-        )
-    ]
+    if len(units) >= _MANY and scenario.is_simple(units.queue):
+        return scenario.codes(units, taken)
+    codes: list[int] = []
+    entries = zip(
+        _sets_of(units), units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True
+    )
+    last = None
+    for of_set, queue, amounts, is_taken in entries:
+        if of_set != last:
+            scenario, last = Scenario(session, bounds, claim), of_set
+        codes.append(scenario.judge(queue, amounts) if is_taken else 0)
     return np.array(codes, np.int16) if any(codes) else None
+
+
+def _sets_of(units: Units) -> list[int]:
+    return [0] * len(units) if units.alternative is None else units.alternative.tolist()

@@ -69,6 +69,13 @@ class TimeBasedFairshare(Plugin):
             )
         )
 
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise silence where nothing was used, and where nobody has spells."""
+        if question == "head_start":
+            return self._handover(session) is None
+        cycle: _Cycle = session.state[self.name]
+        return cycle.usage is None
+
     @hookimpl
     def session_close(self, session: Session) -> object:
         """Remember who had the way free and did not take it."""

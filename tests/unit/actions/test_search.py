@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
@@ -118,7 +116,6 @@ def test_at_a_limit_the_claim_goes_where_the_room_is():
     assert (evicted(result), promised(result), broken) == (["g-0"], {"w-0": "n1"}, [])
 
 
-@pytest.mark.xfail(strict=True, reason="a unit that does not help uses up what its queue may lose")
 def test_a_unit_that_does_not_help_keeps_none_from_helping():
     """On n1, where v runs, there would still be only one GPU."""
     cluster = Cluster(
@@ -146,9 +143,6 @@ def test_the_last_resort_leaves_a_queue_below_its_quota_and_says_so():
     assert all("below its quota" in each.reason for each in result.evictions)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="R20: being over in GPUs lets pods without any be taken, in turns for ever"
-)
 def test_two_queues_over_in_gpus_do_not_take_cpu_from_each_other_in_turns():
     cluster = Cluster(
         (node("n0", 4, cpu=3),),

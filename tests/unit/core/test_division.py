@@ -264,7 +264,7 @@ def test_cutting_a_level_into_pieces_changes_nothing(monkeypatch):
     amount = rng.integers(0, 100, (3, int(group.max()) + 1)) * GPU
     unit = np.array([1, 1, GPU])
     whole = divide_level(amount, group, columns, unit)[0].tolist()
-    monkeypatch.setattr("kaisched.core.division.BLOCK_ROWS", 7)
+    monkeypatch.setattr("kaisched.core.blocks.BLOCK_ROWS", 7)
     assert divide_level(amount, group, columns, unit)[0].tolist() == whole
 
 

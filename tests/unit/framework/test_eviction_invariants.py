@@ -9,7 +9,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Evict
 from kaisched.framework.invariants import violations
-from kaisched.framework.records import CycleResult, CycleStats, QueueShare
+from kaisched.framework.records import CycleResult, CycleStats, QueueShare, Step
 from kaisched.testing.rows import Group, Job, Task
 from tests.unit.framework.fakes import store
 
@@ -41,6 +41,30 @@ def opened(*jobs, queues=QUEUES, nodes=(4, 4)):
 
 def evict(action, beneficiary, *pods, reason="because"):
     return [(pod, action, f"default/{beneficiary}", reason) for pod in pods]
+
+
+def steps_of(evicts, binds, promises):
+    """Return a step for each beneficiary, whose evictions and pods stand side by side."""
+
+    def span(found):
+        return (min(found), max(found) + 1) if found else (0, 0)
+
+    made = []
+    for action, name in dict.fromkeys((action, name) for _, action, name, _ in evicts):
+        gone = {pod for pod, *said in evicts if said[:2] == [action, name]}
+        job = name.partition("/")[2]
+
+        def places(rows, job=job, gone=gone):
+            pods = enumerate(pod for pod, *_ in rows)
+            return [at for at, pod in pods if pod in gone or pod.rpartition("-")[0] == job]
+
+        which = (
+            places(binds),
+            places(promises),
+            [at for at, row in enumerate(evicts) if row[0] in gone],
+        )
+        made.append(Step(action, name, *map(span, which)))
+    return tuple(made)
 
 
 def result(snapshot, *, binds=(), evicts=(), promises=(), shares=None):
@@ -75,6 +99,7 @@ def result(snapshot, *, binds=(), evicts=(), promises=(), shares=None):
         evict_tasks=gone,
         nominate_tasks=rows([pod for pod, _ in promises]),
         nominate_nodes=nodes([node for _, node in promises]),
+        steps=steps_of(evicts, binds, promises),
     )
 
 
@@ -299,7 +324,10 @@ def test_i9_a_claim_stays_within_fair_share_or_quota(share, is_sound):
         "evicts": evict("reclaim", "w", "r0-0", "r1-0"),
         "promises": [("w-0", "n0"), ("w-1", "n0")],
     }
-    said = ["I9 queue b reclaims up to gpu 2, past its fair share and quota of 1"]
+    said = [
+        "I9 queue b reclaims up to gpu 2, past its fair share and quota of 1",
+        "I10 queue b takes up to gpu 2 of a fair share of 1 from queue a, which keeps 6 of 4",
+    ]
     assert broken(snapshot, **moves, shares={"a": 4000, "b": share}) == ([] if is_sound else said)
 
 
@@ -307,3 +335,62 @@ def test_i9_a_queue_does_not_reclaim_from_itself():
     snapshot = opened(*FULL, waits("w", "a"))
     moves = {"evicts": evict("reclaim", "w", "r0-0"), "promises": [("w-0", "n0")]}
     assert "I9 queue a reclaims from itself" in broken(snapshot, **moves)
+
+
+DEPARTMENTS = (
+    QueueRow("x", quota={"gpu": 0}, created_s=0.0),
+    QueueRow("a", parent="x", quota={"gpu": 0}),
+    QueueRow("y", quota={"gpu": 0}, created_s=1.0),
+    QueueRow("b", parent="y", quota={"gpu": 0}),
+)
+
+
+@pytest.mark.parametrize(("share", "is_sound"), [(3000, True), (4000, False)])
+def test_i10_who_takes_is_not_as_saturated_as_who_gives(share, is_sound):
+    """Department y holds 3 of 2 then; x, which holds 7, keeps 6 of its share."""
+    snapshot = opened(
+        *FULL[1:],
+        *(runs(f"s{at}", "b") for at in range(2)),
+        waits("w"),
+        queues=DEPARTMENTS,
+        nodes=(6, 4),
+    )
+    moves = {"evicts": evict("reclaim", "w", "r1-0"), "promises": [("w-0", "n0")]}
+    shares = {"x": share, "a": share, "y": 2000, "b": 4000}
+    said = "I10 queue y takes up to gpu 3 of a fair share of 2 from queue x, which keeps 6 of 4"
+    assert broken(snapshot, **moves, shares=shares) == ([] if is_sound else [said])
+
+
+def test_i9_each_claim_is_judged_when_its_turn_has_come():
+    """Queue a is over its share of 4 at first, and no more when v takes from it."""
+    snapshot = opened(*FULL[:5], waits("w"), waits("v"))
+    evicts = [*evict("reclaim", "w", "r0-0"), *evict("reclaim", "v", "r1-0")]
+    promises = [("w-0", "n0"), ("v-0", "n0")]
+    shares = {"a": 4000, "b": 1000}
+    assert broken(snapshot, evicts=evicts[:1], promises=promises[:1], shares=shares) == []
+    assert broken(snapshot, evicts=evicts, promises=promises, shares={"a": 4000, "b": 2000}) == []
+    queues = (QUEUES[0], replace(QUEUES[1], quota={"gpu": 1000}))
+    snapshot = opened(*FULL[:5], waits("w"), waits("v"), queues=queues)
+    assert broken(snapshot, evicts=evicts, promises=promises, shares={"a": 4000, "b": 2000}) == [
+        "I9 queue a gives, but holds no more than its share"
+    ]
+
+
+def test_i9_what_preempt_does_afterwards_is_no_matter_of_reclaim():
+    """Reclaim takes queue a from 3 to its quota of 2; preempt then ends a job of 2 for one of 1."""
+    snapshot = opened(
+        runs("r"), runs("g", gpu=2), waits("w"), waits("p", "a", priority=60), nodes=(3, 0)
+    )
+    moves = {
+        "evicts": [*evict("reclaim", "w", "r-0"), *evict("preempt", "p", "g-0")],
+        "promises": [("w-0", "n0"), ("p-0", "n0")],
+    }
+    assert broken(snapshot, **moves, shares={"a": 2000, "b": 1000}) == []
+
+
+def test_i9_evictions_of_reclaim_belong_to_a_claim():
+    snapshot = opened(*FULL, waits("w"))
+    made = result(snapshot, evicts=evict("reclaim", "w", "r0-0"), promises=[("w-0", "n0")])
+    assert violations(snapshot, replace(made, steps=())) == [
+        "I9 evictions of reclaim belong to no claim, or to more than one"
+    ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kaisched import CPU, GPU, PODS, UNLIMITED, shares
 from kaisched_plugins.proportion import Proportion
-from kaisched_plugins.proportion.standing import Standing, is_over_utilised
+from kaisched_plugins.proportion.standing import Standing
 
 PLUGIN = Proportion(Proportion.Arguments())
 RESOURCES = 4
@@ -193,5 +193,15 @@ def test_shares_are_those_of_the_library_and_sizes_agree_with_dominance(data):
 
 
 def test_a_queue_that_holds_nothing_is_not_over_utilised():
-    nothing = np.zeros((RESOURCES, 1), np.int64)
-    assert is_over_utilised(nothing, nothing > 0).tolist() == [0]
+    nothing = np.zeros((RESOURCES, 2), np.int64)
+    some = nothing.copy()
+    some[GPU] = 0, 1_000
+    session: Any = SimpleNamespace(
+        queues=QueueColumns(
+            deserved=nothing, limit=nothing + UNLIMITED, priority=np.zeros(2, np.int64)
+        ),
+        fair_share=nothing,
+        snapshot=SimpleNamespace(total=some[:, 1]),
+    )
+    over = Standing.of(session).order(np.arange(2), some, nothing)[0]
+    assert over.tolist() == [0, 1]

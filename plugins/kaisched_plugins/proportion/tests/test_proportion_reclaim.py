@@ -233,6 +233,32 @@ def test_a_resource_that_was_below_its_quota_already_may_fall_further():
     assert world.take(world.claim("a", 4), ("b", 1, 100)) == [0]
 
 
+@pytest.mark.parametrize(
+    ("mine", "unit", "codes"),
+    [
+        pytest.param(
+            4, ("b", 0, 10), [0], id="who is over nothing takes from who is over anything"
+        ),
+        pytest.param(
+            5, ("b", 0, 10), [NOT_OVER], id="both are over in GPUs, which nobody asks for"
+        ),
+        pytest.param(
+            5, ("b", 1, 10), [ORDER], id="the unit holds some, and the taker is no better"
+        ),
+    ],
+)
+def test_what_neither_asks_for_counts_only_for_who_is_over_nothing(mine, unit, codes):
+    """Else two queues over in GPUs would take CPU from each other in turns for ever."""
+    world = World({"a": {"share": 4, "held": mine}, "b": {"share": 4, "held": 5, "cpu_held": 99}})
+    assert world.take(world.claim("a", 0, cpu=10), unit) == codes
+
+
+def test_what_is_asked_for_counts_although_the_unit_holds_none_of_it():
+    a = {"share": 4, "cpu_share": 1, "cpu_held": 9}
+    world = World({"a": a, "b": {"share": 4, "held": 5, "cpu_held": 99}})
+    assert world.take(world.claim("a", 1), ("b", 0)) == [0]
+
+
 def test_what_is_refused_or_not_asked_about_is_not_taken():
     world = two()
     claim = world.claim("a", 4)
@@ -345,9 +371,11 @@ def plainly(world, claim, units):
         parting = -next(at for at in (1, 2) if ours[-at] != theirs[-at])
         mine, other, path = ours[parting], theirs[parting], theirs[: len(theirs) + parting + 1]
         after = mine_held[:, mine] + claim.ask
+        is_taker_over = (after > session.fair_share[:, mine])[rows].any()
         over = any(
             due[row, other] < UNLIMITED
             and int(left[row, other]) * 1000 > int(due[row, other]) * per_mille
+            and (not is_taker_over or claim.ask[row] > 0 or amount[row] > 0)
             for row in rows
         )
         within = (after <= queues.deserved[:, mine])[rows].all()

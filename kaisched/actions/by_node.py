@@ -1,0 +1,126 @@
+"""Node by node: which units on a node may go, and make room there for one more pod.
+
+In the order of the whole line, a unit that makes no room for the claim can use up what its queue
+may lose, so that one behind it that would have helped is refused. Here the units of every node are
+a set of their own, and all sets are judged in one question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.framework.rooms import room_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.actions.future import Future
+    from kaisched.actions.victim_line import VictimLine
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, RowVec
+    from kaisched.framework.session import Session
+
+NODES: Final = 128
+"""Nodes of which the units are judged: those that would be cleared first."""
+
+
+def openings(
+    session: Session,
+    line: VictimLine,
+    future: Future,
+    kept: list[int],
+    judge: Callable[[RowVec, RowVec], CodeVec],
+) -> list[list[int]]:
+    """Return units by their places, one set for each node on which they make room for a pod more.
+
+    The set that ends first in the line comes first. Units ``kept`` count as gone; a set must be
+    allowed along with them.
+    """
+    ledger, pods = session.ledger, line.pods
+    free = ledger.idle + ledger.releasing
+    gone = np.array(kept, np.int64)
+    if kept:
+        pods.add_held(free, gone)
+    request = session.shapes.request
+    wanted = [resource for resource, _ in future.asked]
+    asked = np.array([amount for _, amount in future.asked])
+    full = room_of(free, request[:, future.shape], future.allowed) + 1
+    lack = asked[:, None] * full - free[wanted]
+    node, place, held = pods.by_node(wanted)
+    use = pods.is_among(line.places)[place]
+    use[np.isin(place, gone)] = False
+    if future.allowed is not None:
+        use &= future.allowed[node]
+    if not use.all():
+        node, place, held = node[use], place[use], held[:, use]
+    first = _first_enough(node, held, lack)
+    if not first.size:
+        return []
+    if len(first) > NODES:
+        first = first[np.argsort(place[first], kind="stable")[:NODES]]
+    is_tried = np.zeros(len(full), np.bool_)
+    is_tried[node[first]] = True
+    use = is_tried[node]
+    node, place, held = node[use], place[use], held[:, use]
+    allowed = _allowed(line, node, place, gone, judge)
+    held = held * allowed
+    ends = _first_enough(node, held, lack)
+    ends = ends[np.argsort(place[ends], kind="stable")]
+    starts = np.searchsorted(node, node[ends]).tolist()
+    return [
+        (place[start : end + 1][allowed[start : end + 1]]).tolist()
+        for start, end in zip(starts, ends.tolist(), strict=True)
+    ]
+
+
+def _first_enough(node: RowVec, held: Amounts, lack: Amounts) -> RowVec:
+    """Return, for every node that has one, the first entry by which what it lacks is freed."""
+    if not node.size:
+        return node
+    begins = np.ones(len(node), np.bool_)
+    np.not_equal(node[1:], node[:-1], out=begins[1:])
+    starts = begins.nonzero()[0]
+    freed = held.cumsum(axis=1)
+    lengths = np.diff(starts, append=len(node))
+    ahead = freed.take(starts, axis=1) - held.take(starts, axis=1)
+    ahead += lack.take(node[starts], axis=1)  # sums run on from node to node
+    enough: BoolVec = np.logical_and.reduce(freed >= ahead.repeat(lengths, axis=1), axis=0)
+    found: RowVec = enough.nonzero()[0]
+    if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
+        return found
+    nodes = node[found]
+    begins = np.ones(len(found), np.bool_)
+    np.not_equal(nodes[1:], nodes[:-1], out=begins[1:])
+    return found[begins]
+
+
+def _allowed(
+    line: VictimLine,
+    node: RowVec,
+    place: RowVec,
+    gone: RowVec,
+    judge: Callable[[RowVec, RowVec], CodeVec],
+) -> BoolVec:
+    """Tell which units may go with those before them on their node and all that have gone."""
+    if not gone.size:
+        codes = judge(place, node)
+        allowed: BoolVec = codes == 0
+    else:
+        nodes = np.unique(node)
+        sets = np.concatenate((node, nodes.repeat(len(gone))))
+        places = np.concatenate((place, np.tile(gone, len(nodes))))
+        order = np.lexsort((places, sets))
+        codes = np.empty(len(sets), np.int16)
+        codes[order] = judge(places[order], sets[order])
+        allowed = codes[: len(node)] == 0
+        lost = np.isin(node, sets[len(node) :][codes[len(node) :] != 0])
+        allowed &= ~lost  # what was kept could not go along
+    if line.victims.split_off and not allowed.all():
+        # No core goes without the elastic pods before it.
+        job = line.victims.job[place]
+        shut = set(zip(node[~allowed].tolist(), job[~allowed].tolist(), strict=True))
+        for at in (allowed & line.victims.is_core[place]).nonzero()[0].tolist():
+            if (int(node[at]), int(job[at])) in shut:
+                allowed[at] = False
+    return allowed

@@ -1,0 +1,193 @@
+"""I9 and I10: who gives to reclaim, how much, and who takes, claim by claim.
+
+Each claim is judged by what queues held when its turn had come: all that was decided before it in
+the cycle counts as done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.core.shares import allocatable_share, breaks_saturation_order
+from kaisched.core.tree import roll_up
+from kaisched.units import UNLIMITED, format_amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kaisched.core.axis import Amounts, BoolVec
+    from kaisched.framework.invariant_sums import Moves
+    from kaisched.framework.records import Step
+
+UNDERSHOOTS: Final = "below its quota"
+"""What an eviction says that may leave its queue with less than it deserves."""
+_RECLAIM: Final = "reclaim"
+
+
+@dataclass(frozen=True)
+class _Take:
+    """A claim that was met, with what queues hold at every level, ``(R, Q)``."""
+
+    moves: Moves
+    share: Amounts
+    queue: int
+    """The claim's leaf queue."""
+    held: Amounts
+    """Before it."""
+    asked: Amounts
+    """What was placed for it."""
+    lost: Amounts
+    """What others lost for it; who moves loses nothing."""
+    is_said: bool
+    """True when its evictions say that a quota is undershot."""
+
+    def say(self, resource: int, amount: int) -> str:
+        """Return a resource and an amount of it as text."""
+        name = self.moves.snapshot.axis.names[resource]
+        return f"{name} {format_amount(name, amount)}"
+
+
+def reclaims(moves: Moves, taker_of_name: Mapping[str, int]) -> Iterator[str]:
+    """I9, I10: reclaim takes from who is over its share, for who stays within its own."""
+    result, snapshot = moves.result, moves.snapshot
+    steps = [step for step in result.steps if step.action == _RECLAIM]
+    in_steps = [at for step in steps for at in range(*step.evictions)]
+    said = [at for at, each in enumerate(result.evictions) if each.action == _RECLAIM]
+    if in_steps != said:
+        yield "I9 evictions of reclaim belong to no claim, or to more than one"
+        return
+    share = _fair_share(moves)
+    for step in steps:
+        job = taker_of_name.get(step.beneficiary)
+        if job is None or step.evictions[0] == step.evictions[1]:
+            continue  # I12 speaks of the one; the other took from nobody
+        yield from _judge(_take(moves, share, int(snapshot.jobs.queue_of_job[job]), step))
+
+
+def _fair_share(moves: Moves) -> Amounts:
+    """``(R, Q)`` fair shares as the result tells them."""
+    snapshot = moves.snapshot
+    share = np.full((len(snapshot.axis), len(snapshot.queues)), UNLIMITED, np.int64)
+    for row, queue in enumerate(moves.result.shares):
+        for name, amount in queue.fair_share.items():
+            if amount >= 0:
+                share[snapshot.axis.position[name], row] = amount
+    return share
+
+
+def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
+    snapshot, result = moves.snapshot, moves.result
+    (bind, bound), (promise, promised), (evict, evicted) = step[2:]
+    placed = np.concatenate((result.bind_tasks[:bind], result.nominate_tasks[:promise]))
+    held = snapshot.allocated + moves.by_queue(placed)
+    held -= moves.by_queue(result.evict_tasks[:evict])
+    gone = result.evict_tasks[evict:evicted]
+    placed = np.concatenate(
+        (result.bind_tasks[bind:bound], result.nominate_tasks[promise:promised])
+    )
+    lost = moves.by_queue(np.setdiff1d(gone, placed))  # who moves is in both
+    asked = moves.by_queue(np.setdiff1d(placed, gone))
+    held, asked, lost = (roll_up(each, snapshot.queues.tree) for each in (held, asked, lost))
+    reasons = [result.evictions[at].reason for at in range(evict, evicted)]
+    return _Take(
+        moves, share, queue, held, asked, lost, any(UNDERSHOOTS in reason for reason in reasons)
+    )
+
+
+def _judge(take: _Take) -> Iterator[str]:
+    """Judge one claim."""
+    table = take.moves.snapshot.queues
+    mine = table.tree.path(take.queue).tolist()
+    losers: set[int] = set()
+    met: dict[int, int] = {}
+    for leaf in np.flatnonzero(table.tree.is_leaf & (take.lost > 0).any(axis=0)).tolist():
+        theirs = table.tree.path(leaf).tolist()
+        own = [queue for queue in theirs if queue not in mine]
+        if not own:
+            yield f"I9 queue {table.name[leaf]} reclaims from itself"
+            continue
+        losers.update(own)
+        # The queues above those that are compared are the same.
+        met[own[-1]] = mine[len(own) - len(theirs) - 1]
+    for giver, taker in sorted(met.items()):
+        yield from _was_over(take, giver, taker)
+    for queue in sorted(losers) if not take.is_said else ():
+        yield from _keeps_quota(take, queue)
+    yield from _stays_within(take)
+    for giver, taker in sorted(met.items()):
+        yield from _keeps_order(take, giver, taker)
+
+
+def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
+    """Report a queue that loses although it held no more than its due (R20)."""
+    table = take.moves.snapshot.queues
+    has, deserved = take.held[:, giver], table.deserved[:, giver]
+    after = take.held[:, taker] + take.asked[:, taker]
+    over = has > allocatable_share(deserved, table.limit[:, giver], take.share[:, giver])
+    if _but_pods(after > take.share[:, taker]).any():
+        over &= (take.asked[:, taker] > 0) | (take.lost[:, giver] > 0)
+    if not _but_pods(after > table.deserved[:, taker]).any():
+        over |= has > deserved
+    if not _but_pods(over).any():
+        yield f"I9 queue {table.name[giver]} gives, but holds no more than its share"
+
+
+def _keeps_quota(take: _Take, queue: int) -> Iterator[str]:
+    """Report a queue taken from at least its quota to below it, where no eviction says so."""
+    table = take.moves.snapshot.queues
+    deserved, before = table.deserved[:, queue], take.held[:, queue]
+    after = before - take.lost[:, queue]
+    crossed = (before >= deserved) & (after < deserved) & (deserved < UNLIMITED)
+    for row in np.flatnonzero(_but_pods(crossed)).tolist():
+        has, quota = take.say(row, int(after[row])), take.say(row, int(deserved[row]))
+        yield (
+            f"I9 queue {table.name[queue]} is left with {has} of a quota of"
+            f" {quota.partition(' ')[2]}, and no eviction says so"
+        )
+
+
+def _stays_within(take: _Take) -> Iterator[str]:
+    """Report a leaf queue whose claim took it past both fair share and quota."""
+    table = take.moves.snapshot.queues
+    asked = take.asked[:, take.queue]
+    after = take.held[:, take.queue] + asked
+    bound = np.maximum(take.share[:, take.queue], table.deserved[:, take.queue])
+    for row in np.flatnonzero(_but_pods((after > bound) & (asked > 0))).tolist():
+        has, most = take.say(row, int(after[row])), take.say(row, int(bound[row]))
+        yield (
+            f"I9 queue {table.name[take.queue]} reclaims up to {has}, past its fair share and"
+            f" quota of {most.partition(' ')[2]}"
+        )
+
+
+def _keeps_order(take: _Take, giver: int, taker: int) -> Iterator[str]:
+    """I10: report a queue that takes from one that is no more saturated than itself then.
+
+    The shard may damp reclaim by a multiplier, which would only ask for more.
+    """
+    table = take.moves.snapshot.queues
+    after = take.held[:, taker] + take.asked[:, taker]
+    left = take.held[:, giver] - take.lost[:, giver]
+    touched = (take.asked[:, taker] > 0) | (take.lost[:, giver] > 0)
+    broken = touched & breaks_saturation_order(
+        after, take.share[:, taker], left, take.share[:, giver]
+    )
+    for row in np.flatnonzero(_but_pods(broken)).tolist():
+        mine, theirs = take.say(row, int(after[row])), take.say(row, int(left[row]))
+        shares = [
+            take.say(row, int(take.share[row, queue])).partition(" ")[2] for queue in (taker, giver)
+        ]
+        yield (
+            f"I10 queue {table.name[taker]} takes up to {mine} of a fair share of {shares[0]} from"
+            f" queue {table.name[giver]}, which keeps {theirs.partition(' ')[2]} of {shares[1]}"
+        )
+
+
+def _but_pods(found: BoolVec) -> BoolVec:
+    """Leave out pod slots, which are never counted."""
+    found[PODS] = False
+    return found
