@@ -125,24 +125,20 @@ class Handover:
         if not lumps:
             return None
         contests: dict[int, Contest] = {}
-        total, held, requested = session.snapshot.total, session.held, session.requested
-        for resource, queue, weight, has, wants, surplus in zip(*columns, strict=True):
+        total, held = session.snapshot.total, session.held
+        at = (columns[0], columns[1])
+        more = (self.excess[at].tolist(), held[at].tolist(), session.requested[at].tolist())
+        for row, used, holds, asks in zip(zip(*columns, strict=True), *more, strict=True):
+            resource, queue, weight, has, wants, surplus = row
             contest = contests.setdefault(resource, Contest(surplus, 0.0))
-            holds = int(held[resource, queue])
-            contest.sides[queue] = Side(
-                weight,
-                float(self.excess[resource, queue]) / weight,
-                has,
-                wants,
-                holds,
-                int(requested[resource, queue]) > holds,
-            )
+            contest.sides[queue] = Side(weight, used / weight, has, wants, holds, asks > holds)
         for resource, contest in contests.items():
             part = contest.surplus / max(int(total[resource]), 1)
             contest.margin = part * len(contest.sides) / (2 * SPELLS_OF_HISTORY * self.k)
-            for queue, side in contest.sides.items():
-                used = float(self.excess[resource, queue]) * self.elapsed
-                side.owed = _weight_part(session, resource, queue) * part - used
+            if not math.isnan(self.elapsed):
+                for queue, side in contest.sides.items():
+                    used = float(self.excess[resource, queue]) * self.elapsed
+                    side.owed = _weight_part(session, resource, queue) * part - used
 
         def covers(queue: int, resource: int, amount: int) -> bool:
             quota = int(session.queues.deserved[resource, queue])

@@ -44,8 +44,8 @@ class Entitlement:
     """The parent's part: the same number for all siblings."""
     own: FloatVec
     """The queue's part: its quota, and its weight's part of the surplus."""
-    family: tuple[tuple[Rows, RowVec], ...]
-    """Per depth its queues, and where each group of siblings starts among them."""
+    family: tuple[tuple[Rows, RowVec, RowVec], ...]
+    """Per depth its queues, where each group of siblings starts among them, and the groups."""
 
 
 def entitlement(tree: Tree, deserved: Amounts, weight: FloatVec, total: Amounts) -> Entitlement:
@@ -76,7 +76,7 @@ def entitlement(tree: Tree, deserved: Amounts, weight: FloatVec, total: Amounts)
         part = np.divide(weights, sums, out=np.zeros_like(weights), where=sums > 0)
         quota[:, rows], surplus[:, rows], whole[:, rows] = mine, left, above
         own[:, rows] = mine + np.floor(left * part)
-        family.append((rows, start))
+        family.append((rows, start, group))
     return Entitlement(quota, surplus, whole, own, tuple(family))
 
 
@@ -99,12 +99,16 @@ def measured(
     if not is_of_siblings:
         counted /= PARTS
         return counted
-    most = (has.whole if counts_quota else has.surplus).copy()
-    for rows, start in has.family:
-        used = np.add.reduceat(counted[:, rows], start, axis=1)
-        together = np.repeat(used, np.diff(start, append=len(rows)), axis=1)
-        most[:, rows] = np.maximum(most[:, rows], together)
-    return np.divide(counted, most, out=np.zeros_like(counted), where=most > 0)
+    reach = has.whole if counts_quota else has.surplus
+    together = np.empty_like(counted)
+    for rows, start, group in has.family:
+        used = np.add.reduceat(counted.take(rows, axis=1), start, axis=1)
+        together[:, rows] = used.take(group, axis=1)
+    np.maximum(together, reach, out=together)
+    # Where nothing may be used and nothing was, 0 / 1 is 0.
+    np.maximum(together, 1.0, out=together)
+    counted /= together
+    return counted
 
 
 def folded(k: float, usage: FloatVec, group: RowVec, weights: FloatVec) -> FloatVec:

@@ -50,18 +50,18 @@ def lumps_of(session: Session, part: FloatVec) -> list[Lump]:
         part: ``(R, Q)`` what each queue can count on, parts per billion of the cluster.
 
     """
-    bound = part / PARTS * session.snapshot.total[:, None]
+    bound = part * (session.snapshot.total / PARTS)[:, None]
     bound[PODS] = np.inf
     jobs = session.jobs
     usable = jobs.is_preemptible & (jobs.queue_of_job >= 0) & (jobs.refusal == 0)
-    running = np.flatnonzero(usable & (jobs.active > 0))
-    found = [
-        Lump(job, leaf, amounts, _start_s(session, job))
-        for job, leaf, amounts in _large(session, running, bound, is_running=True)
-    ]
-    waiting = np.flatnonzero(usable & (jobs.pending > 0))
+    running = (usable & (jobs.active > 0)).nonzero()[0]
+    waiting = (usable & (jobs.pending > 0)).nonzero()[0]
+    found: list[Lump] = []
     first: dict[int, Lump] = {}
-    for job, leaf, amounts in _large(session, waiting, bound, is_running=False):
+    for job, leaf, amounts, is_running in _large(session, running, waiting, bound):
+        if is_running:
+            found.append(Lump(job, leaf, amounts, _start_s(session, job)))
+            continue
         known = first.get(leaf)
         if known is None or _order(session, job) < _order(session, known.job):
             first[leaf] = Lump(job, leaf, amounts, math.nan)
@@ -80,38 +80,43 @@ def _order(session: Session, job: int) -> tuple[int, float, str]:
 
 
 def _large(
-    session: Session, job: RowVec, bound: FloatVec, *, is_running: bool
-) -> list[tuple[int, int, dict[int, int]]]:
-    """Return (job, leaf, amounts) of the jobs that exceed the bound of their queue somewhere."""
+    session: Session, running: RowVec, waiting: RowVec, bound: FloatVec
+) -> list[tuple[int, int, dict[int, int], bool]]:
+    """Return (job, leaf, amounts, whether it runs) where the bound of the queue is passed."""
     jobs = session.jobs
-    is_flat = (jobs.podset_count[job] == 1) & (jobs.shape_of_job[job] >= 0)
-    flat, others = job[is_flat], job[~is_flat].tolist()
-    amounts = np.empty((len(bound), len(job)), np.int64)
-    size = _sizes(session, flat, is_running=is_running)
-    amounts[:, : len(flat)] = session.shapes.request[:, jobs.shape_of_job[flat]] * size
-    for at, each in enumerate(others, len(flat)):
-        amounts[:, at] = _whole(session, each, is_running=is_running)
-    amounts[PODS] = 0
-    rows = np.concatenate((flat, np.array(others, np.int64)))
-    is_large: BoolVec = np.logical_or.reduce(amounts > bound[:, jobs.queue_of_job[rows]], axis=0)
+    job = np.concatenate((running, waiting))
+    runs = np.zeros(len(job), np.bool_)
+    runs[: len(running)] = True
+    shape = jobs.shape_of_job.take(job)
+    size = _sizes(session, job, runs)
+    odd = ((jobs.podset_count.take(job) != 1) | (shape < 0)).nonzero()[0].tolist()
+    amounts: Amounts = session.shapes.request.take(shape, axis=1) * size
+    for at in odd:
+        amounts[:, at] = _whole(session, int(job[at]), is_running=bool(runs[at]))
+    leaf = jobs.queue_of_job.take(job)
+    is_large = np.logical_or.reduce(amounts > bound.take(leaf, axis=1), axis=0)
     return [
         (
-            int(rows[at]),
-            int(jobs.queue_of_job[rows[at]]),
-            {row: amount for row, amount in enumerate(amounts[:, at].tolist()) if amount},
+            int(job[at]),
+            int(leaf[at]),
+            {
+                row: amount
+                for row, amount in enumerate(amounts[:, at].tolist())
+                if amount and row != PODS
+            },
+            bool(runs[at]),
         )
-        for at in np.flatnonzero(is_large).tolist()
+        for at in is_large.nonzero()[0].tolist()
     ]
 
 
-def _sizes(session: Session, job: RowVec, *, is_running: bool) -> IntVec:
+def _sizes(session: Session, job: RowVec, runs: BoolVec) -> IntVec:
     """Return the pods of each job's core, or of its next batch; jobs of one pod set."""
-    first = session.jobs.first_podset[job]
-    minimum, active = session.podsets.minimum[first], session.podsets.active[first]
-    if is_running:
-        return np.minimum(minimum, active)
+    podsets, first = session.podsets, session.jobs.first_podset.take(job)
+    minimum, active = podsets.minimum.take(first), podsets.active.take(first)
     missing = np.maximum(minimum - active, 1)
-    return np.where(session.podsets.pending[first] >= missing, missing, 0)
+    asked = np.where(podsets.pending.take(first) >= missing, missing, 0)
+    return np.where(runs, np.minimum(minimum, active), asked)
 
 
 def _whole(session: Session, job: int, *, is_running: bool) -> Amounts:
