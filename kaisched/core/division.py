@@ -187,27 +187,39 @@ def share_surplus(
             result = np.zeros(need.shape, dtype=np.int64)
         if start is not None and has is not None:
             rows = _put_ahead(start, block, rows, (weights, has, need), purse, ahead)
-        is_one = len(units) == 1
-        resource = block.resource_of_row[: len(rows)]
-        if not is_one:
-            resource = block.resource_of_row.take(rows)
-        asked = None
-        if fold is not None:
-            asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
         wanted = np.empty(len(rows))
         np.minimum(need.take(rows), MOST, out=wanted)
-        game = Contest(
-            contest=block.contest_of_row.take(rows),
-            weight=weights.take(rows),
-            unit=units if is_one else units.take(resource - block.resources.start),
-            need=wanted.copy(),
-            purse=purse,
-            asked=asked,
-        )
+        game = _contest(block, rows, (wanted, weights, units), purse, fold)
         contend(game)
         wanted -= game.need
         result.put(rows, wanted)
     return result if result is None or start is None else result + ahead
+
+
+def _contest(
+    block: Block,
+    rows: Index,
+    columns: tuple[Float64, Float64, Float64],
+    purse: Float64,
+    fold: WeightFold | None,
+) -> Contest:
+    """Return the contests of some rows; columns are what they want, all weights, the units."""
+    wanted, weights, units = columns
+    is_one = len(units) == 1
+    resource = block.resource_of_row[: len(rows)]
+    if not is_one:
+        resource = block.resource_of_row.take(rows)
+    asked = None
+    if fold is not None:
+        asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
+    return Contest(
+        contest=block.contest_of_row.take(rows),
+        weight=weights.take(rows),
+        unit=units if is_one else units.take(resource - block.resources.start),
+        need=wanted.copy(),
+        purse=purse,
+        asked=asked,
+    )
 
 
 def _put_ahead(

@@ -66,6 +66,35 @@ def test_without_spells_three_such_queues_never_change_hands():
     assert len(ran.run(300).handovers("abc")) == 1
 
 
+def by_weights(k, half_life):
+    """KAI's example: two queues on 16 GPUs, a window of 256 samples, evictions in no time."""
+    work = [Work(name, 16) for name in "ab"]
+    queues, shard = {"a": {}, "b": {}}, shard_of(k, "none")
+    return VirtualCluster([16], queues, work, shard, half_life, sliding=256, is_instant=True)
+
+
+@pytest.mark.parametrize(
+    ("half_life", "published"),
+    [(128, [1, 30, 270, 510, 750, 990]), (0, [1, 32, 281, 529, 778])],
+)
+def test_by_weights_alone_two_queues_switch_as_published(half_life, published):
+    assert by_weights(1, half_life).run(1024).handovers("ab") == [0, *published]
+
+
+def test_the_published_parts_of_two_queues():
+    assert by_weights(1, 128).run(1024).parts() == pytest.approx({"a": 0.503, "b": 0.497}, abs=5e-4)
+
+
+@pytest.mark.parametrize(("k", "hold"), [(1.5, 174), (2, 148), (5, 49), (10, 27)])
+def test_the_published_times_between_switches(k, hold):
+    marks = by_weights(k, 128).run(700).handovers("ab")
+    assert marks[-1] - marks[-2] == pytest.approx(hold, abs=1)
+
+
+def test_below_the_published_k_they_never_switch():
+    assert by_weights(0.93, 128).run(600).handovers("ab") == [0]
+
+
 def test_jobs_that_end_take_turns_too():
     queues = weighted(dict.fromkeys("abc", 1))
     ran = cluster([16], queues, [Work(name, 16, steps=4) for name in "abc"], shard_of(1)).run(400)

@@ -2,7 +2,8 @@
 
 What a cycle evicts holds its room until the next step and then waits again; what it promises is
 promised until it is bound. Usage is what queues held in each step, old steps counting less by the
-half-life, as a part of what the cluster had.
+half-life, as a part of what the cluster had; of all steps, of those since the last multiple of
+``window``, or of the last ``sliding`` ones. An instant cluster needs no step to evict.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,6 +59,9 @@ class VirtualCluster:
         shard: Mapping[str, Any],
         half_life: float = 128,
         window: int = 0,
+        sliding: int = 0,
+        *,
+        is_instant: bool = False,
     ) -> None:
         self.store = RowStore()
         self.total = 0
@@ -73,6 +77,9 @@ class VirtualCluster:
         self.memory = Memory()
         self.decay = 0.5 ** (1 / half_life) if half_life else 1.0
         self.window = window
+        self.sliding = sliding
+        self.is_instant = is_instant
+        self.samples: list[tuple[np.ndarray, np.ndarray]] = []
         self.now = 0
         self.made: dict[str, tuple[int, Work]] = {}
         self.ends: dict[str, int] = {}
@@ -111,7 +118,10 @@ class VirtualCluster:
         assert not result.failures, result.failures
         assert not result.stats.abandoned
         self._evict(result)
-        self._bind(result)
+        self._bind(result.bind_tasks, result.bind_nodes)
+        if self.is_instant and len(result.nominate_tasks):
+            self._renew()
+            self._bind(result.nominate_tasks, result.nominate_nodes)
         for task, node in zip(
             result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True
         ):
@@ -205,9 +215,9 @@ class VirtualCluster:
         for task in result.evict_tasks.tolist():
             self.store.set_state(task, TaskState.RELEASING)
 
-    def _bind(self, result: Any) -> None:
-        self.store.place(result.bind_tasks, result.bind_nodes, TaskState.RUNNING, self.now * STEP_S)
-        for name in self._jobs_of(result.bind_tasks):
+    def _bind(self, tasks: np.ndarray, nodes: np.ndarray) -> None:
+        self.store.place(tasks, nodes, TaskState.RUNNING, self.now * STEP_S)
+        for name in self._jobs_of(tasks):
             self.started[name] = self.now
             self.starts.append((self.now, name))
             if self.made[name][1].steps:
@@ -220,5 +230,12 @@ class VirtualCluster:
             self.used = np.zeros_like(allocated)
         self.used = self.used * self.decay + allocated
         self.had = self.had * self.decay + snapshot.total[:, None]
+        if self.sliding:
+            self.samples.append((allocated, snapshot.total[:, None]))
+            if len(self.samples) > self.sliding:
+                faded = self.decay**self.sliding
+                gone, had = self.samples[-1 - self.sliding]
+                self.used = self.used - gone * faded
+                self.had = self.had - had * faded
         row = dict(zip(snapshot.queues.name, (allocated[GPU] / 1000).tolist(), strict=True))
         self.held.append(row)

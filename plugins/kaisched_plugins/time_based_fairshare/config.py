@@ -14,6 +14,7 @@ from kaisched import Arguments, parse_duration
 Normalization = Literal["siblings", "cluster"]
 HandOver = Literal["none", "spells", "budgets"]
 
+_NEVER = "never"
 _LIVES = 1.4426950408889634
 """1 / ln 2: all that a history of half-lives weighs is so many of them."""
 
@@ -54,7 +55,7 @@ class TimeBasedFairshareArguments(Arguments):
         description="Length of the history, or of the budget period; `usageDBConfig` sets it.",
     )
     tumbling_window_start_time: str = Field(
-        default="",
+        default=_NEVER,
         description="When a budget period began, such as 2026-07-01T00:00:00Z; `usageDBConfig` "
         "sets it.",
     )
@@ -72,7 +73,7 @@ class TimeBasedFairshareArguments(Arguments):
     @field_validator("tumbling_window_start_time", mode="before")
     @classmethod
     def _is_time(cls, value: object) -> str:
-        if value != "":
+        if value != _NEVER:
             try:
                 _seconds_of(str(value))
             except ValueError:
@@ -84,7 +85,7 @@ class TimeBasedFairshareArguments(Arguments):
         if self.hand_over != "none" and not parse_duration(self.window_size):
             raise ValueError("handOver needs a windowSize above 0")
         if self.hand_over == "budgets":
-            if not self.tumbling_window_start_time:
+            if self.tumbling_window_start_time == _NEVER:
                 raise ValueError("budgets need a tumbling window: say tumblingWindowStartTime")
             if parse_duration(self.half_life_period):
                 raise ValueError("a budget counts every hour alike: drop halfLifePeriod")
