@@ -20,6 +20,10 @@ _QUOTA = typer.Option(help="GPU quotas: none, or the published nodes to scale.")
 _SHARD = typer.Option(help="SchedulingShard to run by; the default one unless given.")
 _ACTIONS = typer.Option(help="Run only these actions, in this order: a,b.")
 _CHECKPOINT = typer.Option(help="An evicted job computes again what it did since its last one.")
+_CHECK = typer.Option(
+    "--check-invariants",
+    help="Check after each cycle what must always hold; the first violation ends the run.",
+)
 _PROGRESS = typer.Option(
     "--progress/--no-progress",
     help="Show a progress bar; by itself on a terminal after a second.",
@@ -49,6 +53,7 @@ def command(
     output: Annotated[
         Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
     ] = "table",
+    check_invariants: Annotated[bool, _CHECK] = False,
     progress: Annotated[bool | None, _PROGRESS] = None,
 ) -> None:
     """Run a trace in virtual time under a policy, and report what each queue got.
@@ -69,6 +74,7 @@ def command(
         QuotaMode(quota),
         _policy_of(shard, actions),
         checkpoint_every_s=_instant("--checkpoint-every", checkpoint_every),
+        is_checked=check_invariants,
         is_progress_wanted=progress,
     )
     _print(json_of(report) if output == "json" else table_of(report), timing)
@@ -89,12 +95,17 @@ def timed(
     policy: Policy,
     *,
     checkpoint_every_s: float = 3600.0,
+    is_checked: bool = False,
     is_progress_wanted: bool | None,
 ) -> tuple[Report, str]:
     """Simulate with a progress bar; return the report, and a line on how long it took."""
     from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
     from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
-    from kaisched.sim.simulation import PolicyCycle, simulate  # noqa: PLC0415 - not for the help
+    from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
+        CheckedCycle,
+        PolicyCycle,
+        simulate,
+    )
 
     trace = read_trace(find_trace(name))
     began = time.perf_counter()
@@ -104,7 +115,7 @@ def timed(
             trace,
             stretch,
             size,
-            cycle,
+            CheckedCycle(cycle) if is_checked else cycle,
             quota=quota,
             checkpoint_every_s=checkpoint_every_s,
             progress=bar.tell,

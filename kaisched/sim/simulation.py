@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kaisched.core.snapshot import Snapshot
-from kaisched.errors import ConfigError
+from kaisched.errors import ConfigError, InvariantBroken
 from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
@@ -61,6 +62,27 @@ class PolicyCycle:
     def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
         """Decide on a snapshot."""
         result, self._memory = run_cycle(snapshot, None, self._policy, now_s, self._memory)
+        return result
+
+
+class CheckedCycle:
+    """A cycle after which every invariant must hold, those of its records too."""
+
+    def __init__(self, decide: Decide) -> None:
+        """Count the cycles of ``decide``."""
+        self._decide = decide
+        self._cycles = 0
+
+    def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
+        """Decide on a snapshot; InvariantBroken tells of the first violation and its cycle."""
+        result = self._decide(snapshot, now_s)
+        self._cycles += 1
+        found = violations(snapshot, result, with_records=True)
+        if found:
+            raise InvariantBroken(
+                f"cycle {self._cycles}, at {now_s:.0f} s: {found[0]}",
+                fix="report it with the command line and, if there is one, the shard file",
+            )
         return result
 
 

@@ -56,9 +56,6 @@ def test_the_clusters_make_every_action_evict():
     assert seen >= {"reclaim", "preempt", "consolidate"}
 
 
-@pytest.mark.xfail(
-    strict=False, reason="about one cluster in 100: see the marked cases in test_search.py"
-)
 @given(crowded)
 def test_the_invariants_hold(cluster):
     for _, snapshot, result, _ in cycles(cluster):

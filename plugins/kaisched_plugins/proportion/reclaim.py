@@ -245,7 +245,7 @@ def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: 
     asked = claim.ask > 0
     asked[PODS] = False
     theirs, quota = theirs[asked], bounds.deserved.take(siblings, axis=1)[asked]
-    # Exactly at its quota everywhere: it can lose nothing, but its pods may have to move.
+    # Exactly at its quota everywhere: not ruled out here, as in KAI, but it loses nothing by R20.
     below = np.logical_or.reduce((theirs < quota) & (quota != UNLIMITED), axis=0)
     return np.asarray(shares.exceeds_any(theirs, quota) | ~below)
 
