@@ -140,8 +140,8 @@ def fair_share(
     if plan is None:
         is_whole = start is not None
         plan = plan_levels(tree, claims.priority, claims.rank, len(total), is_whole=is_whole)
-    if fold is None and start is None and plan.plain is not None:
-        return plan.plain.divide(total, claims, unit, weight_mode, known)
+    if start is None and plan.plain is not None:
+        return plan.plain.divide(total, claims, unit, weight_mode, known, fold)
     return _in_arrays(plan, total, claims, unit, (fold, start), weight_mode)
 
 

@@ -175,7 +175,7 @@ def test_a_queue_within_its_share_is_not_starved(k):
     work = [Work("a", 16), Work("b", 16), Work("v", 1, steps=5, waiting=2, first=5)]
     ran = cluster([16], queues, work, shard_of(k)).run(300)
     mean = sum(row["v"] for row in ran.held) / len(ran.held)
-    assert mean > 1.2
+    assert mean > 1, "half of what it asks for, where it uses an eighth of the cluster"
     assert ran.parts()["a"] == pytest.approx(ran.parts()["b"], rel=0.4)
 
 
