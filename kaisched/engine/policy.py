@@ -16,8 +16,9 @@ from kaisched.framework.loader import installed_plugins
 from kaisched.framework.policy import Policy
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
-from kaisched.objects.shard import PluginEntry, ShardSpec, UsageParams
+from kaisched.objects.shard import PluginEntry, ShardSpec
 from kaisched.objects.shard_args import read_args
+from kaisched.objects.usage import UsageParams
 from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:

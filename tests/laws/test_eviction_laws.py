@@ -8,7 +8,8 @@ from hypothesis import event, given, note
 from hypothesis import strategies as st
 
 from kaisched.actions import evicting
-from kaisched.actions.search import Plan, Search
+from kaisched.actions.plan import Plan
+from kaisched.actions.search import Search
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants import violations
