@@ -192,10 +192,8 @@ def share_surplus(
         contend(game)
         wanted -= game.need
         result[rows] = wanted.astype(np.int64)
-    if result is None:
-        return None
-    got = result.reshape(need.shape)
-    return got if start is None else got + ahead
+    got = None if result is None else result.reshape(need.shape)
+    return got if got is None or start is None else got + ahead
 
 
 def _contest(
