@@ -82,8 +82,15 @@ class Request:
         return obj
 
     def options(self) -> dict[str, Any]:
-        """Return the DeleteOptions in the body, empty if there is none."""
-        return self.object() if self.body.strip() else {}
+        """Return the DeleteOptions in the body; the query may say the grace, too.
+
+        Raises:
+            ApiError: 400, the body is no object.
+
+        """
+        options = self.object() if self.body.strip() else {}
+        grace_s = self.number("gracePeriodSeconds")
+        return options if grace_s is None else {"gracePeriodSeconds": grace_s, **options}
 
 
 def request_of(

@@ -190,9 +190,6 @@ class Writer:
         """
         record = must_get(self.storage, resource, request)
         options = request.options()
-        grace_s = request.number("gracePeriodSeconds")
-        if grace_s is not None:
-            options.setdefault("gracePeriodSeconds", grace_s)
         is_dry_run = request.is_dry_run or bool(options.get("dryRun"))
         left = self.let_go(resource, record, options, is_dry_run=is_dry_run)
         if resource.key == ("", "pods") or "deletionTimestamp" in left.object()["metadata"]:
@@ -210,7 +207,7 @@ class Writer:
         """
         found = selected(self.storage, resource, request)
         options = request.options()
-        is_dry_run = request.is_dry_run
+        is_dry_run = request.is_dry_run or bool(options.get("dryRun"))
         for record in found:
             self.let_go(resource, record, options, is_dry_run=is_dry_run)
         bodies = [seen(resource, record.body) for record in found]
