@@ -94,7 +94,9 @@ def client_of(kubeconfig):
     user = next(it["user"] for it in config["users"] if it["name"] == context["user"])
     tls = {}
     if cluster["server"].startswith("https"):
-        tls["cert_reqs"] = "CERT_NONE" if cluster.get("insecure-skip-tls-verify") else "CERT_REQUIRED"
+        tls["cert_reqs"] = (
+            "CERT_NONE" if cluster.get("insecure-skip-tls-verify") else "CERT_REQUIRED"
+        )
         for name, place, key in (
             ("ca_certs", cluster, "certificate-authority"),
             ("cert_file", user, "client-certificate"),
