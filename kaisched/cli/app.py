@@ -48,6 +48,9 @@ COMMANDS: Final = {
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
+    "playground": Entry(
+        "kaisched.cli.playground", "Serve a cluster to play with, for kubectl and the scheduler."
+    ),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
     "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),

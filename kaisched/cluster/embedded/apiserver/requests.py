@@ -9,7 +9,8 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import DecodeError
 
-from kaisched.cluster.embedded.apiserver.statuses import bad_request
+from kaisched.cluster.embedded.apiserver.protobuf import PROTOBUF, read_protobuf
+from kaisched.cluster.embedded.apiserver.statuses import bad_request, unsupported_media_type
 from kaisched.cluster.embedded.apiserver.storage import decode
 
 _ON_ALL: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -21,6 +22,8 @@ _ON_ONE: Final = {
     "DELETE": "delete",
 }
 _OF_NAMESPACE: Final = ("status", "finalize")
+_TAKES: Final = ("application/json", "", "application/x-www-form-urlencoded", "*/*")
+"""What curl says without being asked is taken for JSON, too, as by a real server."""
 _TRUE: Final = ("1", "true", "True", "t", "T", "TRUE")
 
 
@@ -70,15 +73,28 @@ class Request:
         """Return the object in the body.
 
         Raises:
-            ApiError: 400, the body is no JSON object.
+            ApiError: 400, the body is no JSON object; 415, it says that it is something else.
 
         """
+        if self.content_type == PROTOBUF:
+            return self._protobuf()
+        if self.content_type not in _TAKES:
+            raise unsupported_media_type(self.content_type, _TAKES[:1])
         try:
             obj = decode(self.body)
         except (DecodeError, RecursionError) as wrong:
             raise bad_request(f"the object provided is unrecognized: {wrong}") from wrong
         if not isinstance(obj, dict):
             raise bad_request("the object provided is unrecognized: it must be a JSON object")
+        return obj
+
+    def _protobuf(self) -> dict[str, Any]:
+        try:
+            obj = read_protobuf(self.body)
+        except ValueError as wrong:
+            raise bad_request(f"the object provided is unrecognized: {wrong}") from wrong
+        if obj is None:
+            raise unsupported_media_type(self.content_type, _TAKES[:1])
         return obj
 
     def options(self) -> dict[str, Any]:
