@@ -124,23 +124,10 @@ def request_of(
 
     """
     path, _, query_text = target.partition("?")
-    parts = [unquote(it) if "%" in it else it for it in path.split("/") if it]
-    match parts:
-        case ["api", version, *rest] if rest:
-            group = ""
-        case ["apis", group, version, *rest] if rest:
-            pass
-        case _:
-            return None
-    namespace = ""
-    match rest:
-        case ["namespaces", namespace, *within] if within and within[0] not in _OF_NAMESPACE:
-            rest = within
-        case _:
-            namespace = ""
-    plural, name, subresource, *more = (*rest, "", "")
-    if any(more):
+    place = _place_of(path)
+    if place is None:
         return None
+    group, version, namespace, plural, name, subresource = place
     query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}
     verb = (_ON_ONE if name else _ON_ALL).get(method, "")
     if verb in {"get", "list"} and query.get("watch", "") in _TRUE and not subresource:
@@ -161,3 +148,23 @@ def request_of(
         accept,
         token,
     )
+
+
+def _place_of(path: str) -> tuple[str, str, str, str, str, str] | None:
+    """Return group, version, namespace, plural, name and subresource of a path."""
+    parts = [unquote(it) if "%" in it else it for it in path.split("/") if it]
+    match parts:
+        case ["api", version, *rest] if rest:
+            group = ""
+        case ["apis", group, version, *rest] if rest:
+            pass
+        case _:
+            return None
+    namespace = ""
+    match rest:
+        case ["namespaces", within, *inner] if inner and inner[0] not in _OF_NAMESPACE:
+            namespace, rest = within, inner
+        case _:
+            pass
+    plural, name, subresource, *more = (*rest, "", "")
+    return None if any(more) else (group, version, namespace, plural, name, subresource)

@@ -32,7 +32,8 @@ from kaisched.objects.labels import format_time
 
 _NAMESPACES: Final = ("", "namespaces")
 _EVENTS: Final = ("", "events")
-_MOST_EVENTS: Final = 10_000
+MOST_EVENTS: Final = 10_000
+"""So many events are kept; the oldest go first."""
 
 
 class Writer:
@@ -92,7 +93,7 @@ class Writer:
     def _make_room_for_event(self) -> None:
         """Events are of no use for long: the oldest one goes when there are very many."""
         records = self.storage.collection(_EVENTS).records
-        if len(records) >= _MOST_EVENTS:
+        if len(records) >= MOST_EVENTS:
             self.storage.remove(_EVENTS, next(iter(records.values())))
 
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from kaisched.daemon.playground import Size, playground
 
 KUBECTL = shutil.which("kubectl")
 PATIENCE_S = 60
+EXAMPLE = Path(__file__).resolve().parents[4] / "docs" / "examples" / "playground.yaml"
 OBJECTS = """
 apiVersion: scheduling.run.ai/v2
 kind: Queue
@@ -81,6 +83,13 @@ def test_nodes_are_cordoned_and_drained(kubectl):
     kubectl(*run)
     assert "drained" in kubectl("drain", "gpu-node-1", "--force", "--grace-period=1")
     assert kubectl("get", "pods", "-o", "name") == ""
+
+
+def test_the_example_can_be_applied(kubectl):
+    """docs/how-to/try-without-a-cluster.md: its namespaces come first in the same file."""
+    assert kubectl("apply", "-f", str(EXAMPLE)).count("created") == 7
+    assert "institute" in kubectl("get", "queues")
+    assert "nvidia.com/gpu:  2" in kubectl("describe", "pod", "notebook", "-n", "robots")
 
 
 def test_rights_and_kinds_can_be_asked_for(kubectl):
