@@ -48,6 +48,7 @@ COMMANDS: Final = {
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
+    "tune": Entry("kaisched.cli.tune", "Find the settings that a scenario does best with."),
     "playground": Entry(
         "kaisched.cli.playground", "Serve a cluster to play with, for kubectl and the scheduler."
     ),

@@ -136,7 +136,7 @@ def share_surplus(
         `(r, k)` in the block's order, what each queue gets; None if nobody gets anything.
 
     """
-    purse, units = left.reshape(-1), unit[block.resources].astype(np.float64)
+    purse = left.reshape(-1)
     wants = (need > 0) & (weights > 0)
     has_left = left > 0
     if np.count_nonzero(has_left) < has_left.size:
@@ -147,25 +147,39 @@ def share_surplus(
         if not len(rows):
             continue
         if result is None:
-            result = np.zeros(need.shape, dtype=np.int64)
-        is_one = len(units) == 1
-        resource = block.resource_of_row[: len(rows)]
-        if not is_one:
-            resource = block.resource_of_row.take(rows)
-        asked = None
-        if fold is not None:
-            asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
-        wanted = np.empty(len(rows))
-        np.minimum(need.take(rows), MOST, out=wanted)
-        game = Contest(
-            contest=block.contest_of_row.take(rows),
-            weight=weights.take(rows),
-            unit=units if is_one else units.take(resource - block.resources.start),
-            need=wanted.copy(),
-            purse=purse,
-            asked=asked,
-        )
+            result = np.zeros(need.size, dtype=np.int64)
+        wanted = np.minimum(need.take(rows), MOST).astype(np.float64)
+        game = _contest(block, rows, purse, wanted.copy(), weights, unit, fold)
         contend(game)
         wanted -= game.need
-        result.put(rows, wanted)
-    return result
+        result[rows] = wanted.astype(np.int64)
+    return None if result is None else result.reshape(need.shape)
+
+
+def _contest(
+    block: Block,
+    rows: Index,
+    purse: Float64,
+    need: Float64,
+    weights: Float64,
+    unit: Int64,
+    fold: WeightFold | None,
+) -> Contest:
+    """Return the contests of some rows of a block, `need` being theirs, the rest the block's."""
+    units = unit[block.resources].astype(np.float64)
+    is_one = len(units) == 1
+    resource = block.resource_of_row[: len(rows)]
+    if not is_one:
+        resource = block.resource_of_row.take(rows)
+        units = units.take(resource - block.resources.start)
+    asked = None
+    if fold is not None:
+        asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
+    return Contest(
+        contest=block.contest_of_row.take(rows),
+        weight=weights.take(rows),
+        unit=units,
+        need=need,
+        purse=purse,
+        asked=asked,
+    )

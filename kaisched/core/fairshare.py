@@ -34,6 +34,10 @@ WeightMode = Literal["equal", "quota"]
 PLAIN_ROWS = 100
 
 
+_FEW_ROWS = 1 << 12  # so many rows find room in what malloc keeps by itself
+_KEPT_BYTES = 1 << 24  # glibc takes no notice of blocks above 32 MiB
+
+
 @dataclass(frozen=True, eq=False)
 class TreePlan:
     """The order in which a tree is divided.
@@ -68,9 +72,22 @@ def plan_levels(tree: QueueTree, priority: Int64, rank: Int64, resources: int) -
         above, group = np.unique(parent, return_inverse=True)
         levels.append(plan_level(queue, group, priority[queue], rank[queue], resources=resources))
         parents.append(above[above != NO_QUEUE])
+    if len(tree) * resources > _FEW_ROWS:
+        _keep_freed_memory()
     is_small = 0 < len(tree) * resources <= PLAIN_ROWS
     plain = _plain_tree(levels, parents, priority) if is_small else None
     return TreePlan(tuple(levels), tuple(parents), plain)
+
+
+def _keep_freed_memory() -> None:
+    """Let glibc keep what a division lets go for the next one, up to 32 MiB.
+
+    It hands memory back above twice the size of the largest block that it got from the system by
+    itself and that was freed, 256 kB at first: 500 page faults in each division of 10,000 queues,
+    a fifth of its time. Nothing is written to this block, so that it costs 10 us; other allocators
+    are left as they are.
+    """
+    np.empty(_KEPT_BYTES, np.int8)
 
 
 def _plain_tree(
@@ -137,30 +154,39 @@ def _in_arrays(
     weight_mode: WeightMode,
 ) -> Int64:
     share = np.empty(claims.request.shape, np.int64)
+    # Most columns of limits say nothing, which one look tells.
+    is_limited = bool(claims.limit.min(initial=UNLIMITED) < UNLIMITED)
     for level, parents in zip(plan.levels, plan.parents, strict=True):
         for block in level:
             amount = total[block.resources, None]
             if len(parents):
                 amount = share[block.resources].take(parents[block.groups], axis=1)
-            block.put(share, _divide_block(block, amount, claims, unit, fold, weight_mode))
+            requestable = block.pick(claims.request)
+            if is_limited:
+                np.minimum(requestable, block.pick(claims.limit), out=requestable)
+            have = _divide_block(block, amount, requestable, claims, unit, fold, weight_mode)
+            block.put(share, have)
     return share
 
 
 def _divide_block(
     block: Block,
     amount: Int64,
+    requestable: Int64,
     claims: Claims,
     unit: Int64,
     fold: WeightFold | None,
     weight_mode: WeightMode,
 ) -> Int64:
-    """Return the shares `(r, k)` of `(r, g)` amounts, deserved parts first."""
-    requestable = np.minimum(block.pick(claims.request), block.pick(claims.limit))
+    """Return the shares `(r, k)` of `(r, g)` amounts, deserved parts first.
+
+    `requestable` `(r, k)` is overwritten.
+    """
     deserved = block.pick(claims.deserved)
     if deserved.max() >= UNLIMITED:
         deserved = _quota(amount, block, deserved)
     have = np.minimum(deserved, requestable)
-    left = np.maximum(amount - np.add.reduceat(have, block.start, axis=1), 0)
+    left = np.maximum(amount - block.sums(have), 0)
     if not np.count_nonzero(left):
         return have
     weights = block.pick(claims.weights)

@@ -257,8 +257,7 @@ class Plugin:
         A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
         and not refused here were gone from ``session.ledger``; entries that are not ``taken`` are
         not asked about. To take fewer must never be refused where taking more is not.
-        NOT_OVER_SHARE speaks of the unit's queue: no later unit of it is allowed either. Combine:
-        first refusal.
+        Combine: first refusal.
         """
 
     @_first

@@ -30,6 +30,7 @@ from kaisched.core.states import TaskState
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.invariants import violations
 from kaisched.framework.loader import Catalogue, Installed, installed_plugins
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
@@ -222,6 +223,9 @@ class ClusterBuilder:
         result, after = run_cycle(snapshot, None, policy, NOW_S, memory or Memory())
         if result.failures or result.stats.abandoned:
             raise AssertionError(f"the cycle failed: {result.failures} {result.stats.abandoned}")
+        broken = violations(snapshot, result, with_records=True)
+        if broken:
+            raise AssertionError("the cycle broke what must always hold: " + "; ".join(broken))
         return Ran(snapshot, result, after)
 
 
