@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote
 from msgspec import DecodeError
 
 from kaisched.cluster.embedded.apiserver.protobuf import PROTOBUF, read_protobuf
+from kaisched.cluster.embedded.apiserver.shapes import DeleteOptions, check
 from kaisched.cluster.embedded.apiserver.statuses import bad_request, unsupported_media_type
 from kaisched.cluster.embedded.apiserver.storage import decode
 
@@ -105,6 +106,7 @@ class Request:
 
         """
         options = self.object() if self.body.strip() else {}
+        check(DeleteOptions, options, "DeleteOptions")
         grace_s = self.number("gracePeriodSeconds")
         return options if grace_s is None else {"gracePeriodSeconds": grace_s, **options}
 

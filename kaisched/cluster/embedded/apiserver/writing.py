@@ -19,6 +19,7 @@ from kaisched.cluster.embedded.apiserver.patches import APPLY, patched, read_pat
 from kaisched.cluster.embedded.apiserver.reading import key_of, list_body, must_get, selected
 from kaisched.cluster.embedded.apiserver.requests import Request
 from kaisched.cluster.embedded.apiserver.resources import Registry, Resource
+from kaisched.cluster.embedded.apiserver.shapes import check_object
 from kaisched.cluster.embedded.apiserver.statuses import (
     already_exists,
     bad_request,
@@ -158,7 +159,9 @@ class Writer:
         record = must_get(self.storage, resource, request)
         old = record.object()
         seen_old = old if not is_patch else _decoded_view(resource, record)
-        new = kept(resource, edit(seen_old))
+        edited = edit(seen_old)
+        check_object(resource, edited)
+        new = kept(resource, edited)
         new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
         new["metadata"] = dict(new.get("metadata") or {})
         carry_over(resource, old, new, is_patch=is_patch)
@@ -266,6 +269,7 @@ class Writer:
             ApiError: 400, it says that it is of another kind or version.
 
         """
+        check_object(resource, obj)
         version, kind = obj.get("apiVersion"), obj.get("kind")
         if version not in {None, "", resource.api_version}:
             raise bad_request(
