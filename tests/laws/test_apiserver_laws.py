@@ -149,9 +149,9 @@ def test_pages_together_are_the_list(steps, limit):
 def places(value, path=()):
     """All places within a value."""
     yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, it in inner if isinstance(value, dict | list) else ():
-        yield from places(it, (*path, key))
+    if isinstance(value, dict | list):
+        for key, it in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(it, (*path, key))
 
 
 def spoilt(value, path, wrong):
@@ -181,6 +181,64 @@ def test_a_spoilt_object_is_refused_or_taken_and_never_a_bug(data, wrong):
         ask(api, "POST", f"{PODS}/a/binding", body),
         ask(api, "POST", f"{PODS}/a/eviction", body),
         ask(api, "DELETE", f"{PODS}/a", body),
+    ):
+        assert isinstance(answer, Answer)
+        assert answer.status in {200, 201, 400, 403, 404, 409, 422}, answer.body
+
+
+WHOLE = {
+    "/api/v1/nodes": {
+        "metadata": {"name": "a"},
+        "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready"}]},
+    },
+    "/apis/policy/v1/namespaces/default/poddisruptionbudgets": {
+        "metadata": {"name": "a"},
+        "spec": {
+            "minAvailable": 1,
+            "selector": {
+                "matchLabels": {"a": "b"},
+                "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+            },
+        },
+    },
+    "/apis/scheduling.k8s.io/v1/priorityclasses": {"metadata": {"name": "a"}, "value": 1},
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Cluster",
+            "names": {"plural": "things", "kind": "Thing", "shortNames": ["t"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [
+                        {"name": "A", "type": "string", "jsonPath": ".spec.a"}
+                    ],
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    },
+}
+
+
+@given(st.data(), st.sampled_from(sorted(WHOLE)), JSON)
+def test_any_spoilt_kind_is_refused_or_taken_and_never_a_bug(data, path, wrong):
+    api = new_api()
+    whole = WHOLE[path]
+    body = spoilt(whole, data.draw(st.sampled_from(list(places(whole)))), wrong)
+    ask(api, "POST", path, whole)
+    name = f"{path}/{whole['metadata']['name']}"
+    for answer in (
+        ask(new_api(), "POST", path, body),
+        ask(api, "PUT", name, body),
+        ask(api, "PATCH", name, body, "application/merge-patch+json"),
+        ask(api, "PATCH", f"{name}/status", body, "application/merge-patch+json"),
+        ask(api, "DELETE", name),
     ):
         assert isinstance(answer, Answer)
         assert answer.status in {200, 201, 400, 403, 404, 409, 422}, answer.body
