@@ -16,12 +16,19 @@ from typing import Final, NamedTuple
 
 from kaisched.cluster.embedded.apiserver import ApiServer
 from kaisched.cluster.embedded.apiserver.controllers import Controllers
-from kaisched.cluster.embedded.apiserver.furnish import add_kai_kinds, add_nodes, kubeconfig_of
+from kaisched.cluster.embedded.apiserver.furnish import (
+    add_kai_kinds,
+    add_namespace,
+    add_nodes,
+    kubeconfig_of,
+)
 from kaisched.cluster.embedded.apiserver.kubelets import Kubelets
 from kaisched.errors import ConfigError
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _ADAPTER: Final = "kaisched.cluster.kubernetes"
+_NAMESPACE: Final = "kaisched"
+"""Where the scheduler keeps its lease, as where it is deployed."""
 _PATIENCE_S: Final = 10.0
 _POLL_S: Final = 0.5
 
@@ -44,6 +51,7 @@ def playground(size: Size, *, port: int = 0) -> Iterator[ApiServer]:
     """
     with ApiServer(port=port) as server:
         add_kai_kinds(server)
+        add_namespace(server, _NAMESPACE)
         Controllers(server)
         Kubelets(server, start_delay_s=size.start_delay_s)
         add_nodes(server, size.nodes, size.gpus_per_node)

@@ -22,6 +22,11 @@ def add_kai_kinds(server: ApiServer) -> None:
     server.call(add)
 
 
+def add_namespace(server: ApiServer, name: str) -> None:
+    """Add a namespace."""
+    server.call(lambda: server.api.create("", "namespaces", {"metadata": {"name": name}}))
+
+
 def add_nodes(server: ApiServer, count: int, gpus: int) -> None:
     """Add nodes ``gpu-node-1`` and so on, each with 64 CPUs, 512 GiB and so many GPUs."""
 
