@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 import yaml
 
 from kaisched.cli.app import run_line
+from kaisched.daemon import playground
 from tests.contract.apiserver.client import client_of
 
 
@@ -55,3 +57,37 @@ def test_a_kubeconfig_that_cannot_be_written_is_an_error(tmp_path, capsys):
     path = tmp_path / "no-such-folder" / "kubeconfig"
     assert run_line(["playground", "--no-scheduler", "--kubeconfig", str(path)]) == 2
     assert f"kaisched: {path}: --kubeconfig: cannot be written" in capsys.readouterr().err
+
+
+def test_without_an_adapter_no_scheduler_is_started(monkeypatch, tmp_path):
+    monkeypatch.setattr(playground, "find_spec", lambda _name: None)
+    assert playground._start_scheduler(tmp_path / "kubeconfig") is None
+
+
+def test_a_scheduler_is_a_process_that_knows_the_kubeconfig(monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(playground, "find_spec", lambda _name: object())
+    monkeypatch.setattr(
+        playground.subprocess, "Popen", lambda line, **options: started.append((line, options))
+    )
+    playground._start_scheduler(tmp_path / "kubeconfig")
+    line, options = started[0]
+    assert line[1:6] == ["-m", "kaisched", "run", "--cluster", "kubernetes"]
+    assert options["env"]["KUBECONFIG"] == str(tmp_path / "kubeconfig")
+
+
+def test_a_scheduler_that_ends_is_told_of_once(capsys):
+    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    ended.wait()
+    stopped = threading.Event()
+    threading.Timer(1.5, stopped.set).start()
+    playground._wait(stopped, ended)
+    assert capsys.readouterr().err.count("the scheduler has ended with exit code 3") == 1
+
+
+def test_a_scheduler_is_told_to_end():
+    running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    playground._stop(running)
+    assert running.poll() == -signal.SIGTERM
+    playground._stop(running)
+    playground._stop(None)

@@ -179,7 +179,12 @@ class Writer:
         record = self.put(resource, obj)
         meta = obj["metadata"]
         is_waiting = "deletionTimestamp" in meta and not meta.get("finalizers")
-        if is_waiting and not meta.get("deletionGracePeriodSeconds"):
+        # A namespace waits for what is in it; its finalizers are in its spec.
+        if (
+            resource.key != _NAMESPACES
+            and is_waiting
+            and not meta.get("deletionGracePeriodSeconds")
+        ):
             self.end(resource, record)
         return record.body
 
@@ -296,4 +301,6 @@ def _answer(status: int, resource: Resource, body: bytes, warnings: list[str]) -
 
 
 def _quoted(text: str) -> str:
+    """Return a text for a header: names of fields may hold line ends, which would end it."""
+    text = "".join(it if it.isprintable() else "?" for it in text)
     return text.replace("\\", "\\\\").replace('"', '\\"')

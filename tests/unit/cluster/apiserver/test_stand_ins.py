@@ -190,6 +190,33 @@ def test_a_namespace_empties_and_goes(client, eventually):
     assert client.get(f"{path}/pods").body["items"] == []
 
 
+def test_a_namespace_waits_for_what_is_in_it(client, pods, eventually):
+    path = "/api/v1/namespaces/team"
+    client.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    held = {"metadata": {"name": "m", "finalizers": ["example.com/wait"]}}
+    client.post(f"{path}/configmaps", held)
+    client.delete(path)
+    client.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    eventually(lambda: "deletionTimestamp" in client.get(f"{path}/configmaps/m").body["metadata"])
+    assert client.get(path).code == 200
+    client.patch(f"{path}/configmaps/m", {"metadata": {"finalizers": None}})
+    eventually(lambda: client.get(path).code == 404)
+
+
+def test_a_pod_with_a_finalizer_stays_until_it_is_off(client, pods, start, eventually):
+    client.post(pods, {**pod("p", nodeName="gpu-node-1")})
+    client.patch(f"{pods}/p", {"metadata": {"finalizers": ["example.com/wait"]}})
+    client.delete(f"{pods}/p")
+
+    def has_stopped():
+        meta = client.get(f"{pods}/p").body["metadata"]
+        return meta.get("deletionGracePeriodSeconds") == 0
+
+    eventually(has_stopped)
+    client.patch(f"{pods}/p", {"metadata": {"finalizers": None}})
+    assert client.get(f"{pods}/p").code == 404
+
+
 def test_the_kinds_of_kai_are_served(client):
     queue = {"metadata": {"name": "lab"}, "spec": {"resources": {"gpu": {"quota": 4}}}}
     assert client.post("/apis/scheduling.run.ai/v2/queues", queue).code == 201

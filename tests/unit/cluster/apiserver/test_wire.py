@@ -98,8 +98,9 @@ def test_what_is_no_http_ends_the_connection(talk, sent, status):
 
 
 def test_a_head_has_no_body(talk):
-    got, _ = talk(b"HEAD /readyz HTTP/1.1\r\n\r\n")
-    assert got.endswith(b"\r\n\r\n")
+    for path in (b"/readyz", b"/api/v1/pods"):
+        got, _ = talk(b"HEAD %b HTTP/1.1\r\n\r\n" % path)
+        assert got.endswith(b"\r\n\r\n")
 
 
 def test_a_taken_port_is_an_error_that_names_it(server):
