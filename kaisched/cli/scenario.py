@@ -13,12 +13,14 @@ if TYPE_CHECKING:
 
 
 class Wish(NamedTuple):
-    """What the command line says of all scenarios."""
+    """What the command line says of every run, of scenarios and traces."""
 
     seed: int | None = None
     shard: Path | None = None
     actions: Sequence[str] | None = None
     is_progress_wanted: bool | None = None
+    is_checked: bool = False
+    """Whether each cycle is looked at for broken invariants."""
 
 
 def load(path: Path, wish: Wish) -> Scenario:
@@ -55,7 +57,7 @@ def run(scenario: Scenario, wish: Wish) -> Result:
     began = time.perf_counter()
     end_s = scenario.end_tick * scenario.pace.step_s
     with Bar(f"simulating {scenario.name}", 0.0, end_s, is_wanted=wish.is_progress_wanted) as bar:
-        result = result_of(run_scenario(scenario, policy, bar.tell))
+        result = result_of(run_scenario(scenario, policy, bar.tell, is_checked=wish.is_checked))
     took_s = time.perf_counter() - began
     warn(timing_line(result.outcome.until_s, took_s, result.outcome.cycles))
     return result

@@ -85,33 +85,50 @@ def command(
 ) -> None:
     """Run scenarios, or a trace, in virtual time under a policy, and report what each queue got.
 
-    A scenario file says everything: nodes, queues, jobs and the policy. Of a trace, jobs submitted
-    before --from are not simulated, and the cluster is empty then. The same arguments print the
-    same bytes; how long it took stands on stderr.
+    A scenario file says everything: nodes, queues, jobs and the policy. A trace starts at --from
+    with an empty cluster. The same arguments print the same bytes, apart from stderr.
     """
     from kaisched.cli.scenario import Wish  # noqa: PLC0415 - not for the help
 
-    wish = Wish(seed, shard, _names(actions), progress)
+    wish = Wish(seed, shard, _names(actions), progress, check_invariants)
     if scenarios:
         _refuse(ctx, _OF_TRACES, "says nothing to a scenario", "write it into the file")
         _run_scenarios(scenarios, wish, out, output, is_compared=compare, has_plots=plots)
         return
     _refuse(ctx, _OF_SCENARIOS, "is for scenarios", "name a scenario file before it")
     from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
-    from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
+
+    stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
+    size = ClusterSize(nodes, gpus_per_node)
+    checkpoint_s = _instant("--checkpoint-every", checkpoint_every)
+    _run_trace(trace, stretch, size, QuotaMode(quota), checkpoint_s, wish, output)
+
+
+def _run_trace(
+    trace: str,
+    stretch: Stretch,
+    size: ClusterSize,
+    quota: QuotaMode,
+    checkpoint_every_s: float,
+    wish: Wish,
+    output: str,
+) -> None:
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
 
     report, timing = timed(
         trace,
-        Stretch(_instant("--from", from_), _until(until), is_drained=drain),
-        ClusterSize(nodes, gpus_per_node),
-        QuotaMode(quota),
-        _policy_of(shard, actions),
-        checkpoint_every_s=_instant("--checkpoint-every", checkpoint_every),
-        is_checked=check_invariants,
-        is_progress_wanted=progress,
+        stretch,
+        size,
+        quota,
+        _policy_of(wish),
+        checkpoint_every_s=checkpoint_every_s,
+        is_checked=wish.is_checked,
+        is_progress_wanted=wish.is_progress_wanted,
     )
-    _print(json_of(report) if output == "json" else table_of(report), timing)
+    print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
+    warn(timing)
 
 
 def _refuse(ctx: typer.Context, names: tuple[str, ...], message: str, fix: str) -> None:
@@ -150,13 +167,6 @@ def _run_scenarios(
 
 def _names(actions: str | None) -> list[str] | None:
     return None if actions is None else [name.strip() for name in actions.split(",")]
-
-
-def _print(text: str, timing: str) -> None:
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-
-    print(text, flush=True)  # noqa: T201
-    warn(timing)
 
 
 def timed(
@@ -203,15 +213,15 @@ def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
     return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
 
 
-def _policy_of(shard: Path | None, actions: str | None) -> Policy:
+def _policy_of(wish: Wish) -> Policy:
     """Build the policy of a shard file, the default one without a file; maybe other actions."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.policy import build_policy, default_shard  # noqa: PLC0415
     from kaisched.engine.shards import FoundShard, read_shard  # noqa: PLC0415 - not for the help
 
-    chosen = _names(actions)
-    found = FoundShard(default_shard(), "", []) if shard is None else read_shard(shard)
-    policy, warnings = build_policy(found.shard, found.file, actions=chosen)
+    nothing = FoundShard(default_shard(), "", [])
+    found = nothing if wish.shard is None else read_shard(wish.shard)
+    policy, warnings = build_policy(found.shard, found.file, actions=wish.actions)
     for warning in (*found.warnings, *warnings):
         warn(warning)
     return policy

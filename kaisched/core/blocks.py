@@ -83,7 +83,13 @@ class Block:
 
 
 def plan_level(
-    queue: Index, group: Index, priority: Int64, rank: Int64, *, resources: int
+    queue: Index,
+    group: Index,
+    priority: Int64,
+    rank: Int64,
+    *,
+    resources: int,
+    is_whole: bool = False,
 ) -> tuple[Block, ...]:
     """Put the queues of one level in canonical order, and cut them into blocks.
 
@@ -93,6 +99,7 @@ def plan_level(
         priority: `(K,)` higher goes first in the surplus.
         rank: `(K,)` unique inside a group, lower wins ties.
         resources: R.
+        is_whole: keep the level in one block, whatever its size.
 
     """
     order = np.lexsort((rank, group))
@@ -100,7 +107,7 @@ def plan_level(
     start = np.flatnonzero(np.diff(group, prepend=-1))
     tier = _tier_of(group, priority)
     together = BLOCK_ROWS if len(start) > 1 else ALONE_ROWS
-    if resources * len(queue) <= together:
+    if is_whole or resources * len(queue) <= together:
         whole = slice(0, len(start))
         return (
             (_block(queue, group, start, tier, slice(0, resources), whole),) if whole.stop else ()

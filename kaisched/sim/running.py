@@ -14,7 +14,7 @@ from kaisched.sim.grid import NEVER
 from kaisched.sim.recorder import Recorder
 from kaisched.sim.replay import Replay
 from kaisched.sim.scenario.setup import Scenario
-from kaisched.sim.simulation import PolicyCycle
+from kaisched.sim.simulation import CheckedCycle, PolicyCycle
 from kaisched.sim.source import Drawn
 from kaisched.sim.workload import Workload
 
@@ -47,8 +47,19 @@ def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple
     return build_policy(scenario.shard, scenario.shard_file, actions=actions)
 
 
-def run_scenario(scenario: Scenario, policy: Policy, progress: Progress | None = None) -> Run:
-    """Run a scenario under a policy. The same scenario and policy give the same run."""
+def run_scenario(
+    scenario: Scenario,
+    policy: Policy,
+    progress: Progress | None = None,
+    *,
+    is_checked: bool = False,
+) -> Run:
+    """Run a scenario under a policy. The same scenario and policy give the same run.
+
+    Raises:
+        InvariantBroken: ``is_checked``, and a cycle did what none may do.
+
+    """
     step_s = scenario.pace.step_s
     workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
     cluster = Cluster(workload, scenario.nodes, scenario.queues)
@@ -56,12 +67,13 @@ def run_scenario(scenario: Scenario, policy: Policy, progress: Progress | None =
     history = None
     if scenario.usage is not None:
         history = Accumulator(table.tree, len(cluster.total()), scenario.usage)
+    cycle = PolicyCycle(policy, history)
     source = Drawn(workload, scenario.planned, scenario.backlogs, step_s)
     record = Recorder(workload, cluster, history, step_s)
     replay = Replay(
         workload,
         cluster,
-        PolicyCycle(policy, history),
+        CheckedCycle(cycle) if is_checked else cycle,
         0,
         scenario.pace,
         source=source,

@@ -78,7 +78,7 @@ def week(repeat: int, nodes: int, queues: int, jobs: int, days: int) -> Measured
     return measured
 
 
-def turns(repeat: int, cycles: int) -> Measured:
+def turns(repeat: int, cycles: int, hand_over: str) -> Measured:
     """KAI's own example: two queues of jobs that need the whole cluster and never end."""
     raw = {
         "time": {"duration": f"{cycles}s", "step": "1s", "recheck": "1s"},
@@ -99,11 +99,15 @@ def turns(repeat: int, cycles: int) -> Measured:
                 "clientType": "memory",
                 "usageParams": {"windowSize": "256s", "halfLifePeriod": "128s"},
             },
+            "plugins": {"time-based-fairshare": {"arguments": {"handOver": hand_over}}},
         },
     }
     measured, result = _measured(repeat, raw)
     expect(result.outcome.cycles >= cycles, "cycles were left out")
     expect(result.outcome.utilisation > 0.9, "the cluster is not in use")
+    # By weights they switch at 1, 30, 270, 510, 750 and 990, by spells every 12 cycles.
+    least = cycles // 15 if hand_over == "spells" else cycles // 256
+    expect(result.outcome.evictions >= least, "the cluster does not change hands")
     return measured
 
 

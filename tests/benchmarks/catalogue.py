@@ -84,6 +84,13 @@ def _moves(title: str, most: int, *targets: Target) -> Row:
     return Row("B6", title, "consolidate", size, (*_seconds(1.0, 0.5), *targets), 10, tiny)
 
 
+def _turns(hand_over: str, title: str) -> Row:
+    size = {"cycles": 1_024, "hand_over": hand_over}
+    tiny = {"cycles": 60, "hand_over": hand_over}
+    targets = (Target("cpu_s", 0.5, 0.3),)
+    return Row("B8", f"1,024 cycles, {title}", "turns", size, targets, 5, tiny)
+
+
 def _kai(title: str, function: str, most: float, **size: int) -> Row:
     tiny = {name: max(2, number // 10) for name, number in size.items()}
     return Row("KAI", title, function, size, _seconds(most), tiny=tiny)
@@ -158,15 +165,8 @@ ROWS: tuple[Row, ...] = (
         repeat=1,
         tiny={"nodes": 2, "queues": 3, "jobs": 60, "days": 1},
     ),
-    Row(
-        "B8",
-        "two queues, 1,024 cycles",
-        "turns",
-        {"cycles": 1_024},
-        (Target("cpu_s", 0.5, 0.3),),
-        repeat=5,
-        tiny={"cycles": 20},
-    ),
+    _turns("none", "two queues by weights"),
+    _turns("spells", "two queues by spells"),
     Row(
         "B8",
         "Philly, two weeks, 64 nodes",

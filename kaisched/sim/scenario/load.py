@@ -16,7 +16,7 @@ from kaisched.engine.shards import read_shard
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import BadObject, decode_object
-from kaisched.objects.shard import UsageParams
+from kaisched.objects.usage import UsageParams
 from kaisched.objects.yaml_text import TextFault, read_yaml
 from kaisched.sim.accumulator import WEEK_S, UsageWindow
 from kaisched.sim.chance import Chance

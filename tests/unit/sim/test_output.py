@@ -34,7 +34,7 @@ VOID = {"meta", "link", "path", "rect", "line", "circle", "br"}
 
 @pytest.fixture
 def result(ran):
-    return result_of(ran(jobs=JOBS, time={"duration": "2d"}))
+    return result_of(ran(jobs=JOBS, time={"duration": "10h"}))
 
 
 class Page(HTMLParser):
@@ -92,7 +92,7 @@ def test_every_file_has_its_columns_and_adds_up(result, tmp_path):
 def test_the_same_seed_gives_the_same_bytes_and_another_others(ran, tmp_path):
     texts = []
     for at, seed in enumerate((1, 1, 2)):
-        result = result_of(ran(jobs=JOBS, seed=seed, time={"duration": "2d"}))
+        result = result_of(ran(jobs=JOBS, seed=seed, time={"duration": "10h"}))
         paths = write_files(result, tmp_path / str(at))
         texts.append([path.read_bytes() for path in paths] + [report_html([result])])
     assert texts[0] == texts[1]
@@ -158,7 +158,7 @@ def test_an_empty_run_has_a_report_too(ran):
 
 def test_several_runs_stand_side_by_side(ran):
     results = [
-        result_of(ran(jobs=JOBS, name=name, seed=seed, time={"duration": "1d"}))
+        result_of(ran(jobs=JOBS, name=name, seed=seed, time={"duration": "10h"}))
         for name, seed in (("one", 1), ("two", 2))
     ]
     page = Page(report_html(results))

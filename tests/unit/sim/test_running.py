@@ -1,14 +1,23 @@
-"""Scenarios small enough to work out by hand, through the real cycle."""
+"""Scenarios small enough to work out by hand, through the real cycle, each of which is checked."""
 
 import numpy as np
 import pytest
 
 from kaisched.sim.outcome import outcome_of
 from kaisched.sim.output.files import result_of
+from kaisched.sim.running import policy_of, run_scenario
 from kaisched.sim.timeline import timeline_of
 
-HOUR = 60
 NODE = [{"count": 1, "gpus": 8}]
+
+
+@pytest.fixture
+def ran(scenario):
+    def run(**changes):
+        read = scenario(**changes)
+        return run_scenario(read, policy_of(read)[0], is_checked=True)
+
+    return run
 
 
 def job(queue, gpus, hours, at="0s", **more):
@@ -169,7 +178,7 @@ def test_the_timeline_adds_up_to_the_sums(ran):
         {"queue": "a", "arrivals": {"poissonPerHour": 4}, "duration": {"exponential": "1h"}},
         {"queue": "b", "arrivals": {"backlog": "endless"}, "gpus": 2, "duration": "45m"},
     ]
-    run = ran(jobs=jobs, time={"duration": "2d"})
+    run = ran(jobs=jobs, time={"duration": "12h"})
     outcome, line = outcome_of(run), timeline_of(run, 100)
     hours = (line.end_s - line.begin_s) / 3600
     assert len(hours) <= 100
@@ -190,7 +199,7 @@ def test_nodes_are_as_busy_as_their_jobs_make_them(ran):
 
 def test_a_long_run_has_few_spans_and_loses_no_gpu_time(ran):
     jobs = [{"queue": "a", "arrivals": {"every": "1h"}, "gpus": 3, "duration": "40m"}]
-    run = ran(jobs=jobs, time={"duration": "20d"})
+    run = ran(jobs=jobs, time={"duration": "5d"})
     nodes = run.record.nodes
     means = nodes.means()
     spans = np.full(means.shape[1], nodes.width)
