@@ -13,7 +13,7 @@ from kaisched.actions.reasons import preempt_reason
 
 if TYPE_CHECKING:
     from kaisched.actions.claimants import Claimants
-    from kaisched.actions.search import Plan
+    from kaisched.actions.plan import Plan
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session

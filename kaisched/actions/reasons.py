@@ -13,7 +13,7 @@ from kaisched.units import UNLIMITED, format_amount
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.actions.search import Plan
+    from kaisched.actions.plan import Plan
     from kaisched.core.axis import Amounts
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session

@@ -15,7 +15,7 @@ from kaisched.actions.reasons import reclaim_reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.actions.search import Plan
+    from kaisched.actions.plan import Plan
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
