@@ -7,10 +7,9 @@ What compares each subgroup with all others is left to it: a server refuses rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from kaisched.objects.crd_schema import Schema, duration_schema
+from kaisched.objects.crd_schema import Rules, Schema, duration_schema
 from kaisched.objects.faults import INT32_MAX
 from kaisched.objects.kai_names import known_actions
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
@@ -89,11 +88,13 @@ _ACTIONS: Final = rules(
 )
 _LEVEL_NEEDS: Final = (
     "has(self.topology) && self.topology != ''",
-    "(has(self.requiredTopologyLevel) && self.requiredTopologyLevel != '')"
-    " || (has(self.preferredTopologyLevel) && self.preferredTopologyLevel != '')",
+    (
+        "(has(self.requiredTopologyLevel) && self.requiredTopologyLevel != '')"
+        " || (has(self.preferredTopologyLevel) && self.preferredTopologyLevel != '')"
+    ),
 )
 
-QUEUE_RULES: Final[Mapping[type, Mapping[str, Schema]]] = {
+QUEUE_RULES: Final[Rules] = {
     QueueSpec: {
         "display_name": says("A name for people."),
         "parent_queue": says("The queue above; empty for a top-level queue.", maxLength=253),
@@ -118,7 +119,7 @@ QUEUE_RULES: Final[Mapping[type, Mapping[str, Schema]]] = {
         ),
     },
 }
-GROUP_RULES: Final[Mapping[type, Mapping[str, Schema]]] = {
+GROUP_RULES: Final[Rules] = {
     PodGroupSpec: {
         "": rules(
             _both("minMember", "minSubGroup"),
@@ -173,7 +174,7 @@ GROUP_RULES: Final[Mapping[type, Mapping[str, Schema]]] = {
         "preferred_topology_level": {"maxLength": 316},
     },
 }
-SHARD_RULES: Final[Mapping[type, Mapping[str, Schema]]] = {
+SHARD_RULES: Final[Rules] = {
     ShardSpec: {
         "partition_label_value": says(
             "Value of the node-pool label; empty for all that has no such label.",
@@ -236,7 +237,7 @@ SHARD_RULES: Final[Mapping[type, Mapping[str, Schema]]] = {
         ),
     },
 }
-TOPOLOGY_RULES: Final[Mapping[type, Mapping[str, Schema]]] = {
+TOPOLOGY_RULES: Final[Rules] = {
     TopologySpec: {
         "levels": says(
             "The outermost first.",

@@ -7,12 +7,15 @@ long: a server works out what a rule may cost from these bounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 Schema: TypeAlias = dict[str, Any]
+Rules: TypeAlias = Mapping[type, Mapping[str, Schema]]
+"""By struct and field name, what to add to the field's schema; under the empty name, to the
+struct's."""
 
 MAX_TEXT: Final = 1024
 MAX_ENTRIES: Final = 64
@@ -38,13 +41,12 @@ def duration_schema(*, may_be_negative: bool = False) -> Schema:
     }
 
 
-def struct_schema(type_: type, rules: Mapping[type, Mapping[str, Schema]]) -> Schema:
+def struct_schema(type_: type, rules: Rules) -> Schema:
     """Return the schema of a struct.
 
     Args:
         type_: a msgspec struct.
-        rules: by struct and field name, what to add to the field's schema; under the empty name,
-            what to add to the struct's.
+        rules: what to add to the schemas of it and of the structs inside it.
 
     Raises:
         TypeError: a field's type has no structural schema.
@@ -53,34 +55,32 @@ def struct_schema(type_: type, rules: Mapping[type, Mapping[str, Schema]]) -> Sc
     return _schema(msgspec.inspect.type_info(type_), rules)
 
 
-def _schema(info: Any, rules: Mapping[type, Mapping[str, Schema]]) -> Schema:
-    inspect = msgspec.inspect
-    match info:
-        case inspect.StructType():
-            return _object(info, rules)
-        case inspect.UnionType():
-            return _union(info, rules)
-        case inspect.DictType(value_type=inspect.AnyType()):
-            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        case inspect.DictType(value_type=value):
-            entry = _schema(value, rules)
-            return {"type": "object", "maxProperties": MAX_ENTRIES, "additionalProperties": entry}
-        case inspect.ListType(item_type=item):
-            return {"type": "array", "maxItems": MAX_ITEMS, "items": _schema(item, rules)}
-        case inspect.LiteralType(values=values):
-            return {"type": "string", "enum": list(values)}
-        case inspect.StrType():
-            return {"type": "string", "maxLength": MAX_TEXT}
-        case inspect.BoolType():
-            return {"type": "boolean"}
-        case inspect.IntType():
-            return {"type": "integer"}
-        case inspect.FloatType():
-            return {"type": "number"}
-    raise TypeError(f"no structural schema for {info}")
+def _schema(info: Any, rules: Rules) -> Schema:
+    plain = _PLAIN.get(type(info))
+    if plain is not None:
+        return dict(plain)
+    make = _MADE.get(type(info))
+    if make is None:
+        raise TypeError(f"no structural schema for {info}")
+    return make(info, rules)
 
 
-def _union(info: Any, rules: Mapping[type, Mapping[str, Schema]]) -> Schema:
+def _literal(info: Any, _: Rules) -> Schema:
+    return {"type": "string", "enum": list(info.values)}
+
+
+def _list(info: Any, rules: Rules) -> Schema:
+    return {"type": "array", "maxItems": MAX_ITEMS, "items": _schema(info.item_type, rules)}
+
+
+def _map(info: Any, rules: Rules) -> Schema:
+    if isinstance(info.value_type, msgspec.inspect.AnyType):
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    entry = _schema(info.value_type, rules)
+    return {"type": "object", "maxProperties": MAX_ENTRIES, "additionalProperties": entry}
+
+
+def _union(info: Any, rules: Rules) -> Schema:
     """Return the schema of a union; None goes: an absent field and a null are the same."""
     inspect = msgspec.inspect
     kinds = [it for it in info.types if not isinstance(it, inspect.NoneType)]
@@ -97,7 +97,7 @@ def _union(info: Any, rules: Mapping[type, Mapping[str, Schema]]) -> Schema:
     raise TypeError(f"no structural schema for {info}")
 
 
-def _object(info: Any, rules: Mapping[type, Mapping[str, Schema]]) -> Schema:
+def _object(info: Any, rules: Rules) -> Schema:
     added = rules.get(info.cls, {})
     properties = {}
     for field in info.fields:
@@ -116,3 +116,18 @@ def _object(info: Any, rules: Mapping[type, Mapping[str, Schema]]) -> Schema:
 
 def _is_plain(default: object) -> bool:
     return isinstance(default, str | int | float)
+
+
+_PLAIN: Final[Mapping[type, Schema]] = {
+    msgspec.inspect.StrType: {"type": "string", "maxLength": MAX_TEXT},
+    msgspec.inspect.BoolType: {"type": "boolean"},
+    msgspec.inspect.IntType: {"type": "integer"},
+    msgspec.inspect.FloatType: {"type": "number"},
+}
+_MADE: Final[Mapping[type, Callable[[Any, Rules], Schema]]] = {
+    msgspec.inspect.StructType: _object,
+    msgspec.inspect.UnionType: _union,
+    msgspec.inspect.DictType: _map,
+    msgspec.inspect.ListType: _list,
+    msgspec.inspect.LiteralType: _literal,
+}

@@ -16,7 +16,7 @@ from kaisched.objects.crd_rules import (
     cel,
     rules,
 )
-from kaisched.objects.crd_schema import Schema, struct_schema
+from kaisched.objects.crd_schema import Rules, Schema, struct_schema
 from kaisched.objects.podgroup import PodGroup, PodGroupSpec
 from kaisched.objects.queue import Queue, QueueSpec
 from kaisched.objects.shard import SchedulingShard, ShardSpec
@@ -53,7 +53,7 @@ class Definition(NamedTuple):
 
     plural: str
     spec: type
-    rules: Mapping[type, Mapping[str, Schema]]
+    rules: Rules
     columns: tuple[tuple[str, str, str], ...]
     """Name, type and JSON path."""
     short_names: tuple[str, ...] = ()
@@ -102,10 +102,9 @@ DEFINITIONS: Final[Mapping[type[KubernetesObject], Definition]] = {
             "schedulingConditions": _CONDITIONS,
             "resourcesStatus": {
                 "type": "object",
-                "properties": {
-                    name: _AMOUNTS
-                    for name in ("requested", "allocated", "allocatedNonPreemptible")
-                },
+                "properties": dict.fromkeys(
+                    ("requested", "allocated", "allocatedNonPreemptible"), _AMOUNTS
+                ),
             },
         },
     ),
