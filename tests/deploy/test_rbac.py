@@ -82,14 +82,14 @@ def test_only_the_own_lease_is_written():
     assert rule["resourceNames"] == [lease["metadata"]["name"] for lease in leases]
 
 
-def test_what_the_adapter_watches_is_what_is_listed():
+def test_what_the_adapter_reads_is_what_is_requested():
     resources = pytest.importorskip(
         "kaisched.cluster.kubernetes.resources",
         reason="this version has no adapter for Kubernetes yet",
     )
-    watched = {
-        (watch.api_version.rpartition("/")[0], watch.plural)
-        for watch in (*resources.ALL, resources.SHARDS)
-    }
-    listed = {(group, resource) for group, resource, verb in requested("read") if verb == "watch"}
-    assert watched == listed
+    for verb, kinds in (
+        ("watch", resources.ALL),
+        ("list", (*resources.ALL, resources.SHARDS)),
+    ):
+        read = {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
+        assert read == {(group, what) for group, what, it in requested("read") if it == verb}
