@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,6 +19,9 @@ from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
 from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.metrics import CycleCollector, registry_of
+from kaisched.usage.factory import open_store
+from kaisched.usage.feed import UsageFeed
+from kaisched.usage.settings import read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.config.loading import LoadedSettings
     from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.engine.shards import FoundShard
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -49,18 +53,16 @@ def run_process(loaded: LoadedSettings) -> None:
     clock = SystemClock()
     configure_logs(log_format=settings.log.format, level=settings.log.level, now_s=clock.now_s)
     collector = CycleCollector()
-    loop = _embedded_loop(settings, collector, clock)
-    servers = _servers(settings, collector, loop, clock)
-    try:
+    with ExitStack() as closing:
+        loop = _embedded_loop(settings, collector, clock, closing)
+        for server in _servers(settings, collector, loop, clock):
+            closing.callback(server.close)
         with _ended_by_signals(loop):
             loop.run()
-    finally:
-        for server in servers:
-            server.close()
 
 
 def _embedded_loop(
-    settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock
+    settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, closing: ExitStack
 ) -> Loop:
     """Return a loop on a cluster in memory, filled from the manifests."""
     log: Any = structlog.get_logger()
@@ -82,6 +84,9 @@ def _embedded_loop(
         plugins=[setting.plugin.name for setting in policy.plugins],
         actions=[action.name for action in policy.actions],
     )
+    feed, wait_s = _usage_feed(found, clock)
+    if feed is not None:
+        closing.callback(feed.close)
     return Loop(
         cluster,
         cluster,
@@ -89,8 +94,19 @@ def _embedded_loop(
         clock,
         collector,
         period_s=settings.schedule_period,
+        usage_source=feed,
+        usage_wait_s=wait_s,
         shard=found.shard.name,
     )
+
+
+def _usage_feed(found: FoundShard, clock: Clock) -> tuple[UsageFeed | None, float]:
+    """Open the usage history a shard asks for; return how long to wait for its first answer."""
+    config = found.shard.spec.usage_db_config
+    if config is None:
+        return None, 0.0
+    settings = read_usage(config, found.shard.name, found.file)
+    return UsageFeed(open_store(settings, clock), settings.fetch_s), settings.wait_s
 
 
 def _servers(

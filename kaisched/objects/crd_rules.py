@@ -21,15 +21,15 @@ from kaisched.objects.shard import (
     ActionEntry,
     PluginEntry,
     ShardSpec,
-    UsageConfig,
-    UsageParams,
 )
-from kaisched.objects.shard_faults import MAX_K, USAGE_STORES
+from kaisched.objects.shard_faults import MAX_K
 from kaisched.objects.topology import TopologyLevel, TopologySpec
 from kaisched.objects.topology_faults import MAX_LEVELS
+from kaisched.objects.usage import USAGE_STORES, UsageConfig, UsageExtraParams, UsageParams
 from kaisched.units import MAX_AMOUNT
 
 _MAX_SUBGROUPS: Final = 10_000
+_MAX_EXPRESSION: Final = 4096
 _LABEL_KEY: Final = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
@@ -218,9 +218,30 @@ SHARD_RULES: Final[Rules] = {
                 "!(has(self.connectionString) && self.connectionString != ''"
                 " && has(self.connectionStringEnvVar) && self.connectionStringEnvVar != '')",
                 "connectionString or connectionStringEnvVar, not both",
-            )
+            ),
+            cel(
+                "!(has(self.extraParams) && has(self.usageParams)"
+                " && has(self.usageParams.extraParams))",
+                "extraParams or usageParams.extraParams, not both",
+            ),
         ),
         "client_type": {"enum": ["", *USAGE_STORES]},
+        "connection_string": {"maxLength": _MAX_EXPRESSION},
+        "connection_string_env_var": {"pattern": "^([A-Za-z_][A-Za-z0-9_]*)?$"},
+    },
+    UsageExtraParams: {
+        "": rules(
+            cel(
+                "!(has(self.caFile) && self.caFile != ''"
+                " && has(self.insecureSkipVerify) && self.insecureSkipVerify)",
+                "caFile or insecureSkipVerify, not both",
+            )
+        ),
+        **{
+            name: {"minLength": 1, "maxLength": _MAX_EXPRESSION}
+            for name in UsageExtraParams.__struct_fields__
+            if name.endswith("_metric")
+        },
     },
     UsageParams: {
         "": rules(

@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,9 +11,16 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from tests.contract.prometheus import Prometheus
 from tests.deploy.manifests import DEPLOY, ROOT
 
 PATIENCE_S = 60.0
+SHARD = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: default}
+spec: {usageDBConfig: {clientType: memory, usageParams: {fetchInterval: 1s}}}
+"""
 
 
 def ended(process):
@@ -30,12 +35,14 @@ def ended(process):
 class Daemon:
     def __init__(self, folder):
         self.log = folder / "daemon.log"
+        (folder / "shard.yaml").write_text(SHARD, encoding="utf-8")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
         with self.log.open("w") as stderr:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "kaisched", "run"),
                     *("-f", str(ROOT / "docs" / "examples" / "two-teams.yaml")),
+                    *("--shard", str(folder / "shard.yaml")),
                     *("--metrics-port", "0", "--health-port", "0", "--log-format", "json"),
                 ],
                 env=environment,
@@ -59,17 +66,23 @@ class Daemon:
             time.sleep(0.05)
         pytest.fail(f"the daemon did not start: {self.log.read_text(encoding='utf-8')}")
 
+    def wait_for(self, text):
+        """Scrape until it is there."""
+        end_s = time.monotonic() + PATIENCE_S
+        while text not in self.scrape():
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+
     def scrape(self):
         with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE_S) as answer:
             return answer.read().decode()
 
 
-class Prometheus:
+class RuledPrometheus(Prometheus):
+    """A server that scrapes the daemon and works out our rules, both every second."""
+
     def __init__(self, folder, target):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        # Rules are worked out every second, so that nobody waits for a minute.
+        super().__init__(folder)
         rules = yaml.safe_load((DEPLOY / "monitoring" / "rules.yaml").read_text(encoding="utf-8"))
         for group in rules["groups"]:
             group["interval"] = "1s"
@@ -81,23 +94,12 @@ class Prometheus:
                 {"job_name": "kaisched", "static_configs": [{"targets": [target]}]},
             ],
         }
-        (folder / "prometheus.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        self.log = folder / "prometheus.log"
-        with self.log.open("w") as stderr:
-            self.process = subprocess.Popen(
-                [
-                    "prometheus",
-                    f"--config.file={folder / 'prometheus.yaml'}",
-                    f"--storage.tsdb.path={folder / 'data'}",
-                    f"--web.listen-address={self.address}",
-                ],
-                stderr=stderr,
-            )
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
 
     def query(self, expression):
         """The vector that an expression is; an error of Prometheus is one here."""
         words = urlencode({"query": expression})
-        with urlopen(f"http://{self.address}/api/v1/query?{words}", timeout=PATIENCE_S) as answer:
+        with urlopen(f"{self.url}/api/v1/query?{words}", timeout=PATIENCE_S) as answer:
             told = json.load(answer)
         assert told["status"] == "success"
         assert told["data"]["resultType"] == "vector"
@@ -105,14 +107,11 @@ class Prometheus:
 
     def wait_for(self, expression):
         end_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end_s and self.process.poll() is None:
-            try:
-                if self.query(expression):
-                    return
-            except OSError:  # not listening yet
-                pass
+        while time.monotonic() < end_s:
+            if self.query(expression):
+                return
             time.sleep(0.1)
-        pytest.fail(f"no data for {expression}: {self.log.read_text(encoding='utf-8')}")
+        pytest.fail(f"no data for {expression}")
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +123,6 @@ def daemon(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory, daemon):
-    if shutil.which("prometheus") is None:
-        pytest.skip("prometheus is not installed")
-    prometheus = Prometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{daemon.port}")
-    yield prometheus
-    ended(prometheus.process)
+    server = RuledPrometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{daemon.port}")
+    yield server.start()
+    server.kill()

@@ -2,7 +2,7 @@
 
 import re
 
-_SELECTOR = re.compile(r"\b(kaisched[\w:]*)(?:\{([^}]*)\})?")
+_SELECTOR = re.compile(r"\b((?:kaisched|kai_queue)[\w:]*)(?:\{([^}]*)\})?")
 _GROUPING = re.compile(r"\b(?:by|on|ignoring|without)\s*\(([^)]*)\)")
 _MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
 
