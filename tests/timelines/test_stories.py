@@ -60,6 +60,7 @@ def worst(run, marks, spans):
 @pytest.mark.parametrize(("k", "duration"), [(0.3, "12d"), (0.5, "1w"), (1, "1w"), (2, "1w")])
 @pytest.mark.parametrize(("name", "queues"), [("time-sharing", 2), ("time-sharing-three", 3)])
 def test_whole_cluster_jobs_share_time_equally(name, queues, k, duration):
+    """At k = 2 a spell is shorter than a job: parts are equal all the same, though work is lost."""
     run = told(name, duration, kValue=k)
     marks = handovers(run)
     spans = 20 * queues
