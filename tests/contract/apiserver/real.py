@@ -1,0 +1,95 @@
+"""A real kube-apiserver for the contract, where the environment has one.
+
+``KAISCHED_TEST_KUBECONFIG`` names the kubeconfig of a running server that may be written to and has
+no controllers, which would work out budgets and collect pods in the middle of a test;
+``KUBEBUILDER_ASSETS`` a folder with ``etcd`` and ``kube-apiserver``, which are started here.
+"""
+
+import os
+import socket
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.contract.apiserver.client import Client, client_of
+
+PATIENCE_S = 60
+TOKEN = "contract"
+
+
+def is_there():
+    return bool(os.environ.get("KAISCHED_TEST_KUBECONFIG") or os.environ.get("KUBEBUILDER_ASSETS"))
+
+
+@contextmanager
+def real_client(folder):
+    kubeconfig = os.environ.get("KAISCHED_TEST_KUBECONFIG")
+    if kubeconfig:
+        yield client_of(kubeconfig)
+        return
+    with _started(Path(os.environ["KUBEBUILDER_ASSETS"]), folder) as client:
+        yield client
+
+
+def _free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@contextmanager
+def _started(assets, folder):
+    etcd, peer, port = _free_port(), _free_port(), _free_port()
+    key = folder / "service-account.key"
+    subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+    tokens = folder / "tokens.csv"
+    tokens.write_text(f"{TOKEN},admin,admin,system:masters\n")
+    etcd_url = f"http://127.0.0.1:{etcd}"
+    lines = [
+        [
+            assets / "etcd",
+            f"--data-dir={folder / 'etcd'}",
+            f"--listen-client-urls={etcd_url}",
+            f"--advertise-client-urls={etcd_url}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+        ],
+        [
+            assets / "kube-apiserver",
+            f"--etcd-servers={etcd_url}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={folder / 'certs'}",
+            "--authorization-mode=RBAC",
+            f"--token-auth-file={tokens}",
+            "--service-account-issuer=https://kaisched.invalid",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--disable-admission-plugins=ServiceAccount",
+        ],
+    ]
+    with (folder / "servers.log").open("wb") as log:
+        running = [subprocess.Popen(line, stdout=log, stderr=log) for line in lines]
+        try:
+            # Its certificate is made by itself, and this is loopback.
+            client = Client(f"https://127.0.0.1:{port}", token=TOKEN, cert_reqs="CERT_NONE")
+            _wait_until_ready(client)
+            yield client
+        finally:
+            for process in reversed(running):
+                process.terminate()
+            for process in running:
+                process.wait()
+
+
+def _wait_until_ready(client):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            if client.get("/readyz").code == 200:
+                return
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise TimeoutError(f"kube-apiserver was not ready after {PATIENCE_S} s")
