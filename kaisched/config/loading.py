@@ -236,4 +236,5 @@ def _kind(value: Any, annotation: Any) -> str:
         return " or ".join(choices)
     if isinstance(value, tuple):
         return "list"
-    return {float: "duration", int: "integer", str: "text"}.get(type(value), "text")
+    kinds = {bool: "true or false", float: "duration", int: "integer"}
+    return kinds.get(type(value), "text")

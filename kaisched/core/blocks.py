@@ -86,7 +86,9 @@ def plan_level(
     tier = _tier_of(group, priority)
     if resources * len(queue) <= BLOCK_ROWS:
         whole = slice(0, len(start))
-        return (_block(queue, group, start, tier, slice(0, resources), whole),) if whole.stop else ()
+        return (
+            (_block(queue, group, start, tier, slice(0, resources), whole),) if whole.stop else ()
+        )
     blocks: list[Block] = []
     for resource in range(resources):
         of_resource = slice(resource, resource + 1)

@@ -15,6 +15,8 @@ from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.clock import Clock
     from kaisched.cluster.ports import IntentSink, SnapshotSource
     from kaisched.engine.turn import Turn, UsageSource
@@ -39,8 +41,9 @@ class Loop:
         period_s: float,
         usage_source: UsageSource | None = None,
         shard: str = "default",
+        after: Callable[[Turn], None] = lambda _: None,
     ) -> None:
-        """Hold what a turn needs; nothing is done yet."""
+        """Hold what a turn needs; nothing is done yet. ``after`` is told of each turn."""
         self._source = source
         self._sink = sink
         self._policy = policy
@@ -48,6 +51,7 @@ class Loop:
         self._collector = collector
         self._period_s = period_s
         self._usage_source = usage_source
+        self._after = after
         self._memory = Memory()
         self._watch = Stopwatch(clock.now_s)
         self._news = threading.Event()
@@ -94,6 +98,7 @@ class Loop:
             )
             self._memory = turn.memory
             self._tell(turn)
+            self._after(turn)
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
             self._failed(start_s, error)
             return None

@@ -124,10 +124,10 @@ class BindWork:
     def _read(self) -> float | None:
         """See what the pod is: bound by us, to be bound still, or another matter."""
         pod = self.desk.read(self.bind.pod, self.bind.uid)
-        if pod is not None and pod.metadata.uid == self.bind.uid:
-            if pod.spec.node_name == self.bind.node:
-                self._done()
-                return None
+        is_it = pod is not None and pod.metadata.uid == self.bind.uid
+        if is_it and pod is not None and pod.spec.node_name == self.bind.node:
+            self._done()
+            return None
         why = _why_not(pod, self.bind.uid)
         if why:
             return self._failed(why)

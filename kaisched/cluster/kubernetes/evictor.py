@@ -149,7 +149,7 @@ def _target(evict: Evict) -> list[dict[str, str]]:
 def _is_budget(answer: Answer) -> bool:
     """Tell a budget's refusal from that of a busy server; for two budgets on a pod it is a 500."""
     is_budget = b"DisruptionBudget" in answer.data or b"disruption budget" in answer.data
-    return is_budget and (answer.code == BUSY or answer.code == SERVER_FAULT)
+    return is_budget and answer.code in {BUSY, SERVER_FAULT}
 
 
 def _is_gone(answer: Answer) -> bool:

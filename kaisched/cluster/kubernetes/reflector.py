@@ -228,7 +228,8 @@ class Reflector:
         watched = self.watched
         needs = f"get, list and watch on {watched.qualified}"
         if self.phase is not phase:
-            self._log.warning(
+            is_normal = phase is Phase.ABSENT and not watched.is_required
+            (self._log.info if is_normal else self._log.warning)(
                 "kind_unreadable",
                 why=phase.value,
                 answer=answer.text(),

@@ -31,7 +31,9 @@ POD, GROUP, QUEUE, EVENT = range(4)
 ROUND_S: Final = 1.0
 """Differences are looked for no more often than this."""
 AGAIN_S: Final = 30.0
-"""An object whose text changes is written no more often than this."""
+"""A pod or pod group whose text changes is written no more often than this."""
+QUEUE_AGAIN_S: Final = 2.0
+"""The same for queues, of which there are few."""
 MOST_WAITING: Final = 500
 MOST_MESSAGE: Final = 1024
 CONTROLLER: Final = "kaisched"
@@ -67,7 +69,7 @@ class Reporter:
         self._store, self._node_pool = store, node_pool
         self._said: dict[str, tuple[str, str]] = {}
         """Pending pod to (UID, message) of its condition, as the server has it."""
-        self._written: dict[tuple[str, str], tuple[str, float]] = {}
+        self._written: dict[tuple[int, str], tuple[str, float]] = {}
         """(kind, key) to (what was last written, when)."""
         self._last_s = -ROUND_S
 
@@ -117,7 +119,7 @@ class Reporter:
     def _is_due(self, kind: int, key: str, text: str, now_s: float) -> bool:
         """Tell whether a text is new and the last one old enough; if so it counts as written."""
         before, at_s = self._written.get((kind, key), ("", -AGAIN_S))
-        if text == before or now_s - at_s < AGAIN_S:
+        if text == before or now_s - at_s < (QUEUE_AGAIN_S if kind == QUEUE else AGAIN_S):
             return False
         self._written[kind, key] = text, now_s
         return True
