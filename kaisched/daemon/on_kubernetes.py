@@ -209,11 +209,12 @@ class KubernetesDaemon:
 
     def _catch_up(self, end: threading.Event) -> None:
         """List pods and nodes anew: what a standby has seen may lag behind the last leader."""
-        behind = [it for it in self.reflectors if it.watched in {PODS, NODES}]
-        before = {it.watched.plural: it.lists for it in behind}
-        for reflector in behind:
-            reflector.list_again("take-over")
-        while any(it.lists == before[it.watched.plural] for it in behind):
+        asked = [
+            (reflector, reflector.list_again("take-over"))
+            for reflector in self.reflectors
+            if reflector.watched in {PODS, NODES}
+        ]
+        while not all(reflector.has_listed(number) for reflector, number in asked):
             if end.wait(0.005) or self._end.is_set():
                 return
 

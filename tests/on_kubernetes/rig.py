@@ -7,6 +7,7 @@ import itertools
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from kaisched.cluster.kubernetes.access import Access, find_access
 from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
 from kaisched.config.loading import load_settings
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
+from kaisched.errors import ClusterUnavailable
 
 KUBECONFIG = os.environ.get("KAISCHED_TEST_KUBECONFIG", "")
 POOL = "kai.scheduler/node-pool"
@@ -201,7 +203,8 @@ class Rig:
     # -- looking ---------------------------------------------------------------------------------
 
     def pods(self):
-        found = self.must("GET", self.pods_path)
+        answer = until(lambda: (got := self.ask("GET", self.pods_path)).is_done and got)
+        found = msgspec.json.decode(answer.data)
         return {pod["metadata"]["name"]: pod for pod in found["items"]}
 
     def placed(self):
@@ -253,11 +256,12 @@ class Rig:
     def _run_kubelet(self):
         client = Client(self.access, connections=2)
         while not self._end.wait(0.03):
-            answer = client.call("GET", self.pods_path)
-            if not answer.is_done:
-                continue
-            for pod in msgspec.json.decode(answer.data)["items"]:
-                self._tend(client, pod)
+            with suppress(ClusterUnavailable):
+                answer = client.call("GET", self.pods_path)
+                if not answer.is_done:
+                    continue
+                for pod in msgspec.json.decode(answer.data)["items"]:
+                    self._tend(client, pod)
 
     def _tend(self, client, pod):
         path = f"{self.pods_path}/{pod['metadata']['name']}"

@@ -156,8 +156,7 @@ class Client:
         if response.status == 200:  # noqa: PLR2004 - HTTP's own number
             return Stream(response)
         try:
-            response.read(_BLOCK, cache_content=True)
-            answer = _answer(response)
+            answer = _answer(response, response.read(_BLOCK))
         except HTTPError as wrong:
             raise ClusterUnavailable(f"no answer: {_told(wrong)}") from wrong
         finally:
@@ -205,10 +204,10 @@ class RefusedError(Exception):
         self.answer = answer
 
 
-def _answer(response: urllib3.BaseHTTPResponse) -> Answer:
+def _answer(response: urllib3.BaseHTTPResponse, data: bytes | None = None) -> Answer:
     header = response.headers.get("Retry-After", "")
     seconds = float(header) if header.isdecimal() else 0.0
-    return Answer(response.status, response.data, seconds)
+    return Answer(response.status, response.data if data is None else data, seconds)
 
 
 def _told(wrong: Exception) -> str:

@@ -107,8 +107,6 @@ class Reflector:
         self.tally = Tally()
         self.heard_s = monotonic_s()
         """When the server was last heard from, on the monotonic clock."""
-        self.lists = 0
-        """How often everything was listed."""
         self._client = client
         self._tell = tell
         self._pace = pace or Pace()
@@ -119,8 +117,8 @@ class Reflector:
         """Key to (UID, resource version)."""
         self._version = self._seen_version = ""
         self._listed_s = 0.0
-        self._again = ""
-        """Why a list is asked for from outside."""
+        self._asked = self._answered = 0
+        """Lists that were asked for from outside, and those of them that are done."""
         self._reason = "start"
         self._unauthorized = 0
         self._stream: Stream | None = None
@@ -151,10 +149,16 @@ class Reflector:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    def list_again(self, reason: str) -> None:
-        """List everything anew, as soon as possible: see :attr:`lists`."""
-        self._again = reason
+    def list_again(self, reason: str) -> int:
+        """List everything anew, as soon as possible; return a number for :meth:`has_listed`."""
+        self._reason = reason
+        self._asked += 1
         self._interrupt()
+        return self._asked
+
+    def has_listed(self, asked: int) -> bool:
+        """Tell whether a list is done that began after it was asked for."""
+        return self._answered >= asked
 
     def _interrupt(self) -> None:
         self._hurry.set()
@@ -190,7 +194,7 @@ class Reflector:
         """List or watch once; return how long to pause."""
         if self._version and monotonic_s() - self._listed_s > self._pace.compare_s:
             self._version, self._reason = "", "compare"
-        if self._again or not self._version:
+        if self._asked > self._answered or not self._version:
             self._list()
             return 0.0
         start_s = monotonic_s()
@@ -246,7 +250,7 @@ class Reflector:
     # -- lists -----------------------------------------------------------------------------------
 
     def _list(self) -> None:
-        reason, self._again = self._again or self._reason, ""
+        reason, asked = self._reason, self._asked
         try:
             found = self._pages(PAGE)
         except _ListAgainError:
@@ -268,8 +272,7 @@ class Reflector:
             )
         self._version = self._seen_version = found.version
         self._listed_s = self.heard_s = monotonic_s()
-        self._unauthorized = 0
-        self.lists += 1
+        self._unauthorized, self._answered = 0, asked
         if self.phase is not Phase.SYNCED:
             self.phase = Phase.SYNCED
             self._log.info("kind_synced", objects=len(self._known), reason=reason)
@@ -333,7 +336,9 @@ class Reflector:
         self.tally.watches += 1
         self.heard_s = monotonic_s()
         try:
-            if self._again or self._end.is_set():  # asked before there was a stream to end
+            if (
+                self._asked > self._answered or self._end.is_set()
+            ):  # asked before there was a stream to end
                 return
             for line in lines_of(stream.chunks()):
                 self.heard_s = monotonic_s()
