@@ -34,6 +34,7 @@ _HOME = {
     "MEMORY": "kaisched.core.axis",
     "GPU": "kaisched.core.axis",
     "PODS": "kaisched.core.axis",
+    "PARTS": "kaisched.core.usage",
     "Claims": "kaisched.core.division",
     "ordered_tasks": "kaisched.framework.task_order",
     "Amounts": "kaisched.core.axis",
@@ -42,6 +43,7 @@ _HOME = {
     "FloatVec": "kaisched.core.axis",
     "IntVec": "kaisched.core.axis",
     "RowVec": "kaisched.core.axis",
+    "Usage": "kaisched.core.usage",
     "UNLIMITED": "kaisched.units",
     "parse_duration": "kaisched.units",
     "roll_up": "kaisched.core.tree",
@@ -78,6 +80,8 @@ if TYPE_CHECKING:
     from kaisched.core.states import TaskState as TaskState
     from kaisched.core.tables import SubGroup as SubGroup
     from kaisched.core.tree import roll_up as roll_up
+    from kaisched.core.usage import PARTS as PARTS
+    from kaisched.core.usage import Usage as Usage
     from kaisched.framework.claims import Claim as Claim
     from kaisched.framework.claims import Units as Units
     from kaisched.framework.hookspecs import Arguments as Arguments

@@ -1,12 +1,32 @@
-"""The hypothesis profiles, for every test of the project; nothing else is global.
+"""What is global to the tests: the hypothesis profiles, and that every cycle is checked.
 
 ``dev`` looks for something new in each run and is quick; ``ci`` looks longer and always at the same
 examples, so that a red build is about the change in it. Choose with ``HYPOTHESIS_PROFILE``.
+
+After every cycle that runs in a test's own process, whoever runs it, what must always hold is
+checked. This module is read before any that could run one. A policy without plugins is left out: it
+lacks those who look after gangs and queues.
 """
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+from kaisched.framework import cycle
+from kaisched.framework.invariants import violations
+
+_run_cycle = cycle.run_cycle
+
+
+def run_checked(snapshot, usage, policy, *rest, **named):
+    """Run a cycle and raise AssertionError when it broke something."""
+    result, memory = _run_cycle(snapshot, usage, policy, *rest, **named)
+    broken = violations(snapshot, result) if policy.plugins else []
+    assert not broken, broken
+    return result, memory
+
+
+cycle.run_cycle = run_checked
 
 # No deadlines: a test machine that is busy is no defect of the code.
 settings.register_profile(

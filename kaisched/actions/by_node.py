@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NODES: Final = 128
 """Nodes of which the units are judged: those that would be cleared first."""
+_DEEP: Final = 16
+"""So many units of a node, one less, are left out from the front."""
 
 
 def openings(
@@ -54,7 +56,7 @@ def openings(
         use &= future.allowed[node]
     if not use.all():
         node, place, held = node[use], place[use], held[:, use]
-    first = _first_enough(node, held, lack)
+    first = _first_enough(node, held, lack.take(node, axis=1))
     if not first.size:
         return []
     if len(first) > NODES:
@@ -64,35 +66,71 @@ def openings(
     use = is_tried[node]
     node, place, held = node[use], place[use], held[:, use]
     allowed = _allowed(line, node, place, gone, judge)
-    held = held * allowed
-    ends = _first_enough(node, held, lack)
+    found = _sets(node, place, allowed, _first_enough(node, held * allowed, lack[:, node]))
+    if found or allowed.all():
+        return found
+    at, sets = _without_those_in_front(line, node, place)
+    if not at.size:
+        return []
+    node, place, held = node[at], place[at], held[:, at]
+    allowed = _allowed(line, sets, place, gone, judge)
+    return _sets(sets, place, allowed, _first_enough(sets, held * allowed, lack[:, node]))
+
+
+def _first_enough(sets: RowVec, held: Amounts, lack: Amounts) -> RowVec:
+    """Return, for every set that has one, the first entry by which what is lacking is freed.
+
+    ``lack`` ``(R', P)`` is the same for all entries of a set.
+    """
+    if not sets.size:
+        return sets
+    begins = np.ones(len(sets), np.bool_)
+    np.not_equal(sets[1:], sets[:-1], out=begins[1:])
+    starts = begins.nonzero()[0]
+    freed = held.cumsum(axis=1)
+    ahead = freed.take(starts, axis=1) - held.take(starts, axis=1)  # sums run on from set to set
+    freed -= ahead.repeat(np.diff(starts, append=len(sets)), axis=1)
+    enough: BoolVec = np.logical_and.reduce(freed >= lack, axis=0)
+    found: RowVec = enough.nonzero()[0]
+    if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
+        return found
+    of_set = sets[found]
+    begins = np.ones(len(found), np.bool_)
+    np.not_equal(of_set[1:], of_set[:-1], out=begins[1:])
+    return found[begins]
+
+
+def _sets(sets: RowVec, place: RowVec, allowed: BoolVec, ends: RowVec) -> list[list[int]]:
+    """Return the allowed units of each set up to its end; the set that ends first comes first."""
     ends = ends[np.argsort(place[ends], kind="stable")]
-    starts = np.searchsorted(node, node[ends]).tolist()
+    starts = np.searchsorted(sets, sets[ends]).tolist()
     return [
         (place[start : end + 1][allowed[start : end + 1]]).tolist()
         for start, end in zip(starts, ends.tolist(), strict=True)
     ]
 
 
-def _first_enough(node: RowVec, held: Amounts, lack: Amounts) -> RowVec:
-    """Return, for every node that has one, the first entry by which what it lacks is freed."""
-    if not node.size:
-        return node
-    begins = np.ones(len(node), np.bool_)
-    np.not_equal(node[1:], node[:-1], out=begins[1:])
-    starts = begins.nonzero()[0]
-    freed = held.cumsum(axis=1)
-    lengths = np.diff(starts, append=len(node))
-    ahead = freed.take(starts, axis=1) - held.take(starts, axis=1)
-    ahead += lack.take(node[starts], axis=1)  # sums run on from node to node
-    enough: BoolVec = np.logical_and.reduce(freed >= ahead.repeat(lengths, axis=1), axis=0)
-    found: RowVec = enough.nonzero()[0]
-    if len(found) < 2:  # noqa: PLR2004 - nothing to choose from
-        return found
-    nodes = node[found]
-    begins = np.ones(len(found), np.bool_)
-    np.not_equal(nodes[1:], nodes[:-1], out=begins[1:])
-    return found[begins]
+def _without_those_in_front(line: VictimLine, node: RowVec, place: RowVec) -> tuple[RowVec, RowVec]:
+    """Return entries and sets: of every node its units without the first, without the first two ...
+
+    Those in front may keep one behind them from going that would be enough by itself. A core never
+    stands in a set from which elastic pods of its job are left out.
+    """
+    victims = line.victims
+    entries: list[int] = []
+    sets: list[int] = []
+    starts = np.flatnonzero(np.diff(node, prepend=-1))
+    number = 0
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(node)], strict=True):
+        for first in range(start + 1, min(end, start + _DEEP)):
+            left = list(range(first, end))
+            if victims.split_off:
+                cut = set(victims.job[place[start:first]].tolist())
+                left = [at for at in left if int(victims.job[place[at]]) not in cut]
+            entries += left
+            sets += [number] * len(left)
+            number += 1
+    return np.array(entries, np.int64), np.array(sets, np.int64)
 
 
 def _allowed(
@@ -102,7 +140,7 @@ def _allowed(
     gone: RowVec,
     judge: Callable[[RowVec, RowVec], CodeVec],
 ) -> BoolVec:
-    """Tell which units may go with those before them on their node and all that have gone."""
+    """Tell which units may go with those before them in their set (``node``) and all gone."""
     if not gone.size:
         codes = judge(place, node)
         allowed: BoolVec = codes == 0

@@ -16,10 +16,11 @@ from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
 from kaisched.actions.evicting import running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
+from kaisched.actions.plan import Demand, Plan
 from kaisched.actions.promises import keep_promises
 from kaisched.actions.reasons import consolidate_reason, main_resource
 from kaisched.actions.relocation import Relocation
-from kaisched.actions.search import Demand, Plan, Search
+from kaisched.actions.search import Search
 from kaisched.actions.units import Part
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal

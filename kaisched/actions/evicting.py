@@ -14,9 +14,10 @@ import numpy as np
 from kaisched.actions.candidates import Candidates, gather, keep_best, pending_jobs
 from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
+from kaisched.actions.plan import Plan
 from kaisched.actions.promises import keep_promises
 from kaisched.actions.relocation import Relocation
-from kaisched.actions.search import Plan, Search
+from kaisched.actions.search import Search
 from kaisched.actions.victim_line import VictimLine
 from kaisched.core.refusals import Refusal
 from kaisched.framework.claims import Claim

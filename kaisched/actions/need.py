@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from kaisched.actions.future import fits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kaisched.actions.future import Future
+    from kaisched.actions.units import Part
     from kaisched.framework.session import Session
 
 
@@ -48,17 +51,18 @@ class Need:
 
     def take(self, tasks: tuple[int, ...]) -> None:
         """Count the room of a unit as free."""
-        self._shift(tasks, 1)
+        self.shift(tasks, 1)
 
     def give_back(self, tasks: tuple[int, ...]) -> None:
         """Undo :meth:`take`."""
-        self._shift(tasks, -1)
+        self.shift(tasks, -1)
 
     def nodes_with_room(self) -> list[int]:
         """Return the touched nodes on which a pod fits, lowest row first."""
         return sorted(node for node, room in self.room_at.items() if room)
 
-    def _shift(self, tasks: tuple[int, ...], sign: int) -> None:
+    def shift(self, tasks: tuple[int, ...], sign: int) -> None:
+        """Count the room of a unit as free (1), or no longer (-1)."""
         node_of_task, shape_of_task = self._ledger.node_of_task, self._session.tasks.shape_of_task
         allowed = self.future.allowed
         for task in tasks:
@@ -81,3 +85,10 @@ class Need:
             room = fits(free, self.future.asked)
             self.total += room - self.room_at[node]
             self.room_at[node] = room
+
+
+def take_all(needs: Iterable[Need], parts: Iterable[Part], sign: int) -> None:
+    """Count the room of units as free for several needs (1), or undo that (-1)."""
+    for part in parts:
+        for need in needs:
+            need.shift(part.tasks, sign)

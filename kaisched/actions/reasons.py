@@ -10,7 +10,7 @@ from kaisched.core.axis import PODS
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from kaisched.actions.search import Plan
+    from kaisched.actions.plan import Plan
     from kaisched.core.axis import Amounts
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session

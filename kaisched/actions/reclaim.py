@@ -13,7 +13,7 @@ from kaisched.actions.evicting import Evicting
 from kaisched.actions.reasons import reclaim_reason
 
 if TYPE_CHECKING:
-    from kaisched.actions.search import Plan
+    from kaisched.actions.plan import Plan
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session

@@ -9,7 +9,8 @@ from kaisched.actions.gates import first_shut
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kaisched.actions.search import Plan, Search
+    from kaisched.actions.plan import Plan
+    from kaisched.actions.search import Search
     from kaisched.actions.units import Part
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement

@@ -9,7 +9,7 @@ too often ends, counted in steps and never in seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,8 +17,9 @@ import numpy as np
 from kaisched.actions.by_node import openings
 from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
-from kaisched.actions.need import Need
+from kaisched.actions.need import Need, take_all
 from kaisched.actions.placing import place_waiting
+from kaisched.actions.plan import Demand, Plan
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
@@ -40,26 +41,6 @@ _FIRST: Final = 8
 _GROWTH: Final = 16
 """So many times as many units are looked at next."""
 _FEW: Final = 4
-
-
-@dataclass(slots=True)
-class Plan:
-    """A statement in which the claim is placed, and what is given up for it."""
-
-    statement: Statement
-    parts: Parts
-    """Units that lose their room."""
-    is_last_resort: bool
-
-
-@dataclass(slots=True)
-class Demand:
-    """A claim's pods by shape."""
-
-    claim: Claim
-    tasks: RowVec
-    shapes: list[tuple[int, int]]
-    """(shape, pods)."""
 
 
 class Search:
@@ -168,20 +149,28 @@ class _Attempt:
         """Look at the units of each node by themselves, where the line as a whole is not enough."""
         if self._is_met():
             return None
-        for part in self._chosen:
-            for need in self._needs:
-                need.give_back(part.tasks)
+        take_all(self._needs, self._chosen, -1)
         kept: list[int] = []
         while not self._is_met():
             need = next(need for need in self._needs if not need.is_met)
             found = openings(self._session, self._line, need.future, kept, self._judge_sets)
             if not found or not self._search.step():
                 return None
-            for place in found[0]:
-                for need in self._needs:
-                    need.take(self._line.part(place).tasks)
-            kept = sorted((*kept, *found[0]))
+            best = found[0]
+            if need.count - need.total > 1:  # fewer units are needed where one set lets more fit
+                best = max(found, key=lambda places: self._gain(need, places))
+            take_all(self._needs, [self._line.part(place) for place in best], 1)
+            kept = sorted((*kept, *best))
         return self._settle([self._line.part(place) for place in kept])
+
+    def _gain(self, need: Need, places: list[int]) -> int:
+        """Return how many of the pods still missing would fit without these units."""
+        before = need.total
+        parts = [self._line.part(place) for place in places]
+        take_all([need], parts, 1)
+        gain = min(need.total, need.count) - before
+        take_all([need], parts, -1)
+        return gain
 
     def _take(self, place: int) -> Plan | int | None:
         """Take one more unit; return a plan, why the search ends without one, or None."""

@@ -81,16 +81,21 @@ class VictimLine:
         return int(room_of(free, session.shapes.request[:, shape], allowed).sum())
 
     def forget_gone(self) -> None:
-        """Drop the units that no longer run where they did."""
+        """Drop the units that no longer run where they did.
+
+        A job of which pods have been moved keeps its core: without it they would be useless.
+        """
         evictions = self._session.outcome.evictions
         if self._seen == len(evictions):
             return
         victims, job_of_task = self.victims, self._session.tasks.job_of_task
+        state = self._session.ledger.state
         gone: set[int] = set()
         for eviction in evictions[self._seen :]:
+            has_moved = ACTIVE_STATES[state[eviction.task]]
             for place in (victims.job == job_of_task[eviction.task]).nonzero()[0].tolist():
                 part = victims.split_off.get(place)
-                if part is None or eviction.task in part.tasks:
+                if part is None or eviction.task in part.tasks or (has_moved and part.is_core):
                     gone.add(place)
         self._seen = len(evictions)
         if gone:
@@ -106,7 +111,8 @@ class VictimLine:
         tasks = set(moved.nonzero()[0].tolist())
         jobs = session.tasks.job_of_task[moved]
         for place in np.isin(self.victims.job, jobs).nonzero()[0].tolist():
-            if not tasks.isdisjoint(self.victims.part(place).tasks):
+            part = self.victims.part(place)
+            if part.is_core or not tasks.isdisjoint(part.tasks):
                 self.places = self.places[self.places != place]
 
 
@@ -124,7 +130,8 @@ class Pods:
             at_row = {row: at for at, row in enumerate(rows.tolist())}
             for place, part in victims.split_off.items():
                 for task in part.tasks:
-                    self._place[at_row[task]] = place
+                    if task in at_row:  # else it has gone meanwhile
+                        self._place[at_row[task]] = place
         self._node = session.ledger.node_of_task[rows]
         self._held = session.shapes.request.take(tasks.shape_of_task[rows], axis=1)
         self._victims = victims

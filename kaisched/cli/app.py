@@ -47,7 +47,9 @@ COMMANDS: Final = {
     "plan": Entry(
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
+    "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
+    "tune": Entry("kaisched.cli.tune", "Find the settings that a scenario does best with."),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
     "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT_WIDTH: Final = 80
 _GAP: Final = "  "
-_LEAST_TEXT: Final = 24
+_LEAST_TEXT: Final = 14
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 

@@ -40,7 +40,8 @@ def metrics_page() -> str:
         "One scrape shows one state: that after the last cycle.",
         "",
         f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; the rest",
-        "is summed under `other`. No metric names a pod or a pod group.",
+        "is summed under `other`. The label `queue_name`, and usage, have no such bound: a queue",
+        "that is left out would lose its history. No metric names a pod or a pod group.",
         "",
         *table(("metric", "type", "labels", "meaning"), rows),
     )

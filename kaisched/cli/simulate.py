@@ -1,4 +1,4 @@
-"""``kaisched simulate``: a stretch of a trace through the daemon's own cycle, in virtual time."""
+"""``kaisched simulate``: a scenario, or a stretch of a trace, through the daemon's own cycle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from kaisched.errors import ConfigError
+
 if TYPE_CHECKING:
+    from kaisched.cli.scenario import Wish
     from kaisched.framework.policy import Policy
     from kaisched.sim.report import Report
     from kaisched.sim.simulation import Stretch
@@ -20,65 +23,150 @@ _QUOTA = typer.Option(help="GPU quotas: none, or the published nodes to scale.")
 _SHARD = typer.Option(help="SchedulingShard to run by; the default one unless given.")
 _ACTIONS = typer.Option(help="Run only these actions, in this order: a,b.")
 _CHECKPOINT = typer.Option(help="An evicted job computes again what it did since its last one.")
+_CHECK = typer.Option(
+    "--check-invariants",
+    help="Check after each cycle what must always hold; the first violation ends the run.",
+)
 _PROGRESS = typer.Option(
     "--progress/--no-progress",
     help="Show a progress bar; by itself on a terminal after a second.",
 )
 
 
+_TRACE = typer.Option(help="Folder with jobs.csv.gz and vcs.csv, or a bundled trace.")
+_NODES = typer.Option(min=1, max=50_000, help="Nodes of the cluster.")
+_GPUS = typer.Option(min=1, max=64, help="GPUs of each.")
+_FROM = typer.Option("--from", help="Begin here in the trace, such as 28d or 2419200.")
+_UNTIL = typer.Option(help="Stop here; at the last submission unless given.")
+_DRAIN = typer.Option("--drain", help="Then go on until every job has ended.")
+_OUTPUT = typer.Option("-o", "--output", help="How to print.")
+_OUT = typer.Option(help="Folder for CSV, JSON and the report of a scenario.")
+_PLOTS = typer.Option("--plots", help="Write PNG and SVG pictures too; needs the extra `plots`.")
+_SEED = typer.Option(min=0, help="Seed of a scenario, instead of its own.")
+_COMPARE = typer.Option("--compare", help="Put several scenarios side by side.")
+_SCENARIOS = typer.Argument(
+    help="Scenario files; without any, a trace is replayed.", metavar="[SCENARIO]..."
+)
+_OF_TRACES = (
+    "trace",
+    "nodes",
+    "gpus_per_node",
+    "from_",
+    "until",
+    "drain",
+    "quota",
+    "checkpoint_every",
+    "check_invariants",
+)
+_OF_SCENARIOS = ("out", "plots", "seed", "compare")
+
+
 def command(
+    ctx: typer.Context,
+    scenarios: Annotated[list[Path] | None, _SCENARIOS] = None,
     *,
-    trace: Annotated[
-        str, typer.Option(help="Folder with jobs.csv.gz and vcs.csv, or a bundled trace.")
-    ] = "philly-2017",
-    nodes: Annotated[int, typer.Option(min=1, max=50_000, help="Nodes of the cluster.")] = 64,
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=64, help="GPUs of each.")] = 8,
-    from_: Annotated[
-        str, typer.Option("--from", help="Begin here in the trace, such as 28d or 2419200.")
-    ] = "0s",
-    until: Annotated[
-        str | None, typer.Option(help="Stop here; at the last submission unless given.")
-    ] = None,
-    drain: Annotated[
-        bool, typer.Option("--drain", help="Then go on until every job has ended.")
-    ] = False,
+    compare: Annotated[bool, _COMPARE] = False,
+    out: Annotated[Path | None, _OUT] = None,
+    plots: Annotated[bool, _PLOTS] = False,
+    seed: Annotated[int | None, _SEED] = None,
+    trace: Annotated[str, _TRACE] = "philly-2017",
+    nodes: Annotated[int, _NODES] = 64,
+    gpus_per_node: Annotated[int, _GPUS] = 8,
+    from_: Annotated[str, _FROM] = "0s",
+    until: Annotated[str | None, _UNTIL] = None,
+    drain: Annotated[bool, _DRAIN] = False,
     quota: Annotated[Literal["none", "published"], _QUOTA] = "none",
     shard: Annotated[Path | None, _SHARD] = None,
     actions: Annotated[str | None, _ACTIONS] = None,
     checkpoint_every: Annotated[str, _CHECKPOINT] = "1h",
-    output: Annotated[
-        Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
-    ] = "table",
+    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+    check_invariants: Annotated[bool, _CHECK] = False,
     progress: Annotated[bool | None, _PROGRESS] = None,
 ) -> None:
-    """Run a trace in virtual time under a policy, and report what each queue got.
+    """Run scenarios, or a trace, in virtual time under a policy, and report what each queue got.
 
-    The cluster is empty at --from: jobs submitted before it are not simulated. The same arguments
-    print the same bytes; how long it took stands on stderr.
+    A scenario file says everything: nodes, queues, jobs and the policy. A trace starts at --from
+    with an empty cluster. The same arguments print the same bytes, apart from stderr.
     """
+    from kaisched.cli.scenario import Wish  # noqa: PLC0415 - not for the help
+
+    wish = Wish(seed, shard, _names(actions), progress, check_invariants)
+    if scenarios:
+        _refuse(ctx, _OF_TRACES, "says nothing to a scenario", "write it into the file")
+        _run_scenarios(scenarios, wish, out, output, is_compared=compare, has_plots=plots)
+        return
+    _refuse(ctx, _OF_SCENARIOS, "is for scenarios", "name a scenario file before it")
     from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
-    from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
     stretch = Stretch(_instant("--from", from_), _until(until), is_drained=drain)
     size = ClusterSize(nodes, gpus_per_node)
+    checkpoint_s = _instant("--checkpoint-every", checkpoint_every)
+    _run_trace(trace, stretch, size, QuotaMode(quota), checkpoint_s, wish, output)
+
+
+def _run_trace(
+    trace: str,
+    stretch: Stretch,
+    size: ClusterSize,
+    quota: QuotaMode,
+    checkpoint_every_s: float,
+    wish: Wish,
+    output: str,
+) -> None:
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.sim.table import json_of, table_of  # noqa: PLC0415 - not for the help
+
     report, timing = timed(
         trace,
         stretch,
         size,
-        QuotaMode(quota),
-        _policy_of(shard, actions),
-        checkpoint_every_s=_instant("--checkpoint-every", checkpoint_every),
-        is_progress_wanted=progress,
+        quota,
+        _policy_of(wish),
+        checkpoint_every_s=checkpoint_every_s,
+        is_checked=wish.is_checked,
+        is_progress_wanted=wish.is_progress_wanted,
     )
-    _print(json_of(report) if output == "json" else table_of(report), timing)
-
-
-def _print(text: str, timing: str) -> None:
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-
-    print(text, flush=True)  # noqa: T201
+    print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
     warn(timing)
+
+
+def _refuse(ctx: typer.Context, names: tuple[str, ...], message: str, fix: str) -> None:
+    for name in names:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = "--" + name.rstrip("_").replace("_", "-")
+            raise ConfigError(message, path=option, fix=fix)
+
+
+def _run_scenarios(
+    paths: list[Path],
+    wish: Wish,
+    out: Path | None,
+    output: str,
+    *,
+    is_compared: bool,
+    has_plots: bool,
+) -> None:
+    from kaisched.cli import scenario  # noqa: PLC0415 - not for the help
+
+    if is_compared != (len(paths) > 1):
+        message = "needs two files or more" if is_compared else "several files are compared"
+        fix = "name both policies" if is_compared else "add --compare, or name one file"
+        raise ConfigError(message, path="--compare", fix=fix)
+    if has_plots and out is None:
+        raise ConfigError(
+            "there is no folder for the pictures", path="--plots", fix="add --out DIR"
+        )
+    loaded = [scenario.load(path, wish) for path in paths]
+    results = [scenario.run(each, wish) for each in loaded]
+    print(scenario.printed(results, output), flush=True)  # noqa: T201
+    if out is not None:
+        scenario.write(results, out, has_plots=has_plots)
+
+
+def _names(actions: str | None) -> list[str] | None:
+    return None if actions is None else [name.strip() for name in actions.split(",")]
 
 
 def timed(
@@ -89,12 +177,17 @@ def timed(
     policy: Policy,
     *,
     checkpoint_every_s: float = 3600.0,
+    is_checked: bool = False,
     is_progress_wanted: bool | None,
 ) -> tuple[Report, str]:
     """Simulate with a progress bar; return the report, and a line on how long it took."""
     from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
     from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
-    from kaisched.sim.simulation import PolicyCycle, simulate  # noqa: PLC0415 - not for the help
+    from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
+        CheckedCycle,
+        PolicyCycle,
+        simulate,
+    )
 
     trace = read_trace(find_trace(name))
     began = time.perf_counter()
@@ -104,7 +197,7 @@ def timed(
             trace,
             stretch,
             size,
-            cycle,
+            CheckedCycle(cycle) if is_checked else cycle,
             quota=quota,
             checkpoint_every_s=checkpoint_every_s,
             progress=bar.tell,
@@ -120,15 +213,15 @@ def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
     return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
 
 
-def _policy_of(shard: Path | None, actions: str | None) -> Policy:
+def _policy_of(wish: Wish) -> Policy:
     """Build the policy of a shard file, the default one without a file; maybe other actions."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.policy import build_policy, default_shard  # noqa: PLC0415
     from kaisched.engine.shards import FoundShard, read_shard  # noqa: PLC0415 - not for the help
 
-    chosen = [name.strip() for name in actions.split(",")] if actions is not None else None
-    found = FoundShard(default_shard(), "", []) if shard is None else read_shard(shard)
-    policy, warnings = build_policy(found.shard, found.file, actions=chosen)
+    nothing = FoundShard(default_shard(), "", [])
+    found = nothing if wish.shard is None else read_shard(wish.shard)
+    policy, warnings = build_policy(found.shard, found.file, actions=wish.actions)
     for warning in (*found.warnings, *warnings):
         warn(warning)
     return policy
@@ -140,7 +233,6 @@ def _until(text: str | None) -> float | None:
 
 def _instant(option: str, text: str) -> float:
     """Read a duration, or plain seconds as they stand in a trace."""
-    from kaisched.errors import ConfigError  # noqa: PLC0415 - not for the help
     from kaisched.units import UnitError, parse_duration  # noqa: PLC0415 - not for the help
 
     try:

@@ -8,7 +8,7 @@ KAI-Scheduler on purpose; tests/oracles holds the same rules as a plain loop, bi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,38 @@ Index = npt.NDArray[np.intp]
 
 # Amounts and their sums are exact in float64 up to here, with room to multiply by a weight.
 MOST = 1 << 50
+
+
+class HeadStart(Protocol):
+    """Says what of the surplus goes to whom before weights share out the rest (R25)."""
+
+    def __call__(
+        self,
+        resource: Index,
+        queue: Index,
+        group: Index,
+        weights: Float64,
+        has: Int64,
+        wants: Int64,
+        surplus: Int64,
+        /,
+    ) -> Int64 | None:
+        """Answer for `K` rows, each one queue in the contest for one resource, or None for nothing.
+
+        Args:
+            resource: `(K,)` resource index.
+            queue: `(K,)` queue index.
+            group: `(K,)` rows with the same number share one surplus.
+            weights: `(K,)` the queues' weights, normalised to 1 over each group.
+            has: `(K,)` what the queue gets already: its deserved part.
+            wants: `(K,)` what it may still take.
+            surplus: `(K,)` what there is to share in the row's group.
+
+        Returns:
+            `(K,)` amounts from 0 to `wants`, in each group together at most the surplus.
+
+        """
+        ...
 
 
 class Claims(NamedTuple):
@@ -121,6 +153,8 @@ def share_surplus(
     unit: Int64,
     *,
     fold: WeightFold | None = None,
+    start: HeadStart | None = None,
+    has: Int64 | None = None,
 ) -> Int64 | None:
     """Share what is left of each group's amount, highest priority first (R4).
 
@@ -131,41 +165,90 @@ def share_surplus(
         weights: `(r, k)` in the block's order.
         unit: `(R,)` granularity.
         fold: as for `divide_level`.
+        start: asked at each priority before its rounds (R25); `need` is then lowered in place.
+        has: `(r, k)` in the block's order, what each queue has already; only `start` is told.
 
     Returns:
         `(r, k)` in the block's order, what each queue gets; None if nobody gets anything.
 
     """
-    purse, units = left.reshape(-1), unit[block.resources].astype(np.float64)
+    purse = left.reshape(-1)
     wants = (need > 0) & (weights > 0)
     has_left = left > 0
     if np.count_nonzero(has_left) < has_left.size:
         wants &= has_left.take(block.group, axis=1)
     result = None
+    ahead = np.zeros(need.shape if start is not None else 0, dtype=np.int64)
     for tier in block.tiers:
         rows = wants.ravel().nonzero()[0] if tier is None else tier[wants.take(tier)]
         if not len(rows):
             continue
         if result is None:
-            result = np.zeros(need.shape, dtype=np.int64)
-        is_one = len(units) == 1
-        resource = block.resource_of_row[: len(rows)]
-        if not is_one:
-            resource = block.resource_of_row.take(rows)
-        asked = None
-        if fold is not None:
-            asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
-        wanted = np.empty(len(rows))
-        np.minimum(need.take(rows), MOST, out=wanted)
-        game = Contest(
-            contest=block.contest_of_row.take(rows),
-            weight=weights.take(rows),
-            unit=units if is_one else units.take(resource - block.resources.start),
-            need=wanted.copy(),
-            purse=purse,
-            asked=asked,
-        )
+            result = np.zeros(need.size, dtype=np.int64)
+        if start is not None and has is not None:
+            rows = _put_ahead(start, block, rows, (weights, has, need), purse, ahead)
+        wanted = np.minimum(need.take(rows), MOST).astype(np.float64)
+        game = _contest(block, rows, purse, wanted.copy(), weights, unit, fold)
         contend(game)
         wanted -= game.need
-        result.put(rows, wanted)
-    return result
+        result[rows] = wanted.astype(np.int64)
+    got = None if result is None else result.reshape(need.shape)
+    return got if got is None or start is None else got + ahead
+
+
+def _contest(
+    block: Block,
+    rows: Index,
+    purse: Float64,
+    need: Float64,
+    weights: Float64,
+    unit: Int64,
+    fold: WeightFold | None,
+) -> Contest:
+    """Return the contests of some rows of a block, `need` being theirs, the rest the block's."""
+    units = unit[block.resources].astype(np.float64)
+    is_one = len(units) == 1
+    resource = block.resource_of_row[: len(rows)]
+    if not is_one:
+        resource = block.resource_of_row.take(rows)
+        units = units.take(resource - block.resources.start)
+    asked = None
+    if fold is not None:
+        asked = Asked(fold, resource, block.queue_of_row.take(rows), is_one)
+    return Contest(
+        contest=block.contest_of_row.take(rows),
+        weight=weights.take(rows),
+        unit=units,
+        need=need,
+        purse=purse,
+        asked=asked,
+    )
+
+
+def _put_ahead(
+    start: HeadStart,
+    block: Block,
+    rows: Index,
+    columns: tuple[Float64, Int64, Int64],
+    purse: Float64,
+    ahead: Int64,
+) -> Index:
+    """Ask for the head starts of one priority and give them; returns the rows that still want."""
+    weights, has, need = columns
+    contest, weight, wants = block.contest_of_row.take(rows), weights.take(rows), need.take(rows)
+    together = np.bincount(contest, weight, len(purse))
+    given = start(
+        block.resource_of_row.take(rows),
+        block.queue_of_row.take(rows),
+        contest,
+        weight / together.take(contest),
+        has.take(rows),
+        wants,
+        purse.astype(np.int64).take(contest),
+    )
+    if given is None:
+        return rows
+    ahead.put(rows, given)
+    need.put(rows, wants - given)
+    purse -= np.bincount(contest, given, len(purse))
+    return rows[(wants > given) & (purse > 0).take(contest)]

@@ -3,11 +3,12 @@
 Same rules, same float operations in the same order as kaisched.core.rounds, so the same bits: which
 of the two divides is only a matter of time. A simulated cluster of a dozen queues is divided once
 for each of its events, and forty array calls on a few rows each cost ten times what the numbers in
-them do. A weight fold answers arrays, so with one the arrays divide.
+them do. A weight fold is asked with arrays all the same, once in each round of a contest.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,12 +20,14 @@ from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from kaisched.core.division import Claims
+    from kaisched.core.rounds import WeightFold
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 _STEPS = 1 << 20  # as FRACTION_BITS of the rounds
 _MOST = 1 << 50  # as MOST of the division
+_NO_PART = -1.0  # whose weight counts nothing gets no unit that is left over
 _NO_FRACTIONS = float(1 << 52)  # floats from here to 2**53 are whole numbers
 
 
@@ -87,6 +90,8 @@ class _Row(NamedTuple):
     weights: list[float]
     is_generous: bool
     follows_quotas: bool
+    resource: int
+    fold: WeightFold | None
 
 
 @dataclass(eq=False)
@@ -103,6 +108,7 @@ class PlainTree:
         unit: Int64,
         weight_mode: str,
         known: tuple[Int64, Sequence[int]] | None = None,
+        fold: WeightFold | None = None,
     ) -> Int64:
         """Divide as `fairshare.fair_share` does."""
         columns = self._known
@@ -127,6 +133,8 @@ class PlainTree:
                     columns.weight_rows[r],
                     generous[r],
                     weight_mode == "quota",
+                    r,
+                    fold,
                 )
                 divided = self._divide_row(row, wants)
             # Where everybody gets what it asks for, which is common, the request is the answer.
@@ -180,7 +188,7 @@ def _divide_group(row: _Row, group: Group, amount: int, wants: list[int], share:
         if not takers:
             continue
         need = [float(min(wants[q] - share[q], _MOST)) for q in takers]
-        purse = _contend(share, takers, need, [weights[q] for q in takers], purse, row.unit)
+        purse = _contend(share, takers, need, [weights[q] for q in takers], purse, row)
         if purse <= 0:
             return
 
@@ -197,25 +205,24 @@ def _contend(
     need: list[float],
     weights: list[float],
     purse: float,
-    unit: float,
+    row: _Row,
 ) -> float:
     """Share a purse among queues, by rank, until it or their need is empty; returns what is left.
 
     Amounts are whole numbers in floats: comparing an integer with a float costs twice as much.
     """
+    unit = row.unit
     for q, wants in zip(rows, need, strict=True):
         share[q] += int(wants)  # as if there were enough; what is missed comes off below
     while purse > 0:
         if sum(need) <= purse:
             return purse - sum(need)  # enough for everyone (R9)
-        total = 0.0
-        for weight in weights:  # as `bincount` adds; sum() of later Pythons rounds otherwise
-            total += weight
+        counts, total = _share_weights(row, rows, weights)
         amount, is_worth_another = purse, False
-        players = zip(rows, need, weights, strict=True)
+        players = zip(rows, need, weights, counts, strict=True)
         rows, need, weights, missed = [], [], [], []
-        for q, wants, weight in players:
-            ideal = amount * weight / total
+        for q, wants, weight, count in players:
+            ideal = amount * count / total
             if wants <= ideal:
                 purse -= wants
                 is_worth_another = is_worth_another or wants < ideal
@@ -227,7 +234,7 @@ def _contend(
             rows.append(q)
             need.append(wants - give)
             weights.append(weight)
-            missed.append(part)
+            missed.append(part if count > 0 else _NO_PART)
         if purse > 0 and not is_worth_another:
             purse = _close(need, missed, purse, unit)
             if purse > 0 and 0.0 in need:
@@ -239,12 +246,47 @@ def _contend(
     return purse
 
 
+def _sum(weights: list[float]) -> float:
+    """Add one by one, as `bincount` does; sum() of later Pythons rounds otherwise."""
+    total = 0.0
+    for weight in weights:
+        total += weight
+    return total
+
+
+def _share_weights(row: _Row, rows: list[int], weights: list[float]) -> tuple[list[float], float]:
+    """Return each queue's share weight (R5) and their sum, in row order."""
+    total = _sum(weights)
+    if row.fold is None:
+        return weights, total
+    count = len(rows)
+    normal = [weight / total for weight in weights]
+    answer = row.fold(
+        np.full(count, row.resource),
+        np.array(rows),
+        np.zeros(count, np.intp),
+        np.ones(count, np.bool_),
+        np.array(normal),
+    )
+    # As it was written, where the fold leaves it alone: as the rounds do.
+    counts = [
+        weight if said == asked else max(said, 0.0) * total
+        for weight, asked, said in zip(weights, normal, answer.tolist(), strict=True)
+    ]
+    whole = _sum(counts)
+    if not whole < math.inf:
+        raise ValueError("the fold of over-quota weights answered no finite numbers")
+    return (counts, whole) if whole > 0 else (weights, total)  # R7
+
+
 def _close(need: list[float], missed: list[float], purse: float, unit: float) -> float:
     """Hand out what the floors left over, one unit each by largest remainder (R8)."""
     # The sum has no room for a fraction: it is rounded half to even, as `rint` does.
     key = [part * _STEPS + _NO_FRACTIONS for part in missed]
     # sorted() keeps equals as they stand, which is by rank.
     for i in sorted(range(len(key)), key=key.__getitem__, reverse=True):
+        if missed[i] < 0:
+            break
         give = min(need[i], unit, purse)
         need[i] -= give
         purse -= give

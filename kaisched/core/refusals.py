@@ -30,6 +30,7 @@ class Refusal(IntEnum):
     OVER_LIMIT = 20
     NON_PREEMPTIBLE_OVER_QUOTA = 21
     OVER_FAIR_SHARE = 22
+    OTHERS_SPELL = 23
     # the nodes, together
     EXCEEDS_ANY_NODE = 30
     NO_NODE_ALLOWED = 31
@@ -96,6 +97,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
             Refusal.OVER_FAIR_SHARE,
             "OverFairShare",
             "it would take its queue over its fair share",
+            False,
+        ),
+        (
+            Refusal.OTHERS_SPELL,
+            "OthersSpell",
+            "room is kept for a job of another queue, whose spell it is",
             False,
         ),
         (Refusal.EXCEEDS_ANY_NODE, "ExceedsAnyNode", "a pod is larger than every node", False),

@@ -87,8 +87,8 @@ def contend(game: Contest) -> None:
         sated = enough.take(own)
         if np.count_nonzero(sated):
             purse -= np.where(enough, wanted, 0.0)
-            need[rows[sated]] = 0.0
-            rows = rows[~sated]
+            need[rows.take(sated.nonzero()[0])] = 0.0
+            rows = rows.take((~sated).nonzero()[0])
             if not len(rows):
                 return
         rows, missed = _rounds(game, rows)
@@ -116,7 +116,7 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
         is_full = need <= ideal
         if len(unit) == 1 and unit[0] == 1:  # what would be divided and multiplied by one
             units, whole = ideal, np.floor(ideal)
-            give = np.where(is_full, need, whole)
+            give = np.minimum(need, whole)  # the same, since needs are whole numbers
         else:
             units = ideal / unit
             whole = np.floor(units)
@@ -130,14 +130,14 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
         purse -= _sums(contest, give, count)
         # A queue that needed less than its part makes another round worth while.
         again = np.zeros(count, dtype=np.bool_)
-        again[contest[is_short]] = True
+        again[contest.take(is_short.nonzero()[0])] = True
         plays = _spread(again, contest)
         is_open = _spread(purse > 0, contest) > is_full
         last = ((is_open > plays) & (share > 0)).nonzero()[0]
         if len(last):
             closing.append(rows.take(last))
             missed.append(units.take(last) - whole.take(last))
-        rows = rows[is_open & plays]
+        rows = rows.take((is_open & plays).nonzero()[0])  # half the time of rows[...]
     if len(closing) == 1:
         return closing[0], missed[0]
     return np.concatenate([rows, *closing]), np.concatenate([_NOTHING, *missed])
@@ -179,7 +179,9 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     # back: without a policy that changes weights the fold makes no difference at all.
     share = np.maximum(answer, 0.0)
     share *= whole
-    np.putmask(share, answer == normal, weight)
+    is_same = answer == normal
+    if np.count_nonzero(is_same):
+        np.putmask(share, is_same, weight)
     sums = _sums(contest, share, count)
     if np.count_nonzero(sums < np.inf) < count:
         raise ValueError("the fold of over-quota weights answered no finite numbers")
@@ -214,5 +216,6 @@ def _largest_first(contest: Index, missed: Float64, contests: int) -> Index:
         return np.lexsort((steps, contest))
     key = (contest << (FRACTION_BITS + 1) | steps) << row_bits
     key |= np.arange(len(contest))
-    key.sort()
+    # In order by contest already: merging runs takes a sixth of the time where they are many.
+    key.sort(kind="stable" if contests > 1 else None)
     return key & ((1 << row_bits) - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -10,6 +11,18 @@ if TYPE_CHECKING:
 
 PARTS: Final = 1_000_000_000
 """Usage 1.0 (the whole capacity over the window) in parts."""
+
+
+class UsageState(StrEnum):
+    """How far a usage vector can be trusted."""
+
+    FRESH = "fresh"
+    PARTIAL = "partial"
+    """Recent, but something is missing or was refused; the reasons say what."""
+    STALE = "stale"
+    """Older than the staleness period."""
+    ABSENT = "absent"
+    """Nothing is known yet: all parts are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +35,10 @@ class Usage:
 
     parts: IntVec
     age_s: float
+    """Since the newest sample; infinite when there is none."""
     coverage: float
-    """Share of the window that the samples cover, 0 to 1."""
+    """Share of the window that the samples cover, 0 to 1, counted from the first sample ever: a new
+    installation has covered all there was to cover."""
+    state: UsageState = UsageState.FRESH
+    reasons: tuple[str, ...] = ()
+    """What is wrong or worth knowing, one line each; empty when nothing is."""

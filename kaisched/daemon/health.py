@@ -32,6 +32,7 @@ class _Beat:
     failures: int = 0
     error: str = ""
     failing_plugins: tuple[str, ...] = ()
+    usage: str = ""
     is_stopping: bool = False
 
 
@@ -47,9 +48,12 @@ class Health:
         """Note that the loop goes round."""
         self._beat = replace(self._beat, last_s=now_s)
 
-    def succeeded(self, now_s: float, failing_plugins: tuple[str, ...] = ()) -> None:
-        """Note a cycle that ended well, and the plugins that failed in it all the same."""
-        self._beat = _Beat(now_s, self._beat.cycles + 1, failing_plugins=failing_plugins)
+    def succeeded(
+        self, now_s: float, failing_plugins: tuple[str, ...] = (), usage: str = ""
+    ) -> None:
+        """Note a cycle that ended well, the plugins that failed in it, and how its history was."""
+        cycles = self._beat.cycles + 1
+        self._beat = _Beat(now_s, cycles, failing_plugins=failing_plugins, usage=usage)
 
     def failed(self, now_s: float, error: str) -> None:
         """Note a cycle that raised or was abandoned."""
@@ -67,7 +71,7 @@ class Health:
         return (Check("loop", age_s <= self._stalled_s, text),)
 
     def ready(self, now_s: float) -> tuple[Check, ...]:
-        """Return what readiness depends on; plugin failures are told but do not count."""
+        """Return what readiness depends on; plugins and usage history are told but do not count."""
         beat = self._beat
         failed = (
             f"{beat.failures} failed in a row: {beat.error}" if beat.failures else "none failed"
@@ -82,6 +86,7 @@ class Health:
                 True,
                 f"failed in the last cycle: {plugins}" if plugins else "no failures",
             ),
+            Check("usage", True, beat.usage or "no history is kept"),
             Check(
                 "shutdown", not beat.is_stopping, "stopping" if beat.is_stopping else "not asked"
             ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from kaisched.core.usage import UsageState
 from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
@@ -19,12 +21,14 @@ if TYPE_CHECKING:
 
     from kaisched.clock import Clock
     from kaisched.cluster.ports import IntentSink, SnapshotSource
+    from kaisched.core.usage import Usage
     from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.policy import Policy
     from kaisched.telemetry.metrics import CycleCollector
 
 LEAST_GAP_S: Final = 0.05
 """Events that come faster than this share a cycle."""
+_GLANCE_S: Final = 0.1
 
 
 class Loop:
@@ -40,6 +44,7 @@ class Loop:
         *,
         period_s: float,
         usage_source: UsageSource | None = None,
+        usage_wait_s: float = 0.0,
         shard: str = "default",
         after: Callable[[Turn], None] = lambda _: None,
     ) -> None:
@@ -52,6 +57,8 @@ class Loop:
         self._period_s = period_s
         self._usage_source = usage_source
         self._after = after
+        self._usage_wait_s = usage_wait_s
+        self._usage_said: tuple[str, ...] = ()
         self._memory = Memory()
         self._watch = Stopwatch(clock.now_s)
         self._news = threading.Event()
@@ -72,6 +79,7 @@ class Loop:
     def run(self) -> None:
         """Take turns until stopped."""
         self._log.info("loop_started", period_s=self._period_s)
+        self._await_usage()
         while not self._end.is_set():
             self._news.clear()
             self.turn()
@@ -79,6 +87,17 @@ class Loop:
                 self._news.wait(max(self._period_s - LEAST_GAP_S, 0.0))
         self.health.stopping()
         self._log.info("loop_stopped", cycles=self.cycles)
+
+    def _await_usage(self) -> None:
+        """Give a usage store time for its first answer, and begin without it after that."""
+        source, start_s = self._usage_source, self._clock.now_s()
+        if source is None or source.is_ready():
+            return
+        while not source.is_ready() and not self._end.wait(_GLANCE_S):
+            self.health.turning(self._clock.now_s())
+            if not 0 <= self._clock.now_s() - start_s < self._usage_wait_s:
+                self._log.warning("usage_not_awaited", waited_s=self._usage_wait_s)
+                return
 
     def turn(self) -> Turn | None:
         """Take one turn; None when it failed, which is told and does not end the loop."""
@@ -124,9 +143,28 @@ class Loop:
             self.health.failed(turn.end_s, result.stats.abandoned)
         else:
             failing = sorted({failure.plugin for failure in result.failures})
-            self.health.succeeded(turn.end_s, tuple(failing))
-        self._collector.publish(
-            self._collector.published.after(
-                result, turn.duration_s, turn.end_s, self._watch.by_plugin()
-            )
+            self.health.succeeded(turn.end_s, tuple(failing), self._tell_usage(turn.usage))
+        published = self._collector.published.after(
+            result, turn.duration_s, turn.end_s, self._watch.by_plugin()
         )
+        axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
+        self._collector.publish(
+            published.with_history(axis, queues, turn.snapshot.total, turn.usage)
+        )
+
+    def _tell_usage(self, usage: Usage | None) -> str:
+        """Log what has changed about the history, and return how it is."""
+        if usage is None:
+            return ""
+        said = (usage.state.value, *usage.reasons)
+        if said != self._usage_said:
+            tell = self._log.info if usage.state is UsageState.FRESH else self._log.warning
+            tell(
+                "usage_changed",
+                state=usage.state.value,
+                age_s=round(usage.age_s, 1) if math.isfinite(usage.age_s) else None,
+                coverage=round(usage.coverage, 3),
+                reasons=list(usage.reasons),
+            )
+            self._usage_said = said
+        return "; ".join(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -22,6 +22,7 @@ from kaisched.daemon.serving import (
     probe_page,
     serve,
 )
+from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import fill, open_cluster, read_manifests
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shard_for
@@ -54,30 +55,27 @@ def run_process(loaded: LoadedSettings) -> None:
         _run_on_kubernetes(settings, clock)
         return
     collector = CycleCollector()
-    loop = _embedded_loop(settings, collector, clock)
-    health = _health_pages(
-        lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
-    )
-    servers = _servers(settings, {"/metrics": metrics_page(registry_of(collector))}, health)
-    try:
+    with ExitStack() as closing:
+        loop = _embedded_loop(settings, collector, clock, closing)
+        health = _health_pages(
+            lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
+        )
+        metrics: Pages = {"/metrics": metrics_page(registry_of(collector))}
+        for server in _servers(settings, metrics, health):
+            closing.callback(server.close)
         with _ended_by_signals(loop.stop):
             loop.run()
-    finally:
-        for server in servers:
-            server.close()
 
 
 def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
     daemon = KubernetesDaemon(settings, clock)
     # Shards are known once the cluster answers, which may take a while; probes come before.
     metrics: Pages = {"/metrics": lambda request: _metrics_of(daemon, request)}
-    servers = _servers(settings, metrics, _health_pages(daemon.live, daemon.ready))
-    try:
+    with ExitStack() as closing:
+        for server in _servers(settings, metrics, _health_pages(daemon.live, daemon.ready)):
+            closing.callback(server.close)
         with _ended_by_signals(daemon.stop):
             daemon.run()
-    finally:
-        for server in servers:
-            server.close()
 
 
 def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
@@ -90,7 +88,7 @@ def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
 
 
 def _embedded_loop(
-    settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock
+    settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, closing: ExitStack
 ) -> Loop:
     """Return a loop on a cluster in memory, filled from the manifests."""
     log: Any = structlog.get_logger()
@@ -112,6 +110,9 @@ def _embedded_loop(
         plugins=[setting.plugin.name for setting in policy.plugins],
         actions=[action.name for action in policy.actions],
     )
+    feed, wait_s = usage_feed(found, clock)
+    if feed is not None:
+        closing.callback(feed.close)
     return Loop(
         cluster,
         cluster,
@@ -119,6 +120,8 @@ def _embedded_loop(
         clock,
         collector,
         period_s=settings.schedule_period,
+        usage_source=feed,
+        usage_wait_s=wait_s,
         shard=found.shard.name,
     )
 

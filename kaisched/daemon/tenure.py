@@ -14,6 +14,7 @@ from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.daemon.loop import Loop
+from kaisched.daemon.usage import usage_feed
 from kaisched.engine.policy import build_policy
 from kaisched.telemetry.metrics import CycleCollector
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
-    from kaisched.framework.policy import Policy
 
 PATIENCE_S: Final = 2.0
 """How long what is under way may take when the process ends."""
@@ -95,7 +95,19 @@ class Tenure:
         )
         store, pool = self.cluster.store, shard.spec.partition_label_value
         self._reporter = Reporter(client, self._reports, clock, store, node_pool=pool)
-        self.loop = _loop(settings, self.cluster, policy, clock, self)
+        self._usage, wait_s = usage_feed(found, clock)
+        self.loop = Loop(
+            self.cluster,
+            self.cluster,
+            policy,
+            clock,
+            self.collector,
+            period_s=settings.schedule_period,
+            usage_source=self._usage,
+            usage_wait_s=wait_s,
+            shard=shard.name,
+            after=self._report,
+        )
         self.cluster.wake = self.loop.wake
         self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
         self._thread = threading.Thread(target=self._lead, name=f"loop-{shard.name}", daemon=True)
@@ -137,6 +149,8 @@ class Tenure:
         self.loop.stop()
         if self._thread.is_alive():
             self._thread.join()
+        if self._usage is not None:
+            self._usage.close()
         self._reports.close(0.0)
         self._outbox.close(PATIENCE_S)
         self._elector.stop()
@@ -144,8 +158,7 @@ class Tenure:
     def _note(self, note: Note) -> None:
         self._reporter.note(note)
 
-    def report(self, turn: Turn) -> None:
-        """Tell people what a turn came to."""
+    def _report(self, turn: Turn) -> None:
         if not self._is_observing:
             self._reporter.after(turn.snapshot, turn.result)
 
@@ -157,25 +170,6 @@ def _outboxes(settings: SchedulerConfiguration, gate: Gate) -> tuple[Outbox, Out
     return (
         Outbox(gate, writers=how.writers, per_second=how.writes_per_second, write_s=write_s),
         Outbox(gate, writers=1, per_second=how.reports_per_second, write_s=0.0, name="reports"),
-    )
-
-
-def _loop(
-    settings: SchedulerConfiguration,
-    cluster: KubernetesCluster,
-    policy: Policy,
-    clock: Clock,
-    tenure: Tenure,
-) -> Loop:
-    return Loop(
-        cluster,
-        cluster,
-        policy,
-        clock,
-        tenure.collector,
-        period_s=settings.schedule_period,
-        shard=tenure.name,
-        after=tenure.report,
     )
 
 

@@ -18,6 +18,7 @@ from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.shard import PluginEntry, ShardSpec
 from kaisched.objects.shard_args import read_args
+from kaisched.objects.usage import UsageParams
 from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ def _plugins(
         plugin.name: _Wanted(plugin.priority, weight=plugin.weight)
         for plugin in kai_names.DEFAULT_PLUGINS
     }
+    if spec.usage_db_config is not None and spec.usage_db_config.client_type:
+        history = kai_names.TIME_BASED_FAIRSHARE
+        wanted[history] = _Wanted(kai_names.OTHER_PRIORITIES[history])
     for written, entry in spec.plugins.items():
         name = _plugin_name(written, file, catalogue, warnings)
         if name is not None:
@@ -144,9 +148,17 @@ def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: li
 
 def _fill(wanted: dict[str, _Wanted], spec: ShardSpec) -> None:
     """Hand the shard's settings to the plugins that read them, where arguments are silent."""
+    history = spec.usage_db_config.usage_params if spec.usage_db_config else UsageParams()
+    k_value = wanted["proportion"].arguments.get("kValue", spec.k_value)
     said: dict[str, dict[str, object]] = {
         "binpack": {"gpu": spec.placement_strategy.gpu, "cpu": spec.placement_strategy.cpu},
-        "proportion": {"kValue": spec.k_value},
+        "proportion": {"kValue": k_value},
+        kai_names.TIME_BASED_FAIRSHARE: {
+            "kValue": k_value,
+            "halfLifePeriod": history.half_life_period,
+            "windowSize": history.window_size,
+            "tumblingWindowStartTime": history.tumbling_window_start_time,
+        },
         "minruntime": {
             "defaultPreemptMinRuntime": spec.min_runtime.preempt_min_runtime,
             "defaultReclaimMinRuntime": spec.min_runtime.reclaim_min_runtime,

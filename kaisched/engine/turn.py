@@ -23,7 +23,14 @@ class UsageSource(Protocol):
     """Says what each queue has consumed lately."""
 
     def usage(self, snapshot: Snapshot, now_s: float) -> Usage | None:
-        """Return usage for the snapshot's queues and resources; None where there is no history."""
+        """Return usage for the snapshot's queues and resources; None where there is no history.
+
+        Called once a turn; it neither waits nor raises.
+        """
+        ...
+
+    def is_ready(self) -> bool:
+        """Tell whether there is something to begin with, or nothing to wait for."""
         ...
 
 
@@ -36,6 +43,8 @@ class Turn:
     memory: Memory
     start_s: float
     end_s: float
+    usage: Usage | None = None
+    """What it was told of the past; None where no history is kept."""
 
     @property
     def duration_s(self) -> float:
@@ -65,7 +74,7 @@ def take_turn(
     snapshot = source.snapshot()
     usage = usage_source.usage(snapshot, start_s) if usage_source is not None else None
     result, memory = run_cycle(snapshot, usage, policy, start_s, memory, probe)
-    turn = Turn(snapshot, result, memory, start_s, clock.now_s())
+    turn = Turn(snapshot, result, memory, start_s, clock.now_s(), usage)
     if turn.has_intents:
         sink.apply(result.binds, result.evictions, result.nominations)
     return turn

@@ -112,6 +112,16 @@ def stale_fault(stale: Any) -> str:
     return ""
 
 
+def head_start_fault(ahead: Any, group: Any, wants: Any, surplus: Any) -> str:
+    """Return what is wrong with head starts ``(K,)``, or an empty string."""
+    if not fits(ahead, wants.shape, "i"):
+        return wrong(ahead, wants.shape, "i")
+    if np.count_nonzero((ahead < 0) | (ahead > wants)):
+        return "answered less than 0 or more than is wanted"
+    together = np.bincount(group, ahead)
+    return "answered more than the surplus" if (together[group] > surplus).any() else ""
+
+
 def size_fault(session: Session, job: Any, size: Any) -> str:
     """Return what is wrong with batch sizes ``(K,)``, or an empty string."""
     if not fits(size, job.shape, "i"):

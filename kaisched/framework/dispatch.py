@@ -17,6 +17,7 @@ from kaisched.framework.answers import (
     CycleAbandonedError,
     batch_fault,
     fits,
+    head_start_fault,
     keys_fault,
     size_fault,
     wrong,
@@ -120,8 +121,21 @@ class Questions(NodeQuestions):
 
     def fold(self, session: Session) -> Fold | None:
         """Return the weight fold as one function, or None when nobody answers."""
-        answers = self._answers["over_quota_weights"]
+        answers = self._loud(session, "over_quota_weights")
         return partial(self._fold, session, answers) if answers else None
+
+    def _loud(self, session: Session, question: str) -> tuple[Answer, ...]:
+        """Return the answers of the plugins that have not promised to be silent."""
+        answers = self._answers[question]
+        return tuple(each for each in answers if not self._is_silent(session, each, question))
+
+    @staticmethod
+    def _is_silent(session: Session, answer: Answer, question: str) -> bool:
+        try:
+            return bool(answer.owner.is_silent(session, question))
+        except Exception as error:
+            answer.fail(session, error)
+            raise CycleAbandonedError(f"{question}: plugin {answer.plugin} failed") from error
 
     def _fold(
         self,
@@ -153,6 +167,47 @@ class Questions(NodeQuestions):
                 raise CycleAbandonedError(f"weights: plugin {answer.plugin} answered nonsense")
             weights = folded
         return weights
+
+    def head_start(self, session: Session) -> Callable[..., IntVec | None] | None:
+        """Return the head starts as one function, or None when nobody answers."""
+        answers = self._loud(session, "head_start")
+        return partial(self._head_start, session, answers) if answers else None
+
+    def _head_start(
+        self,
+        session: Session,
+        answers: tuple[Answer, ...],
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        weights: FloatVec,
+        has: IntVec,
+        wants: IntVec,
+        surplus: IntVec,
+    ) -> IntVec | None:
+        for answer in answers:
+            try:
+                ahead: IntVec | None = answer.call(
+                    session=session,
+                    resource=resource,
+                    queue=queue,
+                    group=group,
+                    weights=weights,
+                    has=has,
+                    wants=wants,
+                    surplus=surplus,
+                )
+            except Exception as error:
+                answer.fail(session, error)
+                raise CycleAbandonedError(f"head start: plugin {answer.plugin} failed") from error
+            if ahead is None:
+                continue
+            fault = head_start_fault(ahead, group, wants, surplus)
+            if fault:
+                answer.fail(session, fault)
+                raise CycleAbandonedError(f"head start: plugin {answer.plugin} answered nonsense")
+            return ahead
+        return None
 
     # -- order ---------------------------------------------------------------------------------
 

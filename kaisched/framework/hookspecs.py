@@ -120,6 +120,15 @@ class Plugin:
         del session
         return True
 
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise with True that a question has no answer from this plugin in this cycle.
+
+        Asked about ``over_quota_weights`` and ``head_start``, before the division: where nobody has
+        anything to say, it is remembered and quick.
+        """
+        del session, question
+        return False
+
     # -- once a cycle ------------------------------------------------------------------
 
     @_question
@@ -162,6 +171,26 @@ class Plugin:
         ``active[i]`` says that it still wants more; ``weights`` are normalised over the group.
         Combine: fold, in plugin order. Without an answer the weights stand (the fold is the
         identity).
+        """
+
+    @_first
+    def head_start(
+        self,
+        session: Session,
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        weights: FloatVec,
+        has: IntVec,
+        wants: IntVec,
+        surplus: IntVec,
+    ) -> IntVec | None:
+        """Return how much of the surplus ``(K,)`` queues get before the weights share the rest.
+
+        Asked for each depth and priority, before its first round, about the queues that want some:
+        rows as in :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved
+        part; ``wants`` what it may still take; ``surplus`` what its group shares. At least 0, at
+        most ``wants``, and in a group together at most the surplus. Combine: first result.
         """
 
     # -- order ---------------------------------------------------------------------------
@@ -257,8 +286,7 @@ class Plugin:
         A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
         and not refused here were gone from ``session.ledger``; entries that are not ``taken`` are
         not asked about. To take fewer must never be refused where taking more is not.
-        NOT_OVER_SHARE speaks of the unit's queue: no later unit of it is allowed either. Combine:
-        first refusal.
+        Combine: first refusal.
         """
 
     @_first

@@ -104,6 +104,11 @@ class Session:
         """The plugins' over-quota weight fold, or None when nobody answers it (the identity)."""
         return self.ask.fold(self)
 
+    @property
+    def head_start(self) -> Callable[..., IntVec | None] | None:
+        """The plugins' word on who comes before the weights, or None when nobody answers it."""
+        return self.ask.head_start(self)
+
     @once
     def ledger(self) -> Ledger:
         """The amounts as they are now."""

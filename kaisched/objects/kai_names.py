@@ -47,7 +47,10 @@ DEFAULT_PLUGINS: Final = (
 )
 """KAI's priorities where KAI has the plugin; the weights keep the steps of its ladder of scores."""
 
-OTHER_PRIORITIES: Final = {"topology": 500}
+TIME_BASED_FAIRSHARE: Final = "time-based-fairshare"
+"""Part of proportion in KAI; there and here it is on where a shard names a usage store."""
+
+OTHER_PRIORITIES: Final = {TIME_BASED_FAIRSHARE: 1750, "topology": 500}
 """Where a plugin that is not on by default stands once a shard enables it; any other is at 0."""
 
 DEFAULT_ACTIONS: Final = (

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 
+from kaisched.objects.usage import UsageConfig
 from kaisched.objects.wire import KubernetesObject, StrictWire
 
 GPU_RESOURCES: Final = (
@@ -34,29 +35,6 @@ class MinRuntime(StrictWire, frozen=True, kw_only=True):
 
     preempt_min_runtime: str | int | None = None
     reclaim_min_runtime: str | int | None = None
-
-
-class UsageParams(StrictWire, frozen=True, kw_only=True):
-    """The window of the usage history. Durations as texts."""
-
-    half_life_period: str | int | None = None
-    window_size: str | int | None = None
-    window_type: Literal["sliding", "tumbling", "cron"] | None = None
-    tumbling_window_start_time: str | None = None
-    cron_string: str | None = None
-    fetch_interval: str | int | None = None
-    staleness_period: str | int | None = None
-    wait_timeout: str | int | None = None
-    extra_params: dict[str, Any] = {}
-
-
-class UsageConfig(StrictWire, frozen=True, kw_only=True):
-    """Where the usage history is kept."""
-
-    client_type: str = ""
-    connection_string: str = ""
-    connection_string_env_var: str = ""
-    usage_params: UsageParams = UsageParams()
 
 
 class SearchBudgets(StrictWire, frozen=True, kw_only=True):

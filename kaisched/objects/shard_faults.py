@@ -16,16 +16,13 @@ from kaisched.objects.faults import (
     Path,
     did_you_mean,
     duration_faults,
-    unit_faults,
 )
 from kaisched.objects.kai_names import known_actions, map_action, map_plugin
-from kaisched.objects.labels import time_of
-from kaisched.objects.shard import SchedulingShard, SearchBudgets, ShardSpec, UsageConfig
+from kaisched.objects.shard import SchedulingShard, SearchBudgets, ShardSpec
 from kaisched.objects.shard_args import ARGS, args_faults
-from kaisched.units import UnitError, parse_duration
+from kaisched.objects.usage_faults import seconds_of, usage_faults
 
 MAX_K: Final = 1e6
-USAGE_STORES: Final = ("prometheus", "sqlite", "memory")
 _GENERATORS: Final = ("NodeLocalGreedy", "MultiNodeGang")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _RESOURCE_NAME: Final = re.compile(r"[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-\w.]*", re.ASCII)
@@ -53,7 +50,7 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
         }
     )
     if spec.usage_db_config is not None:
-        yield from _usage_faults(spec.usage_db_config)
+        yield from usage_faults(spec.usage_db_config)
     if spec.scenario_search_budgets is not None:
         yield from _budget_faults(spec.scenario_search_budgets)
     yield from args_faults(spec.args)
@@ -122,56 +119,6 @@ def _priority_faults(path: Path, priority: int | None) -> Iterator[Fault]:
         yield Fault(path, "out of range", priority, "write at most 2^31 - 1")
 
 
-def _usage_faults(usage: UsageConfig) -> Iterator[Fault]:
-    path: Path = ("spec", "usageDBConfig")
-    if usage.client_type and usage.client_type not in USAGE_STORES:
-        fix = did_you_mean(usage.client_type, USAGE_STORES)
-        yield Fault((*path, "clientType"), "no such usage store", usage.client_type, fix)
-    if usage.connection_string and usage.connection_string_env_var:
-        fix = "keep one of the two"
-        yield Fault((*path, "connectionStringEnvVar"), "given beside connectionString", fix=fix)
-    params, path = usage.usage_params, (*path, "usageParams")
-    durations: dict[str, str | int | None] = {
-        "halfLifePeriod": params.half_life_period,
-        "windowSize": params.window_size,
-        "fetchInterval": params.fetch_interval,
-        "stalenessPeriod": params.staleness_period,
-        "waitTimeout": params.wait_timeout,
-    }
-    yield from duration_faults({(*path, name): text for name, text in durations.items()})
-    for name, least in (("halfLifePeriod", 0.0), ("windowSize", 1.0), ("fetchInterval", 1.0)):
-        seconds = _seconds(durations[name])
-        # A half-life of 0 is off; between that and a second is a slip of the pen.
-        if seconds is not None and seconds < 1 and (least or seconds):
-            yield Fault(
-                (*path, name), "shorter than a second", durations[name], 'write "1s" or more'
-            )
-    fetch = _seconds(params.fetch_interval) or 60.0
-    stale = _seconds(params.staleness_period)
-    if stale is not None and stale < fetch:
-        fix = "write at least the fetchInterval"
-        yield Fault(
-            (*path, "stalenessPeriod"), "shorter than fetchInterval", params.staleness_period, fix
-        )
-    if params.window_type == "tumbling" and params.tumbling_window_start_time is None:
-        fix = 'add it, such as "2026-07-01T00:00:00Z"'
-        yield Fault((*path, "tumblingWindowStartTime"), "missing", fix=fix)
-    if params.tumbling_window_start_time is not None:
-        start = params.tumbling_window_start_time
-        yield from unit_faults(
-            (*path, "tumblingWindowStartTime"), start, lambda it: time_of(str(it))
-        )
-    if params.window_type == "cron" and not params.cron_string:
-        yield Fault((*path, "cronString"), "missing", fix='add it, such as "0 0 * * 1"')
-
-
-def _seconds(text: str | int | None) -> float | None:
-    try:
-        return None if text is None else parse_duration(text)
-    except UnitError:
-        return None
-
-
 def _budget_faults(budgets: SearchBudgets) -> Iterator[Fault]:
     path: Path = ("spec", "scenarioSearchBudgets")
     longest, shortest = budgets.max_job_search_duration, budgets.min_job_search_duration
@@ -189,7 +136,7 @@ def _budget_faults(budgets: SearchBudgets) -> Iterator[Fault]:
             where = (*path, "maxGeneratorSearchDuration", generator)
             yield Fault(where, "no such generator", fix=fix)
     yield from duration_faults(durations)
-    least, most = _seconds(shortest), _seconds(longest)
+    least, most = seconds_of(shortest), seconds_of(longest)
     if least and most and least >= most:
         fix = "write less than maxJobSearchDuration"
         yield Fault((*path, "minJobSearchDuration"), "not below the maximum", shortest, fix)

@@ -1,1 +1,1 @@
-"""The simulator: the daemon's own cycle in virtual time, on traces of real clusters."""
+"""The simulator: the daemon's own cycle in virtual time, in scenarios and on traces."""

@@ -19,13 +19,23 @@ class Bar:
     """Draws on stderr, so that what is printed stays clean. Costs next to nothing while hidden."""
 
     def __init__(
-        self, title: str, begin_s: float, end_s: float, *, is_wanted: bool | None = None
+        self,
+        title: str,
+        begin_s: float,
+        end_s: float,
+        *,
+        is_wanted: bool | None = None,
+        is_slow: bool = False,
     ) -> None:
-        """Cover the time from begin to end; ``is_wanted`` None means where there is a terminal."""
+        """Cover the time from begin to end; ``is_wanted`` None means where there is a terminal.
+
+        ``is_slow`` says that calls are rare: then every one of them counts.
+        """
         self._title = title
         self._begin_s = begin_s
         self._end_s = end_s
         self._is_wanted = sys.stderr.isatty() if is_wanted is None else is_wanted
+        self._look_every = 1 if is_slow else _LOOK_EVERY
         self._calls = 0
         self._began = time.perf_counter()
         self._progress: Progress | None = None
@@ -46,7 +56,7 @@ class Bar:
     def tell(self, now_s: float) -> None:
         """Say how far virtual time has come."""
         self._calls += 1
-        if not self._is_wanted or self._calls % _LOOK_EVERY:
+        if not self._is_wanted or self._calls % self._look_every:
             return
         if self._progress is None:
             if time.perf_counter() - self._began < _PATIENCE_S:

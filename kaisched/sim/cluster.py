@@ -1,30 +1,31 @@
-"""The simulated cluster: equal GPU nodes, a queue for each virtual cluster, jobs as pods in rows.
+"""The simulated cluster: nodes and queues as given, jobs as pods in rows.
 
-GPUs are what is short. Pods ask for some CPU and memory as real ones do, but nodes have twice what
-their GPUs' pods can ask for, and queues may hold as much of it as they like.
+Where only GPUs are given, GPUs are what is short: pods ask for some CPU and memory as real ones do,
+but nodes have twice what their GPUs' pods can ask for, and queues may hold as much of it as they
+like.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU_UNIT, RowVec
+from kaisched.core.axis import GPU, GPU_UNIT, Amounts, IntVec, RowVec
+from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
+from kaisched.core.tables import QueueTable
 from kaisched.errors import InvariantBroken
 from kaisched.framework.records import CycleResult
 from kaisched.framework.report import Shares
-from kaisched.sim.workload import ClusterSize, Workload
+from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Workload
 
-PRIORITY: Final = 50
-"""Of every job: the class ``train``, which is preemptible."""
-POD_CPU: Final = 4_000
-"""Milli-CPU a pod asks for with each GPU."""
-POD_MEMORY: Final = 16_384
-"""MiB a pod asks for with each GPU."""
 NODE_PODS: Final = 110
 _NO_ROW: Final = -1
 
@@ -32,20 +33,20 @@ _NO_ROW: Final = -1
 class Cluster:
     """Speaks of jobs by their position in the workload; the rows of the store stay inside."""
 
-    def __init__(self, workload: Workload, size: ClusterSize) -> None:
-        """Set up empty nodes and queues."""
+    def __init__(
+        self, workload: Workload, nodes: Sequence[NodeRow], queues: Sequence[QueueRow]
+    ) -> None:
+        """Set up empty nodes and queues, among which must be all those of the workload."""
         self._work = workload
         self._store = RowStore()
-        self._shape = {
-            gpus: self._store.intern_shape(
-                {"cpu": POD_CPU * gpus, "memory": POD_MEMORY * gpus, "gpu": GPU_UNIT * gpus}
-            )
-            for gpus in sorted({gpus for pods in set(workload.pods) for gpus in pods})
-        }
-        self._put_nodes(size)
-        self._put_queues()
+        self._nodes = {node.name: node for node in nodes}
+        self._shape: dict[PodKind, int] = {}
+        for node in nodes:
+            self._store.put_node(node)
+        for queue in queues:
+            self._store.put_queue(queue)
         self._queue = [self._store.row_of_queue(name) for name in workload.queue_names]
-        self._row = [_NO_ROW] * len(workload)
+        self._row: list[int] = []
         self._job_of_row: list[int] = []
         self._compactions = self._store.compactions
 
@@ -53,15 +54,18 @@ class Cluster:
         """Let a job come: its pods wait."""
         work = self._work
         name = f"trace/job-{job:07d}"
-        pods = work.pods[job]
+        kind = work.kind[job]
+        missing = job + 1 - len(self._row)
+        if missing > 0:
+            self._row += [_NO_ROW] * missing
         self._row[job] = self._store.add_job(
             name,
             self._queue[work.queue[job]],
-            priority=PRIORITY,
-            is_preemptible=True,
+            priority=kind.priority,
+            is_preemptible=kind.is_preemptible,
             created_s=work.submitted_s[job],
-            tasks=[(f"{name}-{pod}", self._shape[gpus]) for pod, gpus in enumerate(pods)],
-            minimum=len(pods),
+            tasks=[(f"{name}-{at}", self._shape_of(pod)) for at, pod in enumerate(kind.pods)],
+            minimum=len(kind.pods),
         )
         self._job_of_row.append(job)
 
@@ -93,6 +97,18 @@ class Cluster:
         for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
             self._store.nominate(task, node)
 
+    def set_ready(self, node: str, *, is_ready: bool) -> None:
+        """Let a node fail or return. The jobs on it are the caller's to stop."""
+        self._nodes[node] = replace(self._nodes[node], is_ready=is_ready)
+        self._store.put_node(self._nodes[node])
+
+    def jobs_on(self, node: str) -> list[int]:
+        """Return the jobs of which a pod holds room on a node, in order."""
+        tasks = self._store.tasks
+        row = self._store.row_of_node(node)
+        there = np.flatnonzero(tasks.node_of_task.data[: tasks.size] == row)
+        return sorted(set(self.jobs_of(there)))
+
     def jobs_of(self, tasks: RowVec) -> list[int]:
         """Return the job of each pod."""
         rows = self._store.tasks.job_of_task.data[tasks].tolist()
@@ -114,6 +130,49 @@ class Cluster:
         by_name = {queue.name: queue.fair_share["gpu"] for queue in shares}
         return [by_name[name] for name in self._work.queue_names]
 
+    # -- what is held, for whoever keeps a history ------------------------------------------------
+
+    @property
+    def queues(self) -> QueueTable:
+        """All queues; columns by queue are in their order."""
+        self._store.settle()
+        return self._store.queues.table
+
+    def held(self) -> Amounts:
+        """Return a copy of ``(R, Q)`` what the pods of each leaf hold now."""
+        queues = self._store.queues
+        copy: Amounts = queues.allocated.data[:, : len(queues)].copy()
+        return copy
+
+    def total(self) -> Amounts:
+        """Return ``(R,)`` what is divided now."""
+        return self._store.nodes.total()
+
+    def gpus_in_use(self) -> IntVec:
+        """Return ``(N,)`` milli-GPUs in use on each node, in the order of :meth:`node_names`."""
+        nodes = self._store.nodes
+        size = len(nodes)
+        used: IntVec = nodes.allocatable.data[GPU, :size] - nodes.idle.data[GPU, :size]
+        return used
+
+    def node_names(self) -> tuple[str, ...]:
+        """Return the names of all nodes, in order."""
+        self._store.settle()
+        return self._store.nodes.name
+
+    def node_gpus(self) -> list[float]:
+        """Return the GPUs of all nodes, failed ones too."""
+        nodes = self._store.nodes
+        gpus: list[float] = (nodes.allocatable.data[GPU, : len(nodes)] / GPU_UNIT).tolist()
+        return gpus
+
+    def _shape_of(self, pod: PodKind) -> int:
+        shape = self._shape.get(pod)
+        if shape is None:
+            request = {"cpu": pod.cpu, "memory": pod.memory, "gpu": pod.gpu}
+            shape = self._shape[pod] = self._store.intern_shape(request, _constraints_of(pod))
+        return shape
+
     def _renumber(self) -> None:
         self._compactions = self._store.compactions
         remap = self._store.remap
@@ -125,19 +184,32 @@ class Cluster:
                 self._row[job] = row
         self._job_of_row = jobs
 
-    def _put_nodes(self, size: ClusterSize) -> None:
-        allocatable = {
-            "cpu": 2 * POD_CPU * size.gpus_per_node,
-            "memory": 2 * POD_MEMORY * size.gpus_per_node,
-            "gpu": GPU_UNIT * size.gpus_per_node,
-            "pods": NODE_PODS,
-        }
-        for node in range(size.nodes):
-            self._store.put_node(NodeRow(f"node-{node:05d}", allocatable))
 
-    def _put_queues(self) -> None:
-        work = self._work
-        for name, weight, quota in zip(work.queue_names, work.weights, work.quotas, strict=True):
-            self._store.put_queue(
-                QueueRow(name, quota={"gpu": quota * GPU_UNIT}, weight={"gpu": weight})
-            )
+def _constraints_of(pod: PodKind) -> Constraints:
+    wanted = tuple(Requirement(label, "In", values) for label, values in pod.node_labels)
+    return Constraints(node_terms=((wanted, ()),) if wanted else None)
+
+
+def equal_nodes(size: ClusterSize) -> list[NodeRow]:
+    """Return as many equal nodes as a cluster of this size has."""
+    row = node_amounts(size.gpus_per_node)
+    return [NodeRow(f"node-{node:05d}", row) for node in range(size.nodes)]
+
+
+def node_amounts(gpus: int, cpu: int | None = None, memory: int | None = None) -> dict[str, int]:
+    """Return what a node has; CPU and memory where not given are more than its GPUs' pods need."""
+    return {
+        "cpu": 2 * POD_CPU * gpus if cpu is None else cpu,
+        "memory": 2 * POD_MEMORY * gpus if memory is None else memory,
+        "gpu": GPU_UNIT * gpus,
+        "pods": NODE_PODS,
+    }
+
+
+def equal_queues(workload: Workload) -> list[QueueRow]:
+    """Return the queues of a trace: siblings, with GPUs alone shared out."""
+    named = zip(workload.queue_names, workload.weights, workload.quotas, strict=True)
+    return [
+        QueueRow(name, quota={"gpu": quota * GPU_UNIT}, weight={"gpu": weight})
+        for name, weight, quota in named
+    ]

@@ -1,7 +1,8 @@
 """The grid of virtual time.
 
-Instants are whole *ticks* of :data:`GRID_S` seconds. What happens is rounded up to the next tick,
-as if the scheduler looked at the cluster once a minute: nothing is ever early.
+Instants are whole *ticks*, of :data:`GRID_S` seconds unless a scenario says otherwise. What happens
+is rounded up to the next tick, as if the scheduler looked at the cluster once in a tick: nothing is
+ever early.
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ import numpy as np
 from kaisched.core.axis import FloatVec, IntVec
 
 GRID_S: Final = 60
-"""Seconds of one tick."""
+"""Seconds of one tick, unless told otherwise."""
 NEVER: Final = 1 << 62
 """A tick that does not come."""
+FOREVER: Final = 1 << 48
+"""Ticks of a job that does not end by itself. With a tick added it is still before NEVER."""
 
 
-def tick_at(time_s: float) -> int:
+def tick_at(time_s: float, step_s: float = GRID_S) -> int:
     """Return the first tick at or after a time."""
-    return -int(-time_s // GRID_S)
+    return -int(-time_s // step_s)
 
 
-def ticks_at(times_s: FloatVec) -> IntVec:
+def ticks_at(times_s: FloatVec, step_s: float = GRID_S) -> IntVec:
     """Return the first tick at or after each time."""
-    return np.ceil(times_s / GRID_S).astype(np.int64)
+    return np.ceil(times_s / step_s).astype(np.int64)
 
 
-def run_ticks(durations_s: FloatVec) -> IntVec:
+def run_ticks(durations_s: FloatVec, step_s: float = GRID_S) -> IntVec:
     """Return how many ticks jobs of these durations run: one at least, so that each is seen to."""
-    return np.maximum(ticks_at(durations_s), 1)
+    return np.maximum(ticks_at(durations_s, step_s), 1)

@@ -31,7 +31,7 @@ VC_COLUMNS: Final = ("vc", "published_nodes")
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class Column:
     """One column of a file as text, with the line each value stands on."""
 
     path: Path
@@ -60,6 +60,24 @@ class _Column:
         if wrong.any():
             raise self.fail(int(wrong.argmax()), "is out of range", fix)
         return numbers
+
+    def whole_numbers(self, least: float, most: float, what: str) -> IntVec:
+        """Return the values as whole numbers of something."""
+        fix = f"write a whole number of {what} from {least:.0f} to {most:.0f}"
+        numbers = self.numbers(least, most, fix)
+        broken = numbers % 1 != 0
+        if broken.any():
+            raise self.fail(int(broken.argmax()), "is not whole", fix)
+        return numbers.astype(np.int64)
+
+    def filled_numbers(self, least: float, most: float, fix: str) -> list[float | None]:
+        """Return the values as numbers, None for an empty one."""
+        given = [row for row, text in enumerate(self.values) if text]
+        filled = Column(
+            self.path, self.name, [self.values[i] for i in given], [self.lines[i] for i in given]
+        )
+        number = dict(zip(given, filled.numbers(least, most, fix).tolist(), strict=True))
+        return [number.get(row) for row in range(len(self.values))]
 
 
 def _is_odd(text: str) -> bool:
@@ -94,11 +112,11 @@ def read_trace(folder: Path) -> Trace:
     """Read a trace folder, sorted by submission."""
     names, nodes = _read_vcs(folder / "vcs.csv")
     jobs = folder / "jobs.csv.gz"
-    columns = _read_columns(jobs if jobs.is_file() else folder / "jobs.csv", JOB_COLUMNS)
+    columns = read_columns(jobs if jobs.is_file() else folder / "jobs.csv", JOB_COLUMNS)
     seconds = f"write seconds as a number from 0 to {MOST_SECONDS:.0f}"
     submit_s = columns["submit_s"].numbers(0, MOST_SECONDS, seconds)
     duration_s = columns["duration_s"].numbers(0, MOST_SECONDS, seconds)
-    gpus = _whole(columns["num_gpus"], f"write a whole number of GPUs from 1 to {MOST_GPUS}")
+    gpus = columns["num_gpus"].whole_numbers(1, MOST_GPUS, "GPUs")
     queue = _queues(columns["vc"], names, folder / "vcs.csv")
     order = np.argsort(submit_s, kind="stable")
     return Trace(
@@ -112,15 +130,7 @@ def read_trace(folder: Path) -> Trace:
     )
 
 
-def _whole(column: _Column, fix: str) -> IntVec:
-    numbers = column.numbers(1, MOST_GPUS, fix)
-    broken = numbers != np.floor(numbers)
-    if broken.any():
-        raise column.fail(int(broken.argmax()), "is not whole", fix)
-    return numbers.astype(np.int64)
-
-
-def _queues(column: _Column, names: tuple[str, ...], vcs: Path) -> IntVec:
+def _queues(column: Column, names: tuple[str, ...], vcs: Path) -> IntVec:
     position = {name: i for i, name in enumerate(names)}
     try:
         return np.array([position[name] for name in column.values], np.int64)
@@ -132,7 +142,7 @@ def _queues(column: _Column, names: tuple[str, ...], vcs: Path) -> IntVec:
 
 
 def _read_vcs(path: Path) -> tuple[tuple[str, ...], tuple[float | None, ...]]:
-    columns = _read_columns(path, VC_COLUMNS)
+    columns = read_columns(path, VC_COLUMNS)
     names = columns["vc"]
     seen: set[str] = set()
     for row, name in enumerate(names.values):
@@ -141,18 +151,20 @@ def _read_vcs(path: Path) -> tuple[tuple[str, ...], tuple[float | None, ...]]:
         if name in seen:
             raise names.fail(row, "stands here twice", "give each vc one row")
         seen.add(name)
-    nodes = columns["published_nodes"]
-    given = [row for row, text in enumerate(nodes.values) if text]
-    filled = _Column(
-        path, nodes.name, [nodes.values[i] for i in given], [nodes.lines[i] for i in given]
-    )
     fix = f"write a number from 0 to {MOST_GPUS}, or leave it empty"
-    number = dict(zip(given, filled.numbers(0, MOST_GPUS, fix).tolist(), strict=True))
-    return tuple(names.values), tuple(number.get(row) for row in range(len(names.values)))
+    nodes = columns["published_nodes"].filled_numbers(0, MOST_GPUS, fix)
+    return tuple(names.values), tuple(nodes)
 
 
-def _read_columns(path: Path, wanted: tuple[str, ...]) -> dict[str, _Column]:
-    """Read the wanted columns of a CSV file as text, each value with its line."""
+def read_columns(
+    path: Path, wanted: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, Column]:
+    """Read columns of a CSV file as text, each value with its line.
+
+    Raises:
+        ConfigError: no such file, no such column but an optional one, or a row of another width.
+
+    """
     if not path.is_file():
         raise ConfigError(
             "does not exist",
@@ -163,6 +175,7 @@ def _read_columns(path: Path, wanted: tuple[str, ...]) -> dict[str, _Column]:
         with _opened(path) as text:
             rows = csv.reader(text)
             header = next(rows, [])
+            wanted += tuple(name for name in optional if name in header)
             at = [_position(path, header, name) for name in wanted]
             lines: list[int] = []
             kept: list[list[str]] = []
@@ -177,7 +190,7 @@ def _read_columns(path: Path, wanted: tuple[str, ...]) -> dict[str, _Column]:
             f"cannot be read: {error}", file=str(path), fix="write it as CSV in UTF-8"
         ) from error
     return {
-        name: _Column(path, name, [row[position] for row in kept], lines)
+        name: Column(path, name, [row[position] for row in kept], lines)
         for name, position in zip(wanted, at, strict=True)
     }
 

@@ -6,12 +6,14 @@ then new jobs come; then one cycle decides, and what it decided is done at that 
 An evicted job holds its room until the next tick, as a pod does until it has terminated. It keeps
 what it had computed at its last checkpoint, and its place in the order of arrival. Its pods are
 made anew, so a place that was promised to one of those that stop is promised to nobody.
+
+When a node fails, the jobs on it stop at once, as a whole, and wait again in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import groupby
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,10 +22,12 @@ from kaisched.core.axis import RowVec
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.records import CycleResult
+from kaisched.sim.arrivals import Listed, Source
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.events import EventHeap
-from kaisched.sim.grid import GRID_S, NEVER
+from kaisched.sim.grid import FOREVER, GRID_S, NEVER
 from kaisched.sim.tally import Tally
+from kaisched.sim.watching import Blind, Watch
 from kaisched.sim.workload import Workload
 
 SAMPLE_TICKS: Final = 30
@@ -41,6 +45,32 @@ Tell = Callable[[int], None]
 """Hears the tick after each cycle."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A node fails or returns at a tick."""
+
+    tick: int
+    node: str
+    is_ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a replay runs. Times are ticks but for the first."""
+
+    step_s: float = GRID_S
+    """Seconds of a tick."""
+    checkpoint: int = CHECKPOINT_TICKS
+    """Work between two checkpoints of jobs that do not say."""
+    sample: int = SAMPLE_TICKS
+    """Time between two looks at the fair shares."""
+    recheck: int = 0
+    """While jobs wait, a cycle runs at least so often, though nothing happened; 0 for never."""
+
+
+_BY_THE_MINUTE: Final = Pace()
+
+
 class Replay:
     """One run. The state of a job is its end: a tick while it runs, before and after it none."""
 
@@ -50,17 +80,26 @@ class Replay:
         cluster: Cluster,
         decide: Decide,
         first: int,
-        checkpoint_ticks: int = CHECKPOINT_TICKS,
+        pace: Pace = _BY_THE_MINUTE,
+        *,
+        source: Source | None = None,
+        outages: Sequence[Outage] = (),
+        watch: Watch | None = None,
     ) -> None:
-        """Stand at tick ``first`` with an empty cluster."""
+        """Stand at tick ``first`` with an empty cluster. Outages stand in the order of time."""
         self._work = workload
-        self.checkpoint_ticks = checkpoint_ticks
+        self.pace = pace
         self._cluster = cluster
         self._decide = decide
+        self._source = Listed(workload.arrival) if source is None else source
+        self._outages = list(reversed(outages))
+        self._watch: Watch = Blind() if watch is None else watch
         self._events = EventHeap()
-        self._end = [_IDLE] * len(workload)
-        self._left = workload.ticks.copy()
-        self._has_started = [False] * len(workload)
+        self._recheck_at = NEVER
+        self._is_bounded = False
+        self._end: list[int] = []
+        self._left: list[int] = []
+        self._has_started: list[bool] = []
         self._sample_at = first
         self.tally = Tally(len(workload.queue_names), first)
         self.first = first
@@ -72,22 +111,27 @@ class Replay:
 
     def run(self, until: int, tell: Tell | None = None) -> None:
         """Go on up to and including a tick; :data:`NEVER` for as long as anything happens."""
-        events = self._events
-        batches = iter(_batches(self._work.arrival))
-        arrival, first, last = next(batches, _NO_MORE)
-        while (tick := min(arrival, events.next_tick)) <= until and tick != NEVER:
-            is_changed = self._settle(events.take(tick), tick)
-            if tick == arrival:
-                self._arrive(first, last)
-                arrival, first, last = next(batches, _NO_MORE)
+        self._is_bounded = until != NEVER
+        while (tick := self._next_tick()) <= until and tick != NEVER:
+            is_changed = self._settle(self._events.take(tick), tick)
+            is_changed |= self._break_and_mend(tick)
+            if tick == self._source.next_tick:
+                self._arrive(tick)
                 is_changed = True
-            if is_changed:
+            if is_changed or tick == self._recheck_at:
                 result = self._cycle(tick)
-                upcoming = min(arrival, events.next_tick, until + 1)
+                upcoming = min(self._next_tick(), until + 1)
                 self._sample(result, tick, upcoming if upcoming < NEVER else tick + 1)
+                self._watch.after(result, tick)
                 if tell is not None:
                     tell(tick)
         self._close(until)
+
+    def _next_tick(self) -> int:
+        tick = min(self._source.next_tick, self._events.next_tick, self._recheck_at)
+        if self._outages:
+            tick = min(tick, self._outages[-1].tick)
+        return tick if tick < FOREVER else NEVER
 
     def waiting(self) -> list[int]:
         """Return the jobs that came and have not started."""
@@ -106,20 +150,39 @@ class Replay:
                 self._left[event] = 0
                 self._cluster.remove(event)
                 tally.finish(work.queue[event], work.gpus[event], tick)
+                self._watch.finish(event, tick)
                 self.last_end = tick
             else:
                 continue  # it was evicted since and ends later
             is_changed = True
         return is_changed
 
-    def _arrive(self, first: int, last: int) -> None:
-        queue = self._work.queue
-        for job in range(first, last):
+    def _arrive(self, tick: int) -> None:
+        work = self._work
+        for job in self._source.take(tick):
+            self._end.append(_IDLE)
+            self._left.append(work.ticks[job])
+            self._has_started.append(False)
             self._cluster.add(job)
-            self.tally.arrive(queue[job])
+            self.tally.arrive(work.queue[job])
+            self._watch.arrive(job, tick)
+
+    def _break_and_mend(self, tick: int) -> bool:
+        """Let nodes fail and return that are due; return whether any did."""
+        is_changed = False
+        while self._outages and self._outages[-1].tick <= tick:
+            outage = self._outages.pop()
+            if not outage.is_ready:
+                # What was stopping is gone by now: that was settled first.
+                for job in self._cluster.jobs_on(outage.node):
+                    self._stop(job, tick, is_failure=True)
+                    self._cluster.renew(job)
+            self._cluster.set_ready(outage.node, is_ready=outage.is_ready)
+            is_changed = True
+        return is_changed
 
     def _cycle(self, tick: int) -> CycleResult:
-        now_s = float(tick * GRID_S)
+        now_s = float(tick * self.pace.step_s)
         snapshot = self._cluster.snapshot()
         result = self._decide(snapshot, now_s)
         self.cycles += 1
@@ -135,7 +198,20 @@ class Replay:
             self._start(result.bind_tasks, result.bind_nodes, tick, now_s)
         if len(result.nominate_tasks):
             self._nominate(result)
+        self._recheck_at = self._next_recheck(tick)
         return result
+
+    def _next_recheck(self, tick: int) -> int:
+        """Return when to run a cycle again though nothing happens.
+
+        Without an end of the clock there is one only while something else is still to come: what
+        waits on an empty cluster would wait for ever.
+        """
+        if not self.pace.recheck or not any(self.tally.pending):
+            return NEVER
+        self._recheck_at = NEVER
+        is_over = not self._is_bounded and self._next_tick() == NEVER
+        return NEVER if is_over else tick + self.pace.recheck
 
     def _sample(self, result: CycleResult, tick: int, upcoming: int) -> None:
         """Take the fair shares of this cycle where they hold at a time of sampling.
@@ -143,10 +219,13 @@ class Replay:
         Nothing changes until ``upcoming``. To sample when something changes would be easier and
         wrong: then bursts of short jobs would be seen more often than they are there.
         """
-        at = _next_sample(self._sample_at, tick)
+        every = self.pace.sample
+        at = _next_sample(self._sample_at, tick, every)
         if at < upcoming:
-            self.tally.sample_fair_share(at, self._cluster.fair_shares(result))
-            at = _next_sample(at, upcoming)
+            shares = self._cluster.fair_shares(result)
+            self.tally.sample_fair_share(at, shares)
+            self._watch.sample(at, shares)
+            at = _next_sample(at, upcoming, every)
         self._sample_at = at
 
     def _start(self, tasks: RowVec, nodes: RowVec, tick: int, now_s: float) -> None:
@@ -157,30 +236,42 @@ class Replay:
             if not self._has_started[job]:
                 self._has_started[job] = True
                 tally.waits[queue].append(tick - work.arrival[job])
+                self._source.note_start(job, tick)
             end = tick + self._left[job]
             self._end[job] = end
             self._events.add(end, job)
+            self._watch.start(job, tick)
         self._cluster.place(tasks, nodes, now_s)
 
     def _evict(self, result: CycleResult, tick: int) -> None:
         """Stop jobs; one of which a part is moved stops as a whole, since the rest needs it."""
-        work, cluster = self._work, self._cluster
+        cluster = self._cluster
         moves = np.isin(result.evict_tasks, result.nominate_tasks)
         jobs = set(cluster.jobs_of(result.evict_tasks[moves]))
         jobs.update(self._whole_jobs(self._left_out(result.evict_tasks, jobs), "evicted"))
         for job in sorted(jobs):
             if self._end[job] == _IDLE:
                 raise InvariantBroken(f"job {job} was evicted, but does not run")
-            left = self._end[job] - tick
-            # It began from a checkpoint, so whole intervals of all its work are those of this run.
-            redone = (work.ticks[job] - left) % self.checkpoint_ticks
-            self._left[job] = left + redone
-            self._end[job] = _IDLE
-            self.tally.evict(
-                work.queue[job], work.gpus[job], tick, redone=redone, stopping=STOP_TICKS
-            )
+            self._stop(job, tick, is_failure=False)
             self._events.add(tick + STOP_TICKS, ~job)
             cluster.release(job)
+
+    def _stop(self, job: int, tick: int, *, is_failure: bool) -> None:
+        """Let a running job wait again, and compute once more what no checkpoint kept."""
+        work = self._work
+        left = self._end[job] - tick
+        own = work.kind[job].checkpoint_ticks
+        every = self.pace.checkpoint if own is None else own
+        # It began from a checkpoint, so whole intervals of all its work are those of this run.
+        redone = (work.ticks[job] - left) % every
+        self._left[job] = left + redone
+        self._end[job] = _IDLE
+        queue, gpus = work.queue[job], work.gpus[job]
+        if is_failure:
+            self.tally.fail(queue, gpus, tick, redone=redone)
+        else:
+            self.tally.evict(queue, gpus, tick, redone=redone, stopping=STOP_TICKS)
+        self._watch.stop(job, tick, redone, is_failure=is_failure)
 
     def _left_out(self, tasks: RowVec, jobs: set[int]) -> RowVec:
         """Return the tasks of other jobs than these."""
@@ -198,13 +289,14 @@ class Replay:
     def _whole_jobs(self, tasks: RowVec, what: str) -> list[int]:
         """Return the jobs of these tasks, each of which must be complete: they are all gangs."""
         jobs = self._cluster.jobs_of(tasks)
-        pods = self._work.pods
+        kind = self._work.kind
         counts: dict[int, int] = {}
         for job in sorted(jobs):
             counts[job] = counts.get(job, 0) + 1
         for job, count in counts.items():
-            if count != len(pods[job]):
-                raise InvariantBroken(f"{count} of {len(pods[job])} pods of job {job} were {what}")
+            pods = len(kind[job].pods)
+            if count != pods:
+                raise InvariantBroken(f"{count} of {pods} pods of job {job} were {what}")
         return list(counts)
 
     def _close(self, until: int) -> None:
@@ -224,20 +316,6 @@ class Replay:
                 )
 
 
-_NO_MORE: Final = (NEVER, 0, 0)
-
-
-def _next_sample(at: int, tick: int) -> int:
+def _next_sample(at: int, tick: int, every: int = SAMPLE_TICKS) -> int:
     """Return the first time of sampling from ``at`` on that is not before a tick."""
-    return at + max(-(-(tick - at) // SAMPLE_TICKS), 0) * SAMPLE_TICKS
-
-
-def _batches(arrival: list[int]) -> list[tuple[int, int, int]]:
-    """Return (tick, first job, behind the last job) of the jobs that come together."""
-    batches = []
-    first = 0
-    for tick, same in groupby(arrival):
-        last = first + sum(1 for _ in same)
-        batches.append((tick, first, last))
-        first = last
-    return batches
+    return at + max(-(-(tick - at) // every), 0) * every

@@ -119,7 +119,7 @@ def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
         redone_gpu_hours=_hours(redone),
         utilisation=used / capacity if ticks else 0.0,
         fair_share_distance=tally.distance / (2 * 1000 * capacity) if ticks else 0.0,
-        checkpoint_every_s=_seconds(replay.checkpoint_ticks),
+        checkpoint_every_s=_seconds(replay.pace.checkpoint),
         makespan_s=_seconds(replay.last_end - replay.first) if came == finished else None,
         queues=queues,
         failures=tuple(
@@ -155,21 +155,22 @@ def _queues(replay: Replay, workload: Workload) -> tuple[QueueReport, ...]:
                 lost_gpu_hours=_hours(tally.redone[queue] + tally.stopping[queue]),
                 entitled_gpu_hours=_hours(entitled),
                 got=used / entitled if entitled else None,
-                wait=_waits(waits[queue]),
+                wait=waits_of(waits[queue]),
             )
         )
     return tuple(rows)
 
 
-def _waits(ticks: list[int]) -> Waits | None:
+def waits_of(ticks: list[int], step_s: float = GRID_S) -> Waits | None:
+    """Sum up waits; None where there are none."""
     if not ticks:
         return None
     ticks = sorted(ticks)
     return Waits(
-        mean_s=_seconds(sum(ticks)) / len(ticks),
-        p50_s=_seconds(nearest_rank(ticks, 50)),
-        p95_s=_seconds(nearest_rank(ticks, 95)),
-        longest_s=_seconds(ticks[-1]),
+        mean_s=sum(ticks) * step_s / len(ticks),
+        p50_s=float(nearest_rank(ticks, 50) * step_s),
+        p95_s=float(nearest_rank(ticks, 95) * step_s),
+        longest_s=float(ticks[-1] * step_s),
     )
 
 

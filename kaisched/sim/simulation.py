@@ -6,14 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kaisched.core.snapshot import Snapshot
-from kaisched.errors import ConfigError
+from kaisched.errors import ConfigError, InvariantBroken
 from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
-from kaisched.sim.cluster import Cluster
+from kaisched.sim.accumulator import UsageHistory
+from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
-from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Replay
+from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Pace, Replay
 from kaisched.sim.report import Report, Setting, report_of
 from kaisched.sim.trace import Trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
@@ -53,14 +55,37 @@ class Stretch:
 class PolicyCycle:
     """The daemon's own cycle under one policy, with its memory from cycle to cycle."""
 
-    def __init__(self, policy: Policy) -> None:
-        """Remember nothing yet."""
+    def __init__(self, policy: Policy, usage: UsageHistory | None = None) -> None:
+        """Remember nothing yet; ``usage`` is what the cycle is told of the past, if anything."""
         self._policy = policy
+        self._usage = usage
         self._memory = Memory()
 
     def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
         """Decide on a snapshot."""
-        result, self._memory = run_cycle(snapshot, None, self._policy, now_s, self._memory)
+        usage = None if self._usage is None else self._usage.usage(snapshot, now_s)
+        result, self._memory = run_cycle(snapshot, usage, self._policy, now_s, self._memory)
+        return result
+
+
+class CheckedCycle:
+    """A cycle after which every invariant must hold, those of its records too."""
+
+    def __init__(self, decide: Decide) -> None:
+        """Count the cycles of ``decide``."""
+        self._decide = decide
+        self._cycles = 0
+
+    def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
+        """Decide on a snapshot; InvariantBroken tells of the first violation and its cycle."""
+        result = self._decide(snapshot, now_s)
+        self._cycles += 1
+        found = violations(snapshot, result, with_records=True)
+        if found:
+            raise InvariantBroken(
+                f"cycle {self._cycles}, at {now_s:.0f} s: {found[0]}",
+                fix="report it with the command line and, if there is one, the shard file",
+            )
         return result
 
 
@@ -89,9 +114,9 @@ def simulate(
     from_s, until_s = stretch.bounds(trace)
     part = trace.part(from_s, until_s)
     workload = workload_of(part, size, quota)
-    replay = Replay(
-        workload, Cluster(workload, size), decide, tick_at(from_s), tick_at(checkpoint_every_s)
-    )
+    cluster = Cluster(workload, equal_nodes(size), equal_queues(workload))
+    pace = Pace(checkpoint=tick_at(checkpoint_every_s))
+    replay = Replay(workload, cluster, decide, tick_at(from_s), pace)
     last = NEVER if stretch.is_drained else tick_at(until_s)
     tell = None if progress is None else (lambda tick: progress(float(tick * GRID_S)))
     replay.run(last, tell)

@@ -31,7 +31,7 @@ def table_of(report: Report) -> str:
     """Return the whole report: what was run, a line for each queue, and the sums."""
     shown = [queue for queue in report.queues if queue.jobs]
     rows = [*_HEAD, *_rows(report, shown)]
-    lines = [_title(report), "", *_aligned(rows), "", *_summary(report)]
+    lines = [_title(report), "", *aligned(rows), "", *_summary(report)]
     silent = len(report.queues) - len(shown)
     if silent:
         lines.append(f"{silent} queues without a job are not shown.")
@@ -40,15 +40,16 @@ def table_of(report: Report) -> str:
 
 def json_of(report: Report) -> str:
     """Return everything there is, unrounded; keys in camelCase, ``_s`` written out."""
-    answer = {"schemaVersion": "kaisched.io/simulation/v1", **_camel(asdict(report))}
+    answer = {"schemaVersion": "kaisched.io/simulation/v1", **camel(asdict(report))}
     return json.dumps(answer, indent=2, allow_nan=False)
 
 
-def _camel(value: Any) -> Any:
+def camel(value: Any) -> Any:
+    """Return plain values with camelCase keys."""
     if isinstance(value, dict):
-        return {_camel_key(key): _camel(item) for key, item in value.items()}
+        return {_camel_key(key): camel(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_camel(item) for item in value]
+        return [camel(item) for item in value]
     return value
 
 
@@ -82,8 +83,8 @@ def _rows(report: Report, shown: Sequence[QueueReport]) -> list[tuple[str, ...]]
     columns = (
         [*(queue.name for queue in shown), "all"],
         [*(f"{queue.jobs}" for queue in shown), f"{report.jobs}"],
-        _hours([*(queue.gpu_hours for queue in shown), report.gpu_hours]),
-        _hours([*(queue.entitled_gpu_hours for queue in shown), entitled]),
+        hours_of([*(queue.gpu_hours for queue in shown), report.gpu_hours]),
+        hours_of([*(queue.entitled_gpu_hours for queue in shown), entitled]),
         [
             *(NONE if queue.got is None else f"{queue.got:.0%}" for queue in shown),
             f"{report.gpu_hours / entitled:.0%}" if entitled else NONE,
@@ -92,12 +93,13 @@ def _rows(report: Report, shown: Sequence[QueueReport]) -> list[tuple[str, ...]]
         [*(NONE if wait is None else short_duration(wait.p95_s) for wait in waits), ""],
         [*(f"{queue.pending}" for queue in shown), f"{report.pending}"],
         [*(f"{queue.evictions}" for queue in shown), f"{report.evictions}"],
-        _hours([*(queue.lost_gpu_hours for queue in shown), report.lost_gpu_hours]),
+        hours_of([*(queue.lost_gpu_hours for queue in shown), report.lost_gpu_hours]),
     )
     return list(zip(*columns, strict=True))
 
 
-def _hours(column: Sequence[float]) -> list[str]:
+def hours_of(column: Sequence[float]) -> list[str]:
+    """Return hours with one decimal, or none where a column has large ones."""
     digits = 1 if max(column) < _EXACT_BELOW else 0
     return [f"{hours:.{digits}f}" for hours in column]
 
@@ -128,14 +130,14 @@ def _short_name(name: str, most: int) -> str:
     return name if len(name) <= most else name[: most - 3] + "..."
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]], longest: int = _LONGEST_NAME) -> list[str]:
     """Return lines with the first column to the left and the others to the right.
 
-    Names have the room that the numbers leave on a terminal.
+    Names have the room that the numbers leave on a terminal, but no more than ``longest``.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = _WIDEST - sum(2 + width for width in widths[1:])
-    most = min(max(left, _SHORTEST_NAME), _LONGEST_NAME)
+    most = min(max(left, _SHORTEST_NAME), longest)
     widths[0] = min(widths[0], most)
     lines = []
     for first, *others in rows:

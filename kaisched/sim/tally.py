@@ -20,6 +20,7 @@ class Tally:
         "distance",
         "entitled",
         "evicted",
+        "failed",
         "finished",
         "held",
         "pending",
@@ -37,12 +38,14 @@ class Tally:
     """Jobs that ended."""
     evicted: list[int]
     """Times a job was stopped for another."""
+    failed: list[int]
+    """Times a job was stopped because a node failed."""
     held: list[int]
     """GPUs of running jobs now."""
     used: list[int]
     """GPU ticks held so far."""
     redone: list[int]
-    """Those of the used GPU ticks whose work was lost with an eviction."""
+    """Those of the used GPU ticks whose work was lost when a job was stopped."""
     stopping: list[int]
     """GPU ticks for which evicted jobs kept their room while they stopped; not among the used."""
     entitled: list[int]
@@ -58,6 +61,7 @@ class Tally:
         self.pending = [0] * queues
         self.finished = [0] * queues
         self.evicted = [0] * queues
+        self.failed = [0] * queues
         self.held = [0] * queues
         self.used = [0] * queues
         self.redone = [0] * queues
@@ -94,6 +98,13 @@ class Tally:
         self.pending[queue] += 1
         self.redone[queue] += gpus * redone
         self.stopping[queue] += gpus * stopping
+        self._hold(queue, -gpus, tick)
+
+    def fail(self, queue: int, gpus: int, tick: int, *, redone: int) -> None:
+        """Count a running job whose node failed: it waits again, and holds nothing any more."""
+        self.failed[queue] += 1
+        self.pending[queue] += 1
+        self.redone[queue] += gpus * redone
         self._hold(queue, -gpus, tick)
 
     def sample_fair_share(self, tick: int, fair_share: list[int]) -> None:

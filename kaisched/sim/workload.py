@@ -1,15 +1,25 @@
 """What is replayed: jobs as pods on the grid of virtual time, and queues with quotas and weights.
 
-Everything a replay needs of a job is worked out here, before it starts, into plain lists.
+What a replay needs of a job is worked out before it comes, into plain lists. They may grow while
+the replay runs: an endless backlog makes jobs as others start.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from kaisched.core.axis import GPU_UNIT
 from kaisched.sim.grid import run_ticks, ticks_at
 from kaisched.sim.trace import Trace
+
+POD_CPU: Final = 4_000
+"""Milli-CPU a pod asks for with each GPU, unless told otherwise."""
+POD_MEMORY: Final = 16_384
+"""MiB a pod asks for with each GPU, unless told otherwise."""
+PRIORITY: Final = 50
+"""Of a job, unless told otherwise: the class ``train``, which is preemptible."""
 
 
 class QuotaMode(StrEnum):
@@ -35,6 +45,28 @@ class ClusterSize:
 
 
 @dataclass(frozen=True, slots=True)
+class PodKind:
+    """What one pod asks for: milli-CPU, MiB and milli-GPU; and the labels its node must have."""
+
+    cpu: int
+    memory: int
+    gpu: int
+    node_labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(label, values one of which it must have)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """What jobs of one kind have in common: all pods run together, or none does."""
+
+    pods: tuple[PodKind, ...]
+    priority: int = PRIORITY
+    is_preemptible: bool = True
+    checkpoint_ticks: int | None = None
+    """Work between two checkpoints; None for that of the whole replay."""
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Jobs ``[J]`` in order of arrival and queues ``[V]``, as plain lists."""
 
@@ -50,8 +82,7 @@ class Workload:
     """Run time."""
     gpus: list[int]
     queue: list[int]
-    pods: list[tuple[int, ...]]
-    """GPUs of each pod."""
+    kind: list[JobKind]
 
     def __len__(self) -> int:
         """Return J."""
@@ -63,7 +94,7 @@ def workload_of(trace: Trace, size: ClusterSize, quota: QuotaMode) -> Workload:
     # An empty number, or none at all, means a tiny virtual cluster: it may still have what is left.
     nodes = [number or 0.0 for number in trace.published_nodes]
     gpus = trace.gpus.tolist()
-    pods = {number: pods_of(number, size.gpus_per_node) for number in set(gpus)}
+    kinds = {number: kind_of(number, size.gpus_per_node) for number in set(gpus)}
     quotas = scaled(nodes, size.gpus) if quota is QuotaMode.PUBLISHED else [0] * len(nodes)
     return Workload(
         queue_names=trace.queue_names,
@@ -74,8 +105,18 @@ def workload_of(trace: Trace, size: ClusterSize, quota: QuotaMode) -> Workload:
         ticks=run_ticks(trace.duration_s).tolist(),
         gpus=gpus,
         queue=trace.queue.tolist(),
-        pods=[pods[number] for number in gpus],
+        kind=[kinds[number] for number in gpus],
     )
+
+
+def kind_of(gpus: int, most: int) -> JobKind:
+    """Return the kind of a job that is known by its GPUs alone, ``most`` of them on a node."""
+    return JobKind(tuple(pod_of(number) for number in pods_of(gpus, most)))
+
+
+def pod_of(gpus: int) -> PodKind:
+    """Return the pod with so many whole GPUs, and the usual CPU and memory with each."""
+    return PodKind(POD_CPU * gpus, POD_MEMORY * gpus, GPU_UNIT * gpus)
 
 
 def pods_of(gpus: int, most: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Prometheus metrics, all of one scrape from one published state.
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
-reason, outcome. No pod is ever named.
+reason, outcome; only those of usage history name every queue. No pod is ever named.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from kaisched.framework.records import QueueShare
+from kaisched.telemetry.history import HISTORY, UNITS, history_families
 from kaisched.telemetry.published import BUCKETS_S, Published
 
 QUEUE_CAP: Final = 2000
 OTHER: Final = "other"
-_MEBI: Final = 1 << 20
 
 _ByLabel = Mapping[str, float]
 
@@ -104,17 +104,12 @@ _SHARES: Final = {
     "requested": "What a queue's running and pending pods ask for",
     "deserved": "Quota of a queue (+Inf for unlimited)",
 }
-_UNITS: Final = {
-    "gpu": ("gpus", 1 / 1000, "in GPUs"),
-    "cpu": ("cpu_cores", 1 / 1000, "in cores"),
-    "memory": ("memory_bytes", _MEBI, "in bytes"),
-}
 _EXTENDED: Final = ("pieces", 1, "in pieces of an extended resource")
 
 
 def _share_series() -> Iterator[Series]:
     for share, text in _SHARES.items():
-        for unit, _, words in _UNITS.values():
+        for unit, _, words in UNITS.values():
             yield Series(f"kaisched_queue_{share}_{unit}", "gauge", f"{text}, {words}.", ("queue",))
         unit, _, words = _EXTENDED
         yield Series(
@@ -122,7 +117,11 @@ def _share_series() -> Iterator[Series]:
         )
 
 
-METRICS: Final[tuple[Series, ...]] = (*_CYCLES, *_share_series())
+METRICS: Final[tuple[Series, ...]] = (
+    *_CYCLES,
+    *_share_series(),
+    *(Series(name, "gauge", text, labels) for name, labels, text in HISTORY),
+)
 """Every metric there is, in the order of the reference page."""
 
 
@@ -152,6 +151,7 @@ class CycleCollector(Collector):
                 else _plain(series, published)
             )
         yield from _queue_families(published.shares)
+        yield from history_families(published)
 
 
 def registry_of(collector: CycleCollector) -> CollectorRegistry:
@@ -193,11 +193,11 @@ def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
                 by_name[name].help,
                 labels=by_name[name].labels,
             )
-            for unit, _, _ in (*_UNITS.values(), _EXTENDED)
+            for unit, _, _ in (*UNITS.values(), _EXTENDED)
         }
         for (queue, resource), amount in _capped(shares, share).items():
-            unit, factor, _ = _UNITS.get(resource, _EXTENDED)
-            labels = [queue] if resource in _UNITS else [queue, resource]
+            unit, factor, _ = UNITS.get(resource, _EXTENDED)
+            labels = [queue] if resource in UNITS else [queue, resource]
             families[unit].add_metric(labels, amount * factor)
         yield from families.values()
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kaisched.core.axis import Amounts
+    from kaisched.core.usage import Usage
     from kaisched.framework.records import CycleResult, QueueShare
 
 BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -48,6 +50,28 @@ class Published:
     plugin_s: Mapping[str, float] = field(default_factory=dict)
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
     shares: tuple[QueueShare, ...] = ()
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    """What is divided, by resource in base units."""
+    usage: Usage | None = None
+    """What the last cycle was told of the past, with the names of its axes."""
+    usage_resources: tuple[str, ...] = ()
+    usage_queues: tuple[str, ...] = ()
+
+    def with_history(
+        self,
+        resources: tuple[str, ...],
+        queues: tuple[str, ...],
+        total: Amounts,
+        usage: Usage | None,
+    ) -> Published:
+        """Return the state with what the cycle divided, ``(R,)``, and what it knew of the past."""
+        return replace(
+            self,
+            capacity=dict(zip(resources, total.tolist(), strict=True)),
+            usage=usage,
+            usage_resources=resources,
+            usage_queues=queues,
+        )
 
     def after(
         self,

@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -27,9 +29,12 @@ from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, Requirement, Taint
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
+from kaisched.core.tree import roll_up
+from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.invariants import violations
 from kaisched.framework.loader import Catalogue, Installed, installed_plugins
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
@@ -207,6 +212,8 @@ class ClusterBuilder:
         shard: SchedulingShard | Mapping[str, Any] | None = None,
         plugins: Sequence[type[Plugin]] = (),
         memory: Memory | None = None,
+        usage: Mapping[str, float | Mapping[str, float]] | None = None,
+        now_s: float = NOW_S,
     ) -> Ran:
         """Run one cycle.
 
@@ -215,14 +222,31 @@ class ClusterBuilder:
             shard: a SchedulingShard or its ``spec`` as a file would hold it; defaults unless given.
             plugins: classes to add to the installed plugins and to enable, installed or not.
             memory: of the cycle before.
+            usage: leaf queue to its past usage, 0.5 for half of the cluster all the time: of GPUs,
+                or by resource. Queues above have their children's.
+            now_s: the time of the cycle.
 
         """
         snapshot = self.store().snapshot()
         policy = policy_of(shard, plugins, actions)
-        result, after = run_cycle(snapshot, None, policy, NOW_S, memory or Memory())
+        used = None if usage is None else usage_of(snapshot, usage)
+        result, after = run_cycle(snapshot, used, policy, now_s, memory or Memory())
         if result.failures or result.stats.abandoned:
             raise AssertionError(f"the cycle failed: {result.failures} {result.stats.abandoned}")
+        broken = violations(snapshot, result, with_records=True)
+        if broken:
+            raise AssertionError("the cycle broke what must always hold: " + "; ".join(broken))
         return Ran(snapshot, result, after)
+
+
+def usage_of(snapshot: Snapshot, used: Mapping[str, float | Mapping[str, float]]) -> Usage:
+    """Return the usage vector of leaf queues' usage: of GPUs, or by resource name."""
+    own = np.zeros(snapshot.allocated.shape, np.int64)
+    for queue, amount in used.items():
+        row = snapshot.queues.row_of_name[queue]
+        for name, part in ({"gpu": amount} if isinstance(amount, float | int) else amount).items():
+            own[snapshot.axis.position[name], row] = round(part * PARTS)
+    return Usage(roll_up(own, snapshot.queues.tree), age_s=0.0, coverage=1.0)
 
 
 def _default(said: bool | None, otherwise: bool) -> bool:

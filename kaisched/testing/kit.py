@@ -17,8 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import IntVec
+from kaisched.core.axis import GPU, IntVec
 from kaisched.core.states import TaskState
+from kaisched.core.usage import Usage
+from kaisched.framework.answers import head_start_fault
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.loader import contract_fault, typed_arguments
@@ -84,7 +86,10 @@ def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Ses
     others = tuple(each for each in default.plugins if each.plugin.name != plugin.name)
     policy = Policy((PluginSetting(plugin), *others), default.actions)
     snapshot = build().snapshot()
-    session = Session(snapshot, None, policy, NOW_S, Memory(), policy.questions)
+    # Without history and with some, the same for both instances.
+    parts = np.arange(snapshot.allocated.size).reshape(snapshot.allocated.shape) * 10_000_000
+    usage = Usage(parts, age_s=0.0, coverage=1.0) if has_moved else None
+    session = Session(snapshot, usage, policy, NOW_S, Memory(), policy.questions)
     policy.questions.open(session)
     if session.failures:
         raise AssertionError("\n".join(map(str, session.failures)))
@@ -250,6 +255,20 @@ def _weights(plugin: Plugin, session: Session) -> Iterator[str]:
             yield "a weight that is no finite number"
 
 
+def _head_start(plugin: Plugin, session: Session) -> Iterator[str]:
+    queue = np.arange(len(session.queues))
+    weights = np.full(len(queue), 1.0 / max(len(queue), 1))
+    columns = (np.full_like(queue, GPU), queue, np.zeros_like(queue))
+    wants, surplus = session.requested[GPU], np.full_like(queue, int(session.snapshot.total[GPU]))
+    ahead: Answer = plugin.head_start(
+        session, *columns, weights, np.zeros_like(queue), wants.copy(), surplus
+    )
+    if ahead is not None:
+        fault = head_start_fault(ahead, columns[2], wants, surplus)
+        if fault:
+            yield fault
+
+
 def _next_batch(plugin: Plugin, session: Session) -> Iterator[str]:
     for job in session.jobs.structure:
         tasks: Answer = plugin.next_batch(session, job)
@@ -283,6 +302,7 @@ def _moves(plugin: Plugin, session: Session) -> Iterator[str]:
 _WHOLE: Final[dict[str, Callable[[Plugin, Session], Iterator[str]]]] = {
     "fair_share": _fair_share,
     "over_quota_weights": _weights,
+    "head_start": _head_start,
     "next_batch": _next_batch,
     "session_close": _close,
     "on_moves": _moves,

@@ -55,11 +55,16 @@ def milliseconds(seconds: float) -> str:
 
 def value(of: str, amount: float) -> str:
     """Write a figure in its unit, short."""
-    if of == "median_s":
-        return f"{1000 * amount:,.3g} ms" if amount < 1 else f"{amount:g} s"
+    if of in {"median_s", "cpu_s", "cpu_s_per_day"}:
+        return f"{1000 * amount:,.3g} ms" if amount < 1 else f"{amount:.3g} s"
     if of == "peak_mib":
         return f"{amount:.0f} MiB"
     return f"{amount:.1%}" if of == "loss" else f"{amount:.2f}x"
+
+
+def compact(ratio: float) -> str:
+    """Write a ratio in seven places at most."""
+    return f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio / 1e6:.1f}M"
 
 
 HEADER = f"{'milliseconds':<32}{'median':>9}{'p99':>9}{'MiB':>5}{'ratio':>8}  target"
@@ -74,7 +79,7 @@ def lines_of(row: dict[str, Any]) -> list[str]:
     first = detail["targets"][0]
     line = (
         f"{row['name']:<32}{milliseconds(row['median_s']):>9}{milliseconds(row['p99_s']):>9}"
-        f"{row['peak_mib']:>5.0f}{row['ratio']:>8,.0f}  "
+        f"{row['peak_mib']:>5.0f}{compact(row['ratio']):>8}  "
     )
     if first["of"] == "median_s":
         lines = [f"{line}{value('median_s', first['most'])} {marks[0]}"]

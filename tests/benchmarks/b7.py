@@ -72,7 +72,7 @@ def rounds_of(case: Case) -> list[int]:
         return case.fold(resource, queue, group, active, weights)
 
     # In one piece: a level cut into pieces plays the same rounds once per piece.
-    with patch("kaisched.core.blocks.BLOCK_ROWS", 1 << 40):
+    with patch.multiple("kaisched.core.blocks", ALONE_ROWS=1 << 40, BLOCK_ROWS=1 << 40):
         fair_share(case.tree, case.total, case.claims, UNIT, fold)
     return played
 

@@ -84,6 +84,13 @@ def _moves(title: str, most: int, *targets: Target) -> Row:
     return Row("B6", title, "consolidate", size, (*_seconds(1.0, 0.5), *targets), 10, tiny)
 
 
+def _turns(hand_over: str, title: str) -> Row:
+    size = {"cycles": 1_024, "hand_over": hand_over}
+    tiny = {"cycles": 60, "hand_over": hand_over}
+    targets = (Target("cpu_s", 0.5, 0.3),)
+    return Row("B8", f"1,024 cycles, {title}", "turns", size, targets, 5, tiny)
+
+
 def _kai(title: str, function: str, most: float, **size: int) -> Row:
     tiny = {name: max(2, number // 10) for name, number in size.items()}
     return Row("KAI", title, function, size, _seconds(most), tiny=tiny)
@@ -149,6 +156,26 @@ ROWS: tuple[Row, ...] = (
     _moves("41 gangs, 16 jobs may move", 16),
     _moves("41 gangs, any may move", -1, Target("over_least", 1.3, 1.1)),
     *(_division(queues, levels) for queues in (1_000, 10_000, 100_000) for levels in (2, 3)),
+    Row(
+        "B8",
+        "a week, 50 queues, 10,000 jobs",
+        "week",
+        {"nodes": 64, "queues": 50, "jobs": 10_000, "days": 7},
+        (Target("cpu_s", 20.0),),
+        repeat=1,
+        tiny={"nodes": 2, "queues": 3, "jobs": 60, "days": 1},
+    ),
+    _turns("none", "two queues by weights"),
+    _turns("spells", "two queues by spells"),
+    Row(
+        "B8",
+        "Philly, two weeks, 64 nodes",
+        "philly",
+        {"nodes": 64, "begin": 28, "days": 14},
+        (Target("cpu_s_per_day", 0.25, 0.085),),
+        repeat=1,
+        tiny={"nodes": 8, "begin": 28, "days": 1},
+    ),
     _kai("reclaim on 50 nodes", "reclaim", 0.1, nodes=50),
     _kai("preempt on 50 nodes", "preempt", 0.1, nodes=50),
     _kai("consolidate on 50 nodes", "consolidation", 0.2, nodes=50, gangs=20),

@@ -292,13 +292,22 @@ def trees(draw, most=10):
 PLAIN_ROWS = "kaisched.core.fairshare.PLAIN_ROWS"
 
 
-@given(trees(most=30), st.sampled_from(["equal", "quota"]))
-def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode):
-    tree, total, claims, unit, _ = drawn
+@given(
+    trees(most=30),
+    st.sampled_from(["equal", "quota"]),
+    st.sampled_from([None, 0.0, 0.5, 1.0, 2.0, 10.0]),
+)
+def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode, k):
+    tree, total, claims, unit, usage = drawn
+
+    def fold(resource, queue, group, active, weights):
+        return np.maximum(0, weights + k * (weights - usage[resource, queue]))
+
+    asked = None if k is None else fold
     shares = []
     for rows in (0, 1000):
         with patch(PLAIN_ROWS, rows):
-            shares.append(fair_share(tree, total, claims, unit, weight_mode=mode))
+            shares.append(fair_share(tree, total, claims, unit, asked, weight_mode=mode))
     assert shares[0].tolist() == shares[1].tolist()
     assert shares[0].dtype == shares[1].dtype == np.int64
 

@@ -62,6 +62,7 @@ class Cluster:
             axis=SimpleNamespace(unit=UNIT),
             hints=self.hints,
             fold=fold,
+            head_start=None,
             state={},
         )
         session.state["proportion"] = PLUGIN.session_open(session)

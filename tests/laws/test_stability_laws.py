@@ -3,7 +3,6 @@
 Time stands still and there is no history of usage, so nothing that happens comes from outside.
 """
 
-import pytest
 from hypothesis import event, given, note
 
 from kaisched.engine.policy import default_policy
@@ -27,9 +26,6 @@ def history_of(cluster, count, policy=POLICY):
     return told_of
 
 
-@pytest.mark.xfail(
-    strict=False, reason="about one cluster in 700, by R20: see the marked case in test_search.py"
-)
 @given(crowded)
 def test_a_cluster_left_alone_comes_to_rest(cluster):
     note(told(cluster))

@@ -12,6 +12,8 @@ UNLIMITED = 1 << 62
 
 # Normalised weights of the queues still in the round -> the weights that count, by queue.
 LoopFold = Callable[[dict[int, float]], dict[int, float]]
+# (what is wanted by queue, the surplus) -> what goes to whom ahead of the weights, by queue.
+LoopStart = Callable[[dict[int, int], int], dict[int, int]]
 
 
 @dataclass
@@ -37,12 +39,13 @@ def divide(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
+    start: LoopStart | None = None,
 ) -> Result:
-    """Divide one resource among the queues of one sibling group (R1 to R9)."""
+    """Divide one resource among the queues of one sibling group (R1 to R9, R25)."""
     share = [
         min(amount if c.deserved == UNLIMITED else c.deserved, c.request, c.limit) for c in claims
     ]
-    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, fold)
+    return divide_surplus(max(0, amount - sum(share)), share, claims, unit, fold, start)
 
 
 def divide_surplus(
@@ -51,19 +54,27 @@ def divide_surplus(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
+    start: LoopStart | None = None,
 ) -> Result:
-    """Divide the surplus on top of what the queues have (R4 to R9)."""
+    """Divide the surplus on top of what the queues have (R4 to R9, R25)."""
     result = Result(list(share), surplus)
     by_rank = sorted(range(len(claims)), key=lambda i: claims[i].rank)
     for priority in sorted({c.priority for c in claims}, reverse=True):
-        _share_among(
-            [i for i in by_rank if claims[i].priority == priority],
-            result,
-            claims,
-            unit,
-            fold,
-        )
+        queues = [i for i in by_rank if claims[i].priority == priority]
+        if start is not None:
+            _give_head_starts(queues, result, claims, start)
+        _share_among(queues, result, claims, unit, fold)
     return result
+
+
+def _give_head_starts(queues, result, claims, start) -> None:
+    """Give what goes to somebody ahead of the weights (R25)."""
+    wants = {i: min(claims[i].request, claims[i].limit) - result.share[i] for i in queues}
+    wants = {i: amount for i, amount in wants.items() if amount > 0 and claims[i].weight > 0}
+    if wants and result.left > 0:
+        for i, amount in start(wants, result.left).items():
+            result.share[i] += amount
+            result.left -= amount
 
 
 def _share_among(queues, result, claims, unit, fold) -> None:
@@ -125,6 +136,7 @@ def divide_tree(
     claims: Sequence[Claim],
     unit: int = 1,
     fold: LoopFold | None = None,
+    start: LoopStart | None = None,
 ) -> list[int]:
     """Divide one resource down a tree (R10); parents come before children, -1 for a root."""
     share = [0] * len(parents)
@@ -137,11 +149,16 @@ def divide_tree(
             answer = fold({group[i]: w for i, w in normal.items()})
             return {i: answer[group[i]] for i in normal}
 
+        def group_start(wants: dict[int, int], left: int, group=group) -> dict[int, int]:
+            ahead = start({group[i]: amount for i, amount in wants.items()}, left)
+            return {i: ahead[group[i]] for i in wants if group[i] in ahead}
+
         divided = divide(
             total if parent < 0 else share[parent],
             [claims[q] for q in group],
             unit,
             group_fold if fold else None,
+            group_start if start else None,
         )
         for q, amount in zip(group, divided.share, strict=True):
             share[q] = amount

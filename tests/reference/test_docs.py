@@ -11,7 +11,7 @@ import yaml
 
 from kaisched.cli.app import COMMANDS, run_line
 from kaisched.config.loading import load_settings
-from kaisched.engine.policy import build_policy, default_policy
+from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard
 from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.loader import describe_plugins
@@ -19,6 +19,7 @@ from kaisched.objects import kai_names
 from kaisched.objects.load import load_manifests
 from kaisched.sim.grid import run_ticks, ticks_at
 from kaisched.sim.reading import find_trace, read_trace
+from kaisched.testing.builder import policy_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -269,7 +270,8 @@ def test_a_plugin_folder_holds_what_the_index_says(plugin):
 
 
 def test_the_architecture_names_every_question_and_who_answers_it():
-    questions = default_policy().questions
+    every = {"plugins": {"time-based-fairshare": {"enabled": True}}}
+    questions = policy_of(every).questions
     asked = [name for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")]
     rows = {
         quoted(row[0])[0]: quoted(row[3])

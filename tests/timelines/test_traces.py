@@ -12,8 +12,9 @@ import pytest
 
 from kaisched.cli.app import run_line
 from kaisched.engine.policy import default_policy
+from kaisched.errors import InvariantBroken
 from kaisched.sim.reading import find_trace, read_trace
-from kaisched.sim.simulation import PolicyCycle, Stretch, simulate
+from kaisched.sim.simulation import CheckedCycle, PolicyCycle, Stretch, simulate
 from kaisched.sim.table import json_of
 from kaisched.sim.workload import ClusterSize, QuotaMode
 
@@ -145,6 +146,32 @@ def test_simulate_prints_the_same_table_again_and_times_on_stderr(capsys):
     assert "day 28 to 28.5, 8 nodes with 8 GPUs, quota none" in out
     assert err.startswith("kaisched: took ")
     assert outcome(capsys, *line)[1] == out
+
+
+def test_simulate_checks_what_must_always_hold(capsys):
+    line = ["--from", "28d", "--until", "28d6h", "--nodes", "16"]
+    code, plain, _ = outcome(capsys, *line)
+    assert code == 0
+    assert outcome(capsys, *line, "--check-invariants")[:2] == (0, plain)
+
+
+def test_a_checked_run_ends_with_the_first_violation_and_its_cycle(write_trace):
+    cycle = PolicyCycle(default_policy())
+
+    def twice(snapshot, now_s):
+        """Decide well, but bind the last pod a second time."""
+        result = cycle(snapshot, now_s)
+        return replace(
+            result,
+            bind_tasks=np.append(result.bind_tasks, result.bind_tasks[-1:]),
+            bind_nodes=np.append(result.bind_nodes, result.bind_nodes[-1:]),
+        )
+
+    trace = read_trace(write_trace("0,600,1,a\n"))
+    with pytest.raises(
+        InvariantBroken, match=r"cycle 1, at \d+ s: I5 pod .* more than once; report"
+    ):
+        simulate(trace, Stretch(), ClusterSize(1, 4), CheckedCycle(twice))
 
 
 def test_simulate_speaks_json(capsys):

@@ -21,8 +21,11 @@ from kaisched import (
 )
 
 Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+HeadStart = Callable[..., IntVec | None]
+Asked = tuple[Fold | None, HeadStart | None]
 
 _PLAN = "proportion.plan"
+_WHOLE_PLAN = "proportion.plan.whole"
 _DIVISION = "proportion.division"
 
 
@@ -57,38 +60,40 @@ def divided(session: Session) -> Amounts:
     changes all the time, may then grow and shrink without a new division, and so may what anyone
     asks for of one resource without a division of the others.
 
-    With a weight fold it is divided anew each cycle: what the fold rests on is its plugin's secret.
+    With a weight fold, or where somebody may get a head start, it is divided anew each cycle: what
+    the answers rest on is their plugin's secret.
     """
     snapshot, queues = session.snapshot, session.queues
-    fold, mode = session.fold, session.policy.over_quota_weights
+    asked, mode = (session.fold, session.head_start), session.policy.over_quota_weights
+    is_own = asked == (None, None)
     known: _Division | None = session.hints.get(_DIVISION)
     total = snapshot.total.tobytes()
     if known is not None and not (
-        known.queues is queues and known.total == total and known.mode == mode and fold is None
+        known.queues is queues and known.total == total and known.mode == mode and is_own
     ):
         known = None
     ceiling = _ceiling(session) if known is None else known.ceiling
     requests = roll_up(np.minimum(snapshot.allocated + snapshot.pending, ceiling), queues.tree)
-    if fold is not None:
-        return _divide(session, requests, fold)
     if known is None:
-        share = _divide(session, requests, None)
+        share = _divide(session, requests, asked)
+        if not is_own:
+            return share
     else:
         told = np.minimum(requests, known.enough)
         changed = np.logical_or.reduce(told != known.told, axis=1).nonzero()[0]
         if not changed.size:
             return known.share
-        share = _divide(session, requests, None, (known.share, changed.tolist()))
+        share = _divide(session, requests, asked, (known.share, changed.tolist()))
     enough = share + session.axis.unit[:, None]
     told = np.minimum(requests, enough)
     session.hints[_DIVISION] = _Division(queues, mode, total, ceiling, enough, told, share)
     return share
 
 
-def _plan(session: Session) -> _Plan:
+def _plan(session: Session, *, is_whole: bool = False) -> _Plan:
     """Return what depends on the queues alone, kept while they are the same."""
-    queues = session.queues
-    known: _Plan | None = session.hints.get(_PLAN)
+    queues, key = session.queues, _WHOLE_PLAN if is_whole else _PLAN
+    known: _Plan | None = session.hints.get(key)
     if known is None or known.queues is not queues:
         # Queues stand in preorder, siblings by age: the row is the rank (rule R11).
         rank = np.arange(len(queues), dtype=np.int64)
@@ -96,10 +101,12 @@ def _plan(session: Session) -> _Plan:
         known = _Plan(
             queues,
             rank,
-            fairshare.plan_levels(queues.tree, queues.priority, rank, len(queues.deserved)),
+            fairshare.plan_levels(
+                queues.tree, queues.priority, rank, len(queues.deserved), is_whole=is_whole
+            ),
             finite.max(axis=1, initial=0),
         )
-        session.hints[_PLAN] = known
+        session.hints[key] = known
     return known
 
 
@@ -113,10 +120,11 @@ def _ceiling(session: Session) -> Amounts:
 def _divide(
     session: Session,
     requests: Amounts,
-    fold: Fold | None,
+    asked: Asked,
     known: tuple[Amounts, list[int]] | None = None,
 ) -> Amounts:
-    queues, plan = session.queues, _plan(session)
+    fold, start = asked
+    queues, plan = session.queues, _plan(session, is_whole=start is not None)
     claims = Claims(
         deserved=queues.deserved,
         limit=queues.limit,
@@ -131,6 +139,7 @@ def _divide(
         claims,
         session.axis.unit,
         fold,
+        start=start,
         weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
         plan=plan.plan,
         known=known,

@@ -6,10 +6,8 @@ and each is judged after those before it: there, plain lists of numbers are seve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import add, gt, le, sub
-from typing import TypeAlias
+from operator import add, sub
 
 import numpy as np
 
@@ -26,6 +24,18 @@ from kaisched import (
     Units,
     shares,
 )
+from kaisched_plugins.proportion.rules import (
+    PER_MILLE,
+    Floors,
+    Row,
+    floors_of,
+    is_as_saturated,
+    is_fair_share_victim,
+    is_over_in_contest,
+    is_quota_victim,
+    is_within,
+    undershoots,
+)
 from kaisched_plugins.proportion.standing import Standing
 
 NOT_OVER_SHARE = int(Refusal.NOT_OVER_SHARE)
@@ -33,71 +43,9 @@ UNDERSHOOTS = int(Refusal.UNDERSHOOTS)
 SATURATION_ORDER = int(Refusal.SATURATION_ORDER)
 _OVER_FAIR_SHARE = np.int16(Refusal.OVER_FAIR_SHARE)
 _OVER_QUOTA = np.int16(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
-_PER_MILLE = 1000
 _MOST_MEETINGS = 10_000
 _MANY = 24
 """From so many units on arrays beat plain lists."""
-
-Row: TypeAlias = list[int]
-"""Amounts of one queue or unit, one number for each resource."""
-Floors: TypeAlias = list[tuple[int, int]]
-"""Resources with the amount that a queue must keep of them."""
-
-
-# -- the rules on plain numbers ------------------------------------------------------------------
-
-
-def is_within(held: Iterable[int], bound: Iterable[int]) -> bool:
-    """Tell whether no resource passes its bound."""
-    return all(map(le, held, bound))
-
-
-def is_fair_share_victim(left: Row, enough: Row) -> bool:
-    """Tell whether a queue still has more of some resource than others must leave it (R20).
-
-    Nobody exceeds an unlimited share, nor any share of what it does not hold, so only resources
-    that are used and shared out can decide.
-    """
-    return any(map(gt, left, enough))
-
-
-def is_over_in_contest(left: Row, enough: Row, ask: Row, amounts: Row) -> bool:
-    """Tell the same of the resources that the claim asks for or the unit holds (R20)."""
-    return any(
-        has > most and (asked > 0 or lost > 0)
-        for has, most, asked, lost in zip(left, enough, ask, amounts, strict=True)
-    )
-
-
-def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row) -> bool:
-    """Tell whether a queue over quota gives way to one that stays within its own (R20)."""
-    return is_claim_within_quota and any(map(gt, left, deserved))
-
-
-def floors_of(left: Row, quotas: Floors) -> Floors:
-    """Return the quotas that a queue has at least, and so must keep (R21).
-
-    Of what it had less of already, it may lose more: else a queue that never used its quota of one
-    resource could lose nothing at all.
-    """
-    return [floor for floor in quotas if left[floor[0]] >= floor[1]]
-
-
-def undershoots(left: Row, floors: Floors, amounts: Row) -> bool:
-    """Tell whether a queue would have less than its quota without these amounts (R21)."""
-    for at, floor in floors:  # noqa: SIM110 - half the time of any(), for every unit and level
-        if left[at] - amounts[at] < floor:
-            return True
-    return False
-
-
-def is_as_saturated(after: int, share: int, left: int, their_share: int, per_mille: int) -> bool:
-    """Tell exactly whether a taker above its share is as saturated as whom it takes from (R15)."""
-    if their_share <= 0:
-        return False
-    if share == 0 or their_share == UNLIMITED:
-        return True
-    return after * per_mille * their_share >= left * _PER_MILLE * share
 
 
 # -- what stays the same in a cycle --------------------------------------------------------------
@@ -122,7 +70,7 @@ class Bounds:
         resources = len(standing.allocatable)
         self.standing = standing
         self.multiplier = multiplier
-        self.per_mille = round(multiplier * _PER_MILLE)
+        self.per_mille = round(multiplier * PER_MILLE)
         self.deserved: Amounts = standing.bounds[:resources]
         self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
         self.enough = _times(standing.allocatable, self.per_mille)
@@ -168,10 +116,10 @@ def _times(amounts: Amounts, per_mille: int) -> Amounts:
 
     Whole amounts exceed the product exactly where they exceed what it is rounded down to.
     """
-    if per_mille == _PER_MILLE:
+    if per_mille == PER_MILLE:
         return amounts.copy()
-    thousands, rest = np.divmod(amounts, _PER_MILLE)
-    product: Amounts = thousands * per_mille + rest * per_mille // _PER_MILLE
+    thousands, rest = np.divmod(amounts, PER_MILLE)
+    product: Amounts = thousands * per_mille + rest * per_mille // PER_MILLE
     return np.where(amounts == UNLIMITED, UNLIMITED, product)
 
 
@@ -245,7 +193,7 @@ def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: 
     asked = claim.ask > 0
     asked[PODS] = False
     theirs, quota = theirs[asked], bounds.deserved.take(siblings, axis=1)[asked]
-    # Exactly at its quota everywhere: it can lose nothing, but its pods may have to move.
+    # Exactly at its quota everywhere: not ruled out here, as in KAI, but it loses nothing by R20.
     below = np.logical_or.reduce((theirs < quota) & (quota != UNLIMITED), axis=0)
     return np.asarray(shares.exceeds_any(theirs, quota) | ~below)
 

@@ -264,6 +264,8 @@ def test_cutting_a_level_into_pieces_changes_nothing(monkeypatch):
     amount = rng.integers(0, 100, (3, int(group.max()) + 1)) * GPU
     unit = np.array([1, 1, GPU])
     whole = divide_level(amount, group, columns, unit)[0].tolist()
+    monkeypatch.setattr("kaisched.core.blocks.ALONE_ROWS", 7)
+    assert divide_level(amount, group, columns, unit)[0].tolist() == whole
     monkeypatch.setattr("kaisched.core.blocks.BLOCK_ROWS", 7)
     assert divide_level(amount, group, columns, unit)[0].tolist() == whole
 

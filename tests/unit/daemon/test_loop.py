@@ -4,6 +4,7 @@ import json
 import threading
 import time
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -12,6 +13,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.states import TaskState
+from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
@@ -144,3 +146,79 @@ def test_log_lines_of_a_turn_are_json():
     with capture_logs() as logs:
         loop_on(StoreCluster()).turn()
     assert json.loads(json.dumps(logs))[0]["shard"] == "default"
+
+
+class Remembering:
+    """A usage source that says what it was given, and is ready after so many glances."""
+
+    def __init__(self, *answers, ready_after=0):
+        self.answers, self.glances, self.ready_after = list(answers), 0, ready_after
+
+    def usage(self, snapshot, now_s):
+        shape = (len(snapshot.axis), len(snapshot.queues))
+        state, *reasons = self.answers.pop(0)
+        return Usage(np.zeros(shape, np.int64), 1.0, 1.0, UsageState(state), tuple(reasons))
+
+    def is_ready(self):
+        self.glances += 1
+        return self.glances > self.ready_after
+
+
+def remembering_loop(source, **options):
+    cluster = StoreCluster()
+    return Loop(
+        cluster, cluster, default_policy(), SystemClock(), CycleCollector(),
+        period_s=60.0, usage_source=source, **options,
+    )  # fmt: skip
+
+
+def test_a_change_of_the_usage_history_is_told_once():
+    stale = ("stale", "the last sample is 301 s old")
+    loop = remembering_loop(Remembering(("fresh",), ("fresh",), stale, stale, ("fresh",)))
+    told = []
+    for _ in range(5):
+        with capture_logs() as logs:
+            loop.turn()
+        told += [(line["log_level"], line["state"], line["reasons"]) for line in logs
+                 if line["event"] == "usage_changed"]  # fmt: skip
+        checks = {check.name: check for check in loop.health.ready(loop._clock.now_s())}
+        assert checks["usage"].is_ok
+    assert told == [
+        ("info", "fresh", []),
+        ("warning", "stale", ["the last sample is 301 s old"]),
+        ("info", "fresh", []),
+    ]
+    assert checks["usage"].text == "fresh"
+    assert loop._collector.published.usage.state == "fresh"
+
+
+def run_for(loop, condition):
+    with capture_logs() as logs:
+        thread = threading.Thread(target=loop.run)
+        thread.start()
+        try:
+            until(lambda: condition(logs))
+        finally:
+            loop.stop()
+            thread.join(5.0)
+    assert not thread.is_alive()
+    return [line["event"] for line in logs]
+
+
+def test_the_first_cycle_waits_for_usage_history():
+    source = Remembering(*[("fresh",)] * 9, ready_after=3)
+    events = run_for(remembering_loop(source, usage_wait_s=30.0), lambda logs: len(logs) > 2)
+    assert "usage_not_awaited" not in events
+    assert source.glances == 4
+
+
+def test_the_first_cycle_does_not_wait_for_ever():
+    source = Remembering(*[("absent", "why")] * 9, ready_after=10_000)
+    events = run_for(remembering_loop(source, usage_wait_s=0.2), lambda logs: len(logs) > 3)
+    assert events[:4] == ["loop_started", "usage_not_awaited", "cycle_completed", "usage_changed"]
+
+
+def test_a_stop_ends_the_waiting():
+    source = Remembering(ready_after=10_000)
+    events = run_for(remembering_loop(source, usage_wait_s=60.0), lambda logs: source.glances > 1)
+    assert "cycle_completed" not in events

@@ -105,6 +105,63 @@ def test_settings_of_the_shard_reach_the_plugins_that_read_them():
     assert (safe.default_reclaim_min_runtime, safe.default_preempt_min_runtime) == ("5m", "0s")
 
 
+class HistoryArguments(Arguments):
+    k_value: float = 1.0
+    half_life_period: str = "0s"
+    window_size: str = "1w"
+    tumbling_window_start_time: str = ""
+
+
+HISTORY = installed("time-based-fairshare", HistoryArguments)
+STORE = {"usageDBConfig": {"clientType": "memory"}}
+BY_ARGUMENT = {"plugins": {"proportion": {"arguments": {"kValue": "0.25"}}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "k"),
+    [
+        (STORE, 1.0),
+        ({**STORE, "kValue": 0.5}, 0.5),
+        ({**STORE, "kValue": 0.5, **BY_ARGUMENT}, 0.25),
+        ({"kValue": 0.5, "plugins": {"time-based-fairshare": {"enabled": True}}}, 0.5),
+        (
+            {"kValue": 0.5, "plugins": {"time-based-fairshare": {"arguments": {"kValue": 2}}}},
+            2.0,
+        ),
+    ],
+)
+def test_a_usage_store_or_the_shard_enables_history(spec, k):
+    policy, warnings = built(spec, HISTORY)
+    assert setting(policy, "time-based-fairshare").plugin.arguments.k_value == k
+    assert names(policy).index("time-based-fairshare") == names(policy).index("proportion") + 1
+    assert warnings == []
+
+
+def test_the_window_of_the_usage_store_reaches_the_plugin():
+    params = {
+        "halfLifePeriod": "12h",
+        "windowSize": "3d",
+        "windowType": "tumbling",
+        "tumblingWindowStartTime": "2026-07-01T00:00:00Z",
+    }
+    spec = {"usageDBConfig": {"clientType": "memory", "usageParams": params}}
+    told = setting(built(spec, HISTORY)[0], "time-based-fairshare").plugin.arguments
+    assert (told.half_life_period, told.window_size) == ("12h", "3d")
+    assert told.tumbling_window_start_time == "2026-07-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"kValue": 0.5},
+        {"usageDBConfig": {"usageParams": {"windowSize": "1w"}}},
+        {**STORE, "plugins": {"time-based-fairshare": {"enabled": False}}},
+    ],
+)
+def test_without_a_store_or_when_told_so_history_is_off(spec):
+    assert "time-based-fairshare" not in names(built(spec, HISTORY)[0])
+
+
 def test_arguments_win_over_settings_of_the_shard():
     policy, _ = built({"kValue": 0.5, "plugins": {"proportion": {"arguments": {"kValue": "0.25"}}}})
     assert setting(policy, "proportion").plugin.arguments.k_value == 0.25

@@ -16,7 +16,7 @@ from kaisched.testing.rows import Group, Job, Task
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
 QUESTIONS = [name for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")]
-DIVISION = {"fair_share", "over_quota_weights"}
+DIVISION = {"fair_share", "head_start", "over_quota_weights"}
 ANYTHING_GOES = {"session_open", "session_close"}
 
 
@@ -90,6 +90,16 @@ def test_nonsense_is_contained_and_named(question, nonsense):
     named = {(failure.plugin, failure.question) for failure in result.failures}
     assert ("fake", question) in named
     assert bool(result.stats.abandoned) == (question in DIVISION)
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [-1, 10**9, 12_000],
+    ids=["less than none", "more than is wanted", "more than there is"],
+)
+def test_a_head_start_that_cannot_be_is_nonsense(ahead):
+    result = cycle(world(), with_default(plugin(head_start=lambda queue, **_: queue * 0 + ahead)))
+    assert result.stats.abandoned == "head start: plugin fake answered nonsense"
 
 
 @pytest.mark.parametrize("question", sorted(DIVISION))

@@ -251,7 +251,19 @@ spec:
       fetchInterval: 1m
       stalenessPeriod: 5m
       waitTimeout: 1m
-      extraParams: {usageQueryTimeout: 10s}
+      whenStale: ignore
+      extraParams:
+        usageQueryTimeout: 10s
+        queryResolution: 1m
+        gpuAllocationMetric: kai_queue_allocated_gpus
+        cpuAllocationMetric: kai_queue_allocated_cpu_cores
+        memoryAllocationMetric: kai_queue_allocated_memory_bytes
+        gpuCapacityMetric: sum(kube_node_status_capacity{resource="nvidia_com_gpu"})
+        cpuCapacityMetric: sum(kube_node_status_capacity{resource="cpu"})
+        memoryCapacityMetric: sum(kube_node_status_capacity{resource="memory"})
+        replicaLabel: prometheus_replica
+        bearerTokenFile: /var/run/token
+        caFile: /var/run/ca.crt
   scenarioSearchBudgets:
     maxActionSearchDuration: {reclaim: 5m, preempt: 0}
     maxJobSearchDuration: 4m
@@ -285,4 +297,5 @@ globalDefault: true
         "spec.goMemLimitRatio",
         "spec.scenarioSearchBudgets",
         "spec.topologyConstraint.preferredTopologyLevel",
+        "spec.usageDBConfig.usageParams.tumblingWindowStartTime",
     }

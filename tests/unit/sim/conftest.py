@@ -1,11 +1,14 @@
 """A cycle in plain Python for tests of the simulator alone, and a place to write tiny traces."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from kaisched.core.axis import GPU
+from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.scenario.load import scenario_of
 
 NONE = np.empty(0, np.int64)
 
@@ -84,3 +87,34 @@ def write_trace(tmp_path):
         return tmp_path
 
     return write
+
+
+SMALL = {
+    "name": "small",
+    "time": {"duration": "6h"},
+    "nodes": [{"count": 2, "gpus": 4}],
+    "queues": [{"name": "a"}, {"name": "b"}],
+    "jobs": [{"queue": "a", "arrivals": {"every": "30m"}, "duration": "1h"}],
+}
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    """Return the scenario of a small file with some of its keys written anew."""
+
+    def read(**changes):
+        raw = {**copy.deepcopy(SMALL), **changes}
+        return scenario_of(raw, tmp_path / "s.yaml")
+
+    return read
+
+
+@pytest.fixture
+def ran(scenario):
+    """Run a scenario under its own policy."""
+
+    def run(**changes):
+        read = scenario(**changes)
+        return run_scenario(read, policy_of(read)[0])
+
+    return run

@@ -5,17 +5,18 @@ import pytest
 
 from kaisched.errors import InvariantBroken, PluginError
 from kaisched.framework.records import PluginFailure
-from kaisched.sim.cluster import Cluster
+from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import NEVER
 from kaisched.sim.reading import read_trace
-from kaisched.sim.replay import Replay, _next_sample
+from kaisched.sim.replay import Pace, Replay, _next_sample
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
 
 
 def replayed(folder, decide, until=NEVER, nodes=1, gpus=8, checkpoint=1):
     size = ClusterSize(nodes, gpus)
     workload = workload_of(read_trace(folder), size, QuotaMode.NONE)
-    replay = Replay(workload, Cluster(workload, size), decide, 0, checkpoint)
+    cluster = Cluster(workload, equal_nodes(size), equal_queues(workload))
+    replay = Replay(workload, cluster, decide, 0, Pace(checkpoint=checkpoint))
     replay.run(until)
     return replay
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from kaisched.sim.cluster import Cluster
+from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import NEVER
 from kaisched.sim.reading import read_trace
 from kaisched.sim.replay import Replay
@@ -17,7 +17,8 @@ HAND = "60,180,8,a\n120,60,5,b\n120,61,5,b\n"
 
 def reported(folder, decide, until=NEVER):
     workload = workload_of(read_trace(folder), SIZE, QuotaMode.NONE)
-    replay = Replay(workload, Cluster(workload, SIZE), decide, 0)
+    cluster = Cluster(workload, equal_nodes(SIZE), equal_queues(workload))
+    replay = Replay(workload, cluster, decide, 0)
     replay.run(until)
     return report_of(replay, workload, Setting("hand", SIZE, QuotaMode.NONE))
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from prometheus_client import generate_latest
 
+from kaisched.core.usage import Usage, UsageState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.records import (
     CycleResult,
@@ -127,13 +128,41 @@ def test_what_is_served_is_what_is_listed():
         assert (family.type, family.documentation) == (series.kind, series.help)
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         assert labels <= set(series.labels) <= {
-            "queue", "resource", "action", "plugin", "reason", "outcome",
+            "queue", "queue_name", "resource", "action", "plugin", "reason", "outcome", "state",
         }  # fmt: skip
 
 
 def test_names_follow_the_convention():
-    units = r"(seconds|jobs|gpus|cpu_cores|memory_bytes|pieces|total)"
-    assert [s.name for s in METRICS if not re.fullmatch(rf"kaisched_[a-z_]+_{units}", s.name)] == []
+    units = r"(seconds|jobs|gpus|cpu_cores|memory_bytes|pieces|ratio|state|total)"
+    # The names of KAI-Scheduler's queue controller, so that history outlives a change of scheduler.
+    ours = rf"kaisched_[a-z_]+_{units}|kai_queue_allocated_(gpus|cpu_cores|memory_bytes)"
+    assert [s.name for s in METRICS if not re.fullmatch(ours, s.name)] == []
+
+
+def test_history_goes_on_under_the_names_of_kai():
+    shares = [share("team", gpus=2500), *(share(f"q{at}") for at in range(QUEUE_CAP + 1))]
+    values = scrape(Published().after(result(shares), 0.02, 0.0, {}))
+    assert values['kai_queue_allocated_gpus{queue_name="team"}'] == "2.5"
+    assert values['kai_queue_allocated_cpu_cores{queue_name="team"}'] == "1.5"
+    assert values['kai_queue_allocated_memory_bytes{queue_name="team"}'] == "2.097152e+06"
+    assert f'kai_queue_allocated_gpus{{queue_name="q{QUEUE_CAP}"}}' in values
+
+
+def test_what_the_cycle_knew_of_the_past_is_told():
+    usage = Usage(np.array([[0, 0], [0, 0], [250_000_000, 0]]), 7.5, 0.75, UsageState.PARTIAL)
+    axis = ("cpu", "memory", "gpu")
+    published = Published().with_history(axis, ("a", "b"), np.array([8000, 64, 4000]), usage)
+    values = scrape(published)
+    assert values['kaisched_queue_usage_ratio{queue="a",resource="gpu"}'] == "0.25"
+    assert values["kaisched_capacity_gpus"] == "4.0"
+    assert values["kaisched_capacity_memory_bytes"] == "6.7108864e+07"
+    assert values["kaisched_usage_age_seconds"] == "7.5"
+    assert values["kaisched_usage_coverage_ratio"] == "0.75"
+    states = {name: value for name, value in values.items() if "usage_state" in name}
+    assert states == {
+        f'kaisched_usage_state{{state="{state}"}}': "1.0" if state == "partial" else "0.0"
+        for state in UsageState
+    }
 
 
 def test_the_first_scrape_works_before_the_first_cycle():

@@ -1,124 +1,20 @@
 """Proportion: who may reclaim, from whom, and what may be taken together."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kaisched import CPU, GPU, PODS, UNLIMITED, Claim, Refusal, Units, roll_up, shares
-from kaisched.core.tree import build_tree
-from kaisched_plugins.proportion import Proportion
-
-OVER_SHARE = int(Refusal.OVER_FAIR_SHARE)
-OVER_QUOTA = int(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
-NOT_OVER = int(Refusal.NOT_OVER_SHARE)
-UNDER = int(Refusal.UNDERSHOOTS)
-ORDER = int(Refusal.SATURATION_ORDER)
-TRAIN, BUILD = 0, 1
-
-
-class QueueColumns(SimpleNamespace):
-    def __len__(self):
-        return len(self.tree)
-
-
-class World:
-    """Queues in whole GPUs, ``cpu_...`` in milli-CPU; the CPU quota is 0 and its share endless."""
-
-    def __init__(self, queues, multiplier=1.0):
-        names = list(queues)
-        self.tree = build_tree(names, [queues[name].get("parent", "") for name in names])
-        given = [queues[self.tree.names[at]] for at in range(len(names))]
-        self.row = {name: at for at, name in enumerate(self.tree.names)}
-        self.plugin = Proportion(
-            Proportion.Arguments.model_validate({"reclaimerUtilizationMultiplier": multiplier})
-        )
-        count = len(names)
-        session: Any = SimpleNamespace(
-            queues=QueueColumns(
-                tree=self.tree,
-                deserved=columns(given, "deserved", cpu=UNLIMITED, pods=UNLIMITED),
-                limit=columns(given, "limit", UNLIMITED, cpu=UNLIMITED, pods=UNLIMITED),
-                priority=np.zeros(count, np.int64),
-            ),
-            # One preemptible and one non-preemptible job in each queue.
-            jobs=SimpleNamespace(
-                queue_of_job=np.repeat(np.arange(count), 2),
-                is_preemptible=np.tile([True, False], count),
-            ),
-            fair_share=columns(given, "share", cpu=UNLIMITED, pods=1),
-            held=columns(given, "held", pods=9),
-            held_non_preemptible=columns(given, "strict", pods=9),
-            has_moved=False,
-            snapshot=SimpleNamespace(total=np.array([100, 100, 100, 1]) * 1000),
-            hints={},
-            state={},
-        )
-        session.state["proportion"] = self.plugin.session_open(session)
-        self.session = session
-
-    def job(self, queue, kind=TRAIN):
-        return self.row[queue] * 2 + kind
-
-    def gate(self, queue, gpus=0, cpu=0, kind=TRAIN, action="reclaim"):
-        """Return the code for one job."""
-        job = np.array([self.job(queue, kind)])
-        said = self.plugin.claim_gate(self.session, action, job, amounts(gpus, cpu)[:, None])
-        return 0 if said is None else int(said[0])
-
-    def claim(self, queue, gpus, cpu=0, last=False, action="reclaim"):
-        return Claim(action, self.job(queue), self.row[queue], amounts(gpus, cpu), last)
-
-    def victims(self, claim):
-        """Return the names of leaf queues whose jobs may be taken."""
-        leaves = [name for name, at in self.row.items() if self.tree.is_leaf[at]]
-        job = np.array([self.job(name) for name in leaves])
-        said = self.plugin.victim_filter(self.session, claim, job)
-        codes = [0] * len(leaves) if said is None else said.tolist()
-        return {name for name, code in zip(leaves, codes, strict=True) if not code}
-
-    def take(self, claim, *given, taken=None):
-        """Return the codes of units: (queue, GPUs) or (queue, GPUs, milli-CPU)."""
-        units = units_of([(self.row[queue], amounts(*rest)) for queue, *rest in given])
-        which = np.ones(len(given), np.bool_) if taken is None else np.array(taken, np.bool_)
-        codes = self.plugin.scenario_gate(self.session, claim, units, which)
-        return [0] * len(given) if codes is None else codes.tolist()
-
-
-def amounts(gpus, cpu=0):
-    """Return ``(R,)``; every unit and claim has some pods, which must never matter."""
-    column = np.zeros(4, np.int64)
-    column[GPU], column[CPU], column[PODS] = round(gpus * 1000), cpu, 5
-    return column
-
-
-def columns(given, name, missing=0, cpu=0, pods=0):
-    table = np.zeros((4, len(given)), np.int64)
-    table[GPU] = [min(round(each.get(name, missing) * 1000), UNLIMITED) for each in given]
-    table[CPU] = [each.get(f"cpu_{name}", cpu) for each in given]
-    table[PODS] = pods
-    return table
-
-
-def units_of(pairs):
-    count = len(pairs)
-    return Units(
-        job=np.arange(count),
-        queue=np.array([queue for queue, _ in pairs], np.int64),
-        amounts=np.array([each for _, each in pairs], np.int64).reshape(count, 4).T,
-        is_core=np.ones(count, np.bool_),
-        tasks=tuple((at,) for at in range(count)),
-    )
-
-
-def two(multiplier=1.0, **mine):
-    """``b`` holds 6 where 4 are its due; ``a`` may have 4 and holds nothing unless said."""
-    a = {"deserved": 2, "share": 4} | mine
-    return World({"a": a, "b": {"deserved": 2, "share": 4, "held": 6}}, multiplier)
-
+from kaisched import GPU, UNLIMITED
+from kaisched_plugins.proportion.tests.reclaim_world import (
+    BUILD,
+    NOT_OVER,
+    ORDER,
+    OVER_QUOTA,
+    OVER_SHARE,
+    TRAIN,
+    UNDER,
+    World,
+    two,
+)
 
 # -- who may claim -------------------------------------------------------------------------------
 
@@ -172,7 +68,9 @@ def test_a_queue_within_its_share_is_spared_by_who_exceeds_its_quota():
 @pytest.mark.parametrize(
     ("held", "names"),
     [
-        pytest.param({"held": 2, "cpu_held": 50}, {"b"}, id="exactly at its quota: may be moved"),
+        pytest.param(
+            {"held": 2, "cpu_held": 50}, {"b"}, id="exactly at its quota: left to the next rule"
+        ),
         pytest.param({"held": 1, "cpu_held": 50}, set(), id="below in one, over in none"),
         pytest.param({"held": 1, "cpu_held": 60}, {"b"}, id="over in one"),
     ],
@@ -211,6 +109,14 @@ def test_a_queue_loses_only_while_it_has_more_than_its_share():
 def test_within_its_quota_a_claim_takes_down_to_the_others_quota():
     world = two()
     assert world.take(world.claim("a", 2), *[("b", 1)] * 5) == [0, 0, 0, 0, NOT_OVER]
+
+
+def test_a_queue_exactly_at_its_quota_passes_the_filter_and_loses_nothing():
+    world = two()
+    world.session.held[GPU, world.row["b"]] = 2000
+    claim = world.claim("a", 2)
+    assert world.victims(claim) == {"b"}
+    assert world.take(claim, ("b", 1)) == [NOT_OVER]
 
 
 def test_a_unit_that_leaves_its_queue_less_than_it_deserves_is_the_last_resort():
@@ -319,109 +225,3 @@ def test_nothing_unlimited_is_ever_exceeded():
     world = World({"a": {"share": 4}, "b": {"deserved": UNLIMITED, "share": 4, "held": 9}}, 1.7)
     assert world.take(world.claim("a", 4), ("b", 1)) == [NOT_OVER]
     assert world.victims(world.claim("a", 4)) == set()
-
-
-# -- against the rules said once more ------------------------------------------------------------
-
-GPUS = st.integers(0, 6)
-
-
-@st.composite
-def worlds(draw):
-    """Return a tree of two branches with two leaves each, or two leaves alone, and units."""
-    names = ["a", "b"]
-    if draw(st.booleans()):
-        names += ["a1", "a2", "b1", "b2"]
-    queues = {
-        name: {
-            "parent": name[:-1],
-            "deserved": draw(st.one_of(GPUS, st.just(UNLIMITED))),
-            "share": draw(GPUS),
-            "limit": draw(st.sampled_from([3, UNLIMITED])),
-            "cpu_share": draw(st.sampled_from([1, 3, UNLIMITED])),
-            "cpu_deserved": draw(st.sampled_from([0, 2])),
-        }
-        for name in names
-    }
-    world = World(queues, draw(st.sampled_from([1.0, 1.0, 1.25, 7.5])))
-    leaves = [name for name in names if world.tree.is_leaf[world.row[name]]]
-    held = np.zeros((4, len(world.tree)), np.int64)
-    for leaf in leaves:
-        held[:, world.row[leaf]] = amounts(draw(GPUS), draw(st.integers(0, 3)))
-    world.session.held = roll_up(held, world.tree)
-    cpu = st.integers(0, 2)
-    units = draw(st.lists(st.tuples(st.sampled_from(leaves), GPUS, cpu), max_size=6))
-    claim = world.claim(draw(st.sampled_from(leaves)), draw(GPUS), draw(cpu), draw(st.booleans()))
-    return world, claim, units
-
-
-def plainly(world, claim, units):
-    """Judge units by the rules as written, with the arrays of core.shares."""
-    session, tree, rows = world.session, world.tree, [CPU, GPU]
-    queues, left, mine_held = session.queues, session.held, session.held
-    per_mille = round(world.plugin.arguments.reclaimer_utilization_multiplier * 1000)
-    due = shares.allocatable_share(queues.deserved, queues.limit, session.fair_share)
-    codes = []
-    for name, *rest in units:
-        leaf, amount = world.row[name], amounts(*rest)
-        if leaf == claim.queue:
-            codes.append(NOT_OVER)
-            continue
-        ours, theirs = tree.path(claim.queue).tolist(), tree.path(leaf).tolist()
-        parting = -next(at for at in (1, 2) if ours[-at] != theirs[-at])
-        mine, other, path = ours[parting], theirs[parting], theirs[: len(theirs) + parting + 1]
-        after = mine_held[:, mine] + claim.ask
-        is_taker_over = (after > session.fair_share[:, mine])[rows].any()
-        over = any(
-            due[row, other] < UNLIMITED
-            and int(left[row, other]) * 1000 > int(due[row, other]) * per_mille
-            and (not is_taker_over or claim.ask[row] > 0 or amount[row] > 0)
-            for row in rows
-        )
-        within = (after <= queues.deserved[:, mine])[rows].all()
-        if not over and not (within and (left > queues.deserved)[rows, other].any()):
-            codes.append(NOT_OVER)
-            continue
-        then = left - np.where(np.isin(np.arange(len(tree)), path), amount[:, None], 0)
-        # Units are drawn at random: one may be of more than its queue holds.
-        falls = (left >= queues.deserved) & (then < queues.deserved) & (queues.deserved > 0)
-        if not claim.is_last_resort and falls[np.ix_(rows, path)].any():
-            codes.append(UNDER)
-            continue
-        share = session.fair_share
-        breaks = shares.breaks_saturation_order(
-            after, share[:, mine], then[:, other], share[:, other], per_mille
-        )
-        if (breaks & ((claim.ask > 0) | (amount > 0)))[rows].any():
-            codes.append(ORDER)
-            continue
-        left = then
-        codes.append(0)
-    return codes
-
-
-@given(worlds())
-def test_units_are_judged_by_the_rules_as_written(case):
-    world, claim, units = case
-    assert world.take(claim, *units) == plainly(world, claim, units)
-
-
-@given(worlds(), st.data())
-def test_to_take_fewer_is_never_refused_where_more_may_be_taken(case, data):
-    world, claim, units = case
-    codes = world.take(claim, *units)
-    allowed = [unit for unit, code in zip(units, codes, strict=True) if not code]
-    assert not any(world.take(claim, *allowed))
-    fewer = [unit for unit in allowed if data.draw(st.booleans())]
-    assert not any(world.take(claim, *fewer))
-
-
-@given(worlds())
-def test_whoever_the_filter_spares_could_not_be_taken_from_for_what_is_asked(case):
-    """Where a claim asks for every resource, what may be taken passes the filter, limits aside."""
-    world, claim, units = case
-    claim.ask[[CPU, GPU]] += 1
-    world.session.queues.limit[GPU] = UNLIMITED
-    codes = world.take(claim, *units)
-    taken = {name for (name, *_), code in zip(units, codes, strict=True) if not code}
-    assert taken <= world.victims(claim)

@@ -1,0 +1,32 @@
+"""What a victim search is asked for, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kaisched.actions.units import Part
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.claims import Claim
+    from kaisched.framework.statement import Statement
+
+
+@dataclass(slots=True)
+class Plan:
+    """A statement in which the claim is placed, and what is given up for it."""
+
+    statement: Statement
+    parts: list[Part]
+    """Units that lose their room."""
+    is_last_resort: bool
+
+
+@dataclass(slots=True)
+class Demand:
+    """A claim's pods by shape."""
+
+    claim: Claim
+    tasks: RowVec
+    shapes: list[tuple[int, int]]
+    """(shape, pods)."""

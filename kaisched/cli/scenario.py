@@ -1,0 +1,102 @@
+"""Scenario files on the command line: run one or several, print, and write what they came to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kaisched.sim.output.files import Result
+    from kaisched.sim.scenario.setup import Scenario
+
+
+class Wish(NamedTuple):
+    """What the command line says of every run, of scenarios and traces."""
+
+    seed: int | None = None
+    shard: Path | None = None
+    actions: Sequence[str] | None = None
+    is_progress_wanted: bool | None = None
+    is_checked: bool = False
+    """Whether each cycle is looked at for broken invariants."""
+
+
+def load(path: Path, wish: Wish) -> Scenario:
+    """Read a scenario; tell what is odd about it, and all that is wrong but the first."""
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.engine.shards import read_shard  # noqa: PLC0415
+    from kaisched.sim.scenario.findings import ScenarioError  # noqa: PLC0415
+    from kaisched.sim.scenario.load import read_scenario  # noqa: PLC0415
+
+    if wish.shard is not None:
+        read_shard(wish.shard)  # so that what is wrong with it is not told of the scenario
+    try:
+        scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
+    except ScenarioError as error:
+        for other in error.others:
+            warn(str(other))
+        raise
+    for warning in scenario.warnings:
+        warn(warning)
+    return scenario
+
+
+def run(scenario: Scenario, wish: Wish) -> Result:
+    """Run a scenario with a progress bar, and say on stderr how long it took."""
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.cli.simulate import timing_line  # noqa: PLC0415
+    from kaisched.sim.bar import Bar  # noqa: PLC0415
+    from kaisched.sim.output.files import result_of  # noqa: PLC0415
+    from kaisched.sim.running import policy_of, run_scenario  # noqa: PLC0415
+
+    policy, warnings = policy_of(scenario, wish.actions)
+    for warning in warnings:
+        warn(warning)
+    began = time.perf_counter()
+    end_s = scenario.end_tick * scenario.pace.step_s
+    with Bar(f"simulating {scenario.name}", 0.0, end_s, is_wanted=wish.is_progress_wanted) as bar:
+        result = result_of(run_scenario(scenario, policy, bar.tell, is_checked=wish.is_checked))
+    took_s = time.perf_counter() - began
+    warn(timing_line(result.outcome.until_s, took_s, result.outcome.cycles))
+    return result
+
+
+def printed(results: Sequence[Result], output: str) -> str:
+    """Return what is printed about one run, or about several side by side."""
+    from kaisched.sim.output.files import json_of  # noqa: PLC0415 - not for the help
+    from kaisched.sim.output.summary import comparison_of, summary_of  # noqa: PLC0415
+
+    if output == "json":
+        texts = [json_of(result).rstrip("\n") for result in results]
+        return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
+    tables = [summary_of(result.outcome) for result in results]
+    if len(results) > 1:
+        tables.append(comparison_of([result.outcome for result in results]))
+    return "\n\n".join(tables)
+
+
+def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
+    """Write the files of all runs, each in a folder of its own where there are several."""
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.sim.output.files import write_files  # noqa: PLC0415
+    from kaisched.sim.output.report import write_report  # noqa: PLC0415
+
+    for result, folder in zip(results, _folders(results, out), strict=True):
+        write_files(result, folder)
+        if has_plots:
+            from kaisched.sim.output.plots import write_plots  # noqa: PLC0415 - an extra
+
+            write_plots(result, folder)
+    warn(f"wrote {write_report(results, out / 'report.html')}")
+
+
+def _folders(results: Sequence[Result], out: Path) -> list[Path]:
+    if len(results) == 1:
+        return [out]
+    stems = [Path(result.run.scenario.file).stem for result in results]
+    return [
+        out / (f"{stem}-{at + 1}" if stems.count(stem) > 1 else stem)
+        for at, stem in enumerate(stems)
+    ]

@@ -1,0 +1,102 @@
+"""What past usage costs a queue, in numbers for people: nothing is decided here.
+
+Queues of one level and priority that all want everything, without quotas; what they used, they
+used until now. Rules R5, R23, R24 and R29 of docs/explanation/fairness.md, without rounding to
+whole GPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+SPELLS_OF_HISTORY: Final = 16
+"""As in the plugin time-based-fairshare; a test compares them."""
+BACK_WITHIN: Final = 0.01
+"""A queue is back when its share is so close to that by weight, as a part of the cluster."""
+_INSTANTS: Final = 5_000
+
+
+class Use(NamedTuple):
+    """GPUs held for some time, until now."""
+
+    gpus: float
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What is shared, and how usage is remembered."""
+
+    gpus: int
+    weights: Mapping[str, float]
+    k: float
+    half_life_s: float
+    """0 for none."""
+    window_s: float
+
+    @property
+    def history_s(self) -> float:
+        """Return for how long the history reaches back, old usage counting less."""
+        if not self.half_life_s:
+            return self.window_s
+        return min(self.half_life_s / math.log(2), self.window_s)
+
+    def weight(self, queue: str) -> float:
+        """Return the normalised weight."""
+        return self.weights[queue] / sum(self.weights.values())
+
+
+def usage_after(pool: Pool, use: Use, later_s: float) -> float:
+    """Return the usage, 0 to 1, when nothing more has been used for a while."""
+    young, old = (min(age, pool.window_s) for age in (later_s, later_s + use.time_s))
+    if pool.half_life_s:
+        halves = [math.exp2(-age / pool.half_life_s) for age in (young, old, pool.window_s)]
+        part = (halves[0] - halves[1]) / (1.0 - halves[2])
+    else:
+        part = (old - young) / pool.window_s
+    return use.gpus / pool.gpus * part
+
+
+def shares_after(pool: Pool, used: Mapping[str, Use], later_s: float) -> dict[str, float]:
+    """Return each queue's fair share in GPUs, after a while in which nothing was used."""
+    portions = {}
+    for queue in pool.weights:
+        weight = pool.weight(queue)
+        usage = usage_after(pool, used.get(queue, Use(0.0, 0.0)), later_s)
+        portions[queue] = max(0.0, weight + pool.k * (weight - usage))
+    whole = sum(portions.values())
+    return {queue: pool.gpus * portion / whole for queue, portion in portions.items()}
+
+
+def plain_shares(pool: Pool) -> dict[str, float]:
+    """Return the shares by weight alone."""
+    return {queue: pool.gpus * pool.weight(queue) for queue in pool.weights}
+
+
+def back_after_s(pool: Pool, used: Mapping[str, Use], queue: str) -> float:
+    """Return how long a queue's share is off that by weight, counted in 5,000ths of the window."""
+    plain = plain_shares(pool)[queue]
+    for instant in range(_INSTANTS, -1, -1):
+        later_s = pool.window_s * instant / _INSTANTS
+        if abs(shares_after(pool, used, later_s)[queue] - plain) > BACK_WITHIN * pool.gpus:
+            return pool.window_s * (instant + 1) / _INSTANTS
+    return 0.0
+
+
+def no_surplus_from(pool: Pool, queue: str) -> float | None:
+    """Return the usage from which a queue gets no surplus; None where none is that high."""
+    if not pool.k:
+        return None
+    edge = pool.weight(queue) * (1 + pool.k) / pool.k
+    return edge if edge <= 1 else None
+
+
+def shortest_spell_s(pool: Pool, queue: str) -> float | None:
+    """Return for how long a job that cannot be divided keeps the surplus at least (R29)."""
+    if not pool.k:
+        return None
+    average_s = pool.history_s / (SPELLS_OF_HISTORY * pool.k)
+    return average_s * pool.weight(queue) * len(pool.weights)

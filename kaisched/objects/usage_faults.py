@@ -1,0 +1,178 @@
+"""What can be wrong with ``usageDBConfig``: every fault names the key, the value and the fix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from kaisched.errors import ABSENT
+from kaisched.objects.cron import parse_cron
+from kaisched.objects.faults import Fault, Path, did_you_mean, duration_faults, unit_faults
+from kaisched.objects.labels import time_of
+from kaisched.objects.promql import check_expression, check_label_name, is_metric_name
+from kaisched.objects.usage import USAGE_STORES, UsageConfig, UsageExtraParams, UsageParams
+from kaisched.units import UnitError, parse_duration
+
+_PATH: Final[Path] = ("spec", "usageDBConfig")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_LEAST_S: Final = {"halfLifePeriod": 0, "windowSize": 1, "fetchInterval": 1, "waitTimeout": 0}
+
+
+def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
+    """Yield what is wrong with a configuration; warnings for what has no effect."""
+    store = usage.client_type
+    if store and store not in USAGE_STORES:
+        fix = did_you_mean(store, USAGE_STORES)
+        yield Fault((*_PATH, "clientType"), "no such usage store", store, fix)
+    yield from _connection_faults(usage)
+    yield from _params_faults(usage.usage_params)
+    path = (*_PATH, "usageParams", "extraParams")
+    if usage.extra_params is not None:
+        if usage.usage_params.extra_params is not None:
+            fix = "keep one of the two"
+            yield Fault((*_PATH, "extraParams"), "given beside usageParams.extraParams", fix=fix)
+        else:
+            path = (*_PATH, "extraParams")
+    yield from _extra_faults(usage.extra, path)
+    if usage.extra != UsageExtraParams() and store != "prometheus":
+        fix = "only clientType: prometheus reads it"
+        yield Fault(path, "has no effect here", fix=fix, is_warning=True)
+
+
+def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
+    variable = usage.connection_string_env_var
+    path: Path = (*_PATH, "connectionStringEnvVar")
+    if usage.connection_string and variable:
+        yield Fault(path, "given beside connectionString", fix="keep one of the two")
+    elif variable and not _VARIABLE.fullmatch(variable):
+        yield Fault(path, "no name of a variable", variable, "write a name such as PROMETHEUS_URL")
+    path = (*_PATH, "connectionString")
+    if usage.connection_string and usage.client_type == "memory":
+        fix = "drop it, or write clientType: sqlite to keep history in a file"
+        yield Fault(path, "has no effect here", fix=fix, is_warning=True)
+    if usage.connection_string and usage.client_type == "prometheus":
+        try:
+            check_url(usage.connection_string)
+        except UnitError as error:
+            # A value with a password in it is not shown.
+            shown = ABSENT if "@" in usage.connection_string else usage.connection_string
+            yield Fault(path, str(error), shown, error.fix)
+
+
+def check_url(text: str) -> None:
+    """Raise UnitError unless it is the address of an HTTP server."""
+    fix = "write an address such as http://prometheus:9090"
+    try:
+        url = urlsplit(text)
+        is_right = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:
+        raise UnitError("no address", fix) from None
+    if not is_right or not text.isprintable() or " " in text:
+        raise UnitError("no address", fix)
+    if url.query or url.fragment:
+        raise UnitError("more than an address", "drop what follows the ? or #")
+
+
+def _params_faults(params: UsageParams) -> Iterator[Fault]:
+    path: Path = (*_PATH, "usageParams")
+    durations: dict[str, str | int | None] = {
+        "halfLifePeriod": params.half_life_period,
+        "windowSize": params.window_size,
+        "fetchInterval": params.fetch_interval,
+        "stalenessPeriod": params.staleness_period,
+        "waitTimeout": params.wait_timeout,
+    }
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, least in _LEAST_S.items():
+        seconds = seconds_of(durations[name])
+        # A half-life of 0 is off; between that and a second is a slip of the pen.
+        if seconds is not None and seconds < 1 and (least or seconds):
+            yield Fault(
+                (*path, name), "shorter than a second", durations[name], 'write "1s" or more'
+            )
+    fetch = seconds_of(params.fetch_interval) or 60.0
+    stale = seconds_of(params.staleness_period)
+    if stale is not None and stale < fetch:
+        fix = "write at least the fetchInterval"
+        yield Fault(
+            (*path, "stalenessPeriod"), "shorter than fetchInterval", params.staleness_period, fix
+        )
+    yield from _window_faults(params, path)
+
+
+def _window_faults(params: UsageParams, path: Path) -> Iterator[Fault]:
+    kind = params.window_type or "sliding"
+    start, cron = params.tumbling_window_start_time, params.cron_string
+    if kind == "tumbling" and start is None:
+        fix = 'add it, such as "2026-07-01T00:00:00Z"'
+        yield Fault((*path, "tumblingWindowStartTime"), "missing", fix=fix)
+    if start is not None:
+        yield from unit_faults(
+            (*path, "tumblingWindowStartTime"), start, lambda it: time_of(str(it))
+        )
+    if kind == "cron" and not cron:
+        yield Fault((*path, "cronString"), "missing", fix='add it, such as "0 0 * * 1"')
+    if cron:
+        yield from unit_faults((*path, "cronString"), cron, parse_cron)
+    for name, value, owner in (
+        ("tumblingWindowStartTime", start, "tumbling"),
+        ("cronString", cron, "cron"),
+    ):
+        if value and kind != owner:
+            fix = f"drop it, or write windowType: {owner}"
+            yield Fault((*path, name), "has no effect here", value, fix, is_warning=True)
+
+
+def _extra_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
+    durations = {
+        "usageQueryTimeout": extra.usage_query_timeout,
+        "queryResolution": extra.query_resolution,
+    }
+    yield from duration_faults({(*path, name): text for name, text in durations.items()})
+    for name, text in durations.items():
+        seconds = seconds_of(text)
+        if seconds is not None and seconds < 1:
+            yield Fault((*path, name), "shorter than a second", text, 'write "1s" or more')
+    yield from _metric_faults(extra, path)
+    labels = {(*path, "matchLabels", name): name for name in extra.match_labels}
+    if extra.replica_label:
+        labels[*path, "replicaLabel"] = extra.replica_label
+    for where, name in labels.items():
+        yield from unit_faults(where, name, check_label_name)
+    if extra.insecure_skip_verify and extra.ca_file:
+        fix = "keep one of the two"
+        yield Fault((*path, "insecureSkipVerify"), "given beside caFile", fix=fix)
+
+
+def _metric_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
+    for name, metric in metrics_of(extra).items():
+        try:
+            check_expression(metric)
+        except UnitError as error:
+            yield Fault((*path, name), str(error), metric, error.fix)
+        if extra.match_labels and not is_metric_name(metric):
+            fix = "write the labels into the expression, and drop matchLabels"
+            yield Fault((*path, name), "an expression beside matchLabels", metric, fix)
+
+
+def metrics_of(extra: UsageExtraParams) -> dict[str, str]:
+    """Return the metrics that were overridden, by key."""
+    given = {
+        "gpuAllocationMetric": extra.gpu_allocation_metric,
+        "cpuAllocationMetric": extra.cpu_allocation_metric,
+        "memoryAllocationMetric": extra.memory_allocation_metric,
+        "gpuCapacityMetric": extra.gpu_capacity_metric,
+        "cpuCapacityMetric": extra.cpu_capacity_metric,
+        "memoryCapacityMetric": extra.memory_capacity_metric,
+    }
+    return {name: metric for name, metric in given.items() if metric is not None}
+
+
+def seconds_of(text: str | int | None) -> float | None:
+    """Return the seconds of a duration; None for none and for what is no duration."""
+    try:
+        return None if text is None else parse_duration(text)
+    except UnitError:
+        return None

@@ -1,0 +1,24 @@
+"""Chance: one seed, and a stream of numbers for each purpose.
+
+A stream depends on the seed and on its names alone. To add a group of jobs, or to draw more numbers
+in one of them, changes nothing that another draws.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+
+
+class Chance:
+    """Makes streams."""
+
+    def __init__(self, seed: int) -> None:
+        """Take the seed of the run, at least 0."""
+        self._seed = seed
+
+    def stream(self, purpose: str, name: str) -> np.random.Generator:
+        """Return the stream for a purpose of something with a name, from its beginning."""
+        keys = [self._seed, crc32(purpose.encode()), crc32(name.encode())]
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(keys)))

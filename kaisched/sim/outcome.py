@@ -1,0 +1,188 @@
+"""What a scenario came to: the sums of the run and of each queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
+from kaisched.sim.entitlement import entitled, wanted
+from kaisched.sim.recorder import NOT_YET
+from kaisched.sim.report import Failure, Waits, waits_of
+from kaisched.sim.running import Run
+from kaisched.sim.series import Steps
+from kaisched.units import UNLIMITED
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutcome:
+    """One queue that holds jobs."""
+
+    name: str
+    weight: float
+    quota_gpus: float
+    """-1 for unlimited."""
+    jobs: int
+    finished: int
+    running: int
+    pending: int
+    evictions: int
+    failures: int
+    """Times a node failed under one of its jobs."""
+    gpu_hours: float
+    lost_gpu_hours: float
+    """Work done twice, and room held by jobs that were stopping."""
+    fair_share_gpu_hours: float
+    """What the cycles divided out to it, over time."""
+    entitled_gpu_hours: float
+    """What its work, weight and quota entitled it to over the whole time, whatever was decided."""
+    got: float | None
+    """GPU-hours by entitled GPU-hours; None where it was entitled to nothing."""
+    wait: Waits | None
+    """None where no job came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The whole run."""
+
+    name: str
+    seed: int
+    step_s: float
+    until_s: float
+    nodes: int
+    gpus: float
+    """Of all nodes, failed ones too."""
+    jobs: int
+    finished: int
+    running: int
+    pending: int
+    evictions: int
+    failures: int
+    cycles: int
+    gpu_hours: float
+    lost_gpu_hours: float
+    utilisation: float
+    """GPU-hours by those there were while nodes were ready."""
+    fair_share_distance: float
+    """Mean over time of half the sum over queues of |held - fair share|, by the GPUs there were."""
+    fairness_error: float
+    """Half the sum over queues of |GPU-hours - entitled|, by all GPU-hours entitled."""
+    jain: float
+    """Jain's index of what queues got of what they were entitled to: 1 is equal."""
+    makespan_s: float | None
+    """To the last end; None unless every job has ended."""
+    queues: tuple[QueueOutcome, ...]
+    plugin_failures: tuple[Failure, ...]
+
+
+def outcome_of(run: Run) -> Outcome:
+    """Sum a run up."""
+    replay, tally, scenario = run.replay, run.replay.tally, run.scenario
+    step_s = scenario.pace.step_s
+    hours = step_s / HOUR_S
+    end = np.array([replay.last], np.int64)
+    due = entitled_until(run, end)[:, 0]
+    used = np.array(tally.used, np.float64)
+    capacity = float(run.record.capacity.integral(end)[0])
+    came, finished, pending = sum(tally.arrived), sum(tally.finished), sum(tally.pending)
+    queues = _queues(run, due)
+    return Outcome(
+        name=scenario.name,
+        seed=scenario.seed,
+        step_s=step_s,
+        until_s=replay.last * step_s,
+        nodes=len(run.node_names),
+        gpus=sum(run.node_gpus),
+        jobs=came,
+        finished=finished,
+        running=came - finished - pending,
+        pending=pending,
+        evictions=sum(tally.evicted),
+        failures=sum(tally.failed),
+        cycles=replay.cycles,
+        gpu_hours=float(used.sum()) * hours,
+        lost_gpu_hours=(sum(tally.redone) + sum(tally.stopping)) * hours,
+        utilisation=float(used.sum()) / capacity if capacity else 0.0,
+        fair_share_distance=tally.distance / (2 * GPU_UNIT * capacity) if capacity else 0.0,
+        fairness_error=error_between(used, due),
+        jain=jain_of(used, due),
+        makespan_s=replay.last_end * step_s if came == finished else None,
+        queues=queues,
+        plugin_failures=tuple(
+            Failure(*failure, times) for failure, times in sorted(replay.failures.items())
+        ),
+    )
+
+
+def error_between(used: FloatVec, due: FloatVec) -> float:
+    """Return half the sum of the differences, by all that was due; 0 where nothing was."""
+    whole = float(due.sum())
+    return float(np.abs(used - due).sum()) / (2 * whole) if whole else 0.0
+
+
+def jain_of(used: FloatVec, due: FloatVec) -> float:
+    """Return Jain's index of what each got of what was due to it; 1 where nothing was due."""
+    some = due > 0
+    got = used[some] / due[some]
+    squares = float((got * got).sum())
+    return float(got.sum()) ** 2 / (len(got) * squares) if squares else 1.0
+
+
+def entitled_until(run: Run, at: IntVec) -> FloatVec:
+    """Return ``(V, T)`` the GPU ticks each leaf was entitled to up to each tick."""
+    rows = [run.queues.row_of_name[name] for name in run.scenario.leaves]
+    return entitled(run.queues, rows, work_of(run), run.record.capacity, at)
+
+
+def work_of(run: Run) -> list[Steps]:
+    """Return what each leaf would have held if nothing had ever waited."""
+    endless = [
+        (backlog.bodies.queue, backlog.begin_tick)
+        for backlog in run.scenario.backlogs
+        if backlog.is_endless
+    ]
+    return wanted(run.workload, endless, run.record.capacity)
+
+
+def _queues(run: Run, due: FloatVec) -> tuple[QueueOutcome, ...]:
+    tally, work, last = run.replay.tally, run.workload, run.replay.last
+    step_s = run.scenario.pace.step_s
+    hours = step_s / HOUR_S
+    waits: list[list[int]] = [[] for _ in work.queue_names]
+    for job, log in enumerate(run.record.jobs):
+        started = last if log.started == NOT_YET else log.started
+        waits[work.queue[job]].append(started - work.arrival[job])
+    rows = []
+    for queue, name in enumerate(work.queue_names):
+        row = run.queues.row_of_name[name]
+        quota = int(run.queues.deserved[GPU, row])
+        used = tally.used[queue]
+        came, finished, pending = (
+            tally.arrived[queue],
+            tally.finished[queue],
+            tally.pending[queue],
+        )
+        rows.append(
+            QueueOutcome(
+                name=name,
+                weight=float(run.queues.weight[GPU, row]),
+                quota_gpus=-1.0 if quota >= UNLIMITED else quota / GPU_UNIT,
+                jobs=came,
+                finished=finished,
+                running=came - finished - pending,
+                pending=pending,
+                evictions=tally.evicted[queue],
+                failures=tally.failed[queue],
+                gpu_hours=used * hours,
+                lost_gpu_hours=(tally.redone[queue] + tally.stopping[queue]) * hours,
+                fair_share_gpu_hours=tally.entitled[queue] / GPU_UNIT * hours,
+                entitled_gpu_hours=float(due[queue]) * hours,
+                got=used / float(due[queue]) if due[queue] > 0 else None,
+                wait=waits_of(waits[queue], step_s),
+            )
+        )
+    return tuple(rows)

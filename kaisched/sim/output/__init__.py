@@ -1,0 +1,1 @@
+"""What a simulation leaves behind: tables, files, pictures and a report."""

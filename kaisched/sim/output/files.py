@@ -1,0 +1,245 @@
+"""The files of a run: CSV for spreadsheets, JSON for programs. The same run, the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kaisched.errors import ConfigError
+from kaisched.sim.outcome import HOUR_S, Outcome, outcome_of
+from kaisched.sim.recorder import NOT_YET
+from kaisched.sim.running import Run
+from kaisched.sim.table import camel
+from kaisched.sim.timeline import Timeline, timeline_of
+
+SCHEMA: Final = "kaisched.io/scenario/v1"
+QUEUE_COLUMNS: Final = (
+    "queue",
+    "weight",
+    "quota_gpus",
+    "jobs",
+    "finished",
+    "running",
+    "pending",
+    "evictions",
+    "failures",
+    "gpu_hours",
+    "lost_gpu_hours",
+    "fair_share_gpu_hours",
+    "entitled_gpu_hours",
+    "wait_mean_s",
+    "wait_p50_s",
+    "wait_p95_s",
+    "wait_longest_s",
+)
+TIMELINE_COLUMNS: Final = (
+    "begin_s",
+    "end_s",
+    "queue",
+    "allocated_gpus",
+    "waiting_gpus",
+    "fair_share_gpus",
+    "entitled_gpus",
+    "gpu_hours",
+    "entitled_gpu_hours",
+    "evictions",
+    "lost_gpu_hours",
+)
+CLUSTER_COLUMNS: Final = ("begin_s", "end_s", "capacity_gpus", "utilisation", "jain")
+JOB_COLUMNS: Final = (
+    "job",
+    "group",
+    "queue",
+    "gpus",
+    "pods",
+    "submitted_s",
+    "started_s",
+    "ended_s",
+    "wait_s",
+    "starts",
+    "evictions",
+    "failures",
+    "redone_gpu_hours",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run with its sums and its course."""
+
+    run: Run
+    outcome: Outcome
+    timeline: Timeline
+
+
+def result_of(run: Run) -> Result:
+    """Work out everything that is told of a run."""
+    return Result(run, outcome_of(run), timeline_of(run))
+
+
+def write_files(result: Result, folder: Path) -> list[Path]:
+    """Write all files of one run into a folder, which is made; return them.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+
+    """
+    texts = {
+        "result.json": json_of(result),
+        "queues.csv": _csv(QUEUE_COLUMNS, _queue_rows(result.outcome)),
+        "timeline.csv": _csv(TIMELINE_COLUMNS, _timeline_rows(result.timeline)),
+        "cluster.csv": _csv(CLUSTER_COLUMNS, _cluster_rows(result.timeline)),
+        "jobs.csv": _csv(JOB_COLUMNS, _job_rows(result.run)),
+    }
+    return [write_text(folder / name, text) for name, text in texts.items()]
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a file, and the folders above it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        fix = "give a folder that can be written"
+        raise ConfigError(
+            f"cannot be written: {reason}", file=str(path), path="--out", fix=fix
+        ) from None
+    return path
+
+
+def json_of(result: Result) -> str:
+    """Return the sums and the course of a run; sums unrounded, keys in camelCase."""
+    line = result.timeline
+    answer = {
+        "schemaVersion": SCHEMA,
+        **camel(asdict(result.outcome)),
+        "timeline": {
+            "endSeconds": _short(line.end_s.tolist()),
+            "capacityGpus": _short(line.capacity.tolist()),
+            "jain": _short(line.jain.tolist()),
+            "queues": [_line_of(line, at) for at in range(len(line.queues))],
+        },
+    }
+    return json.dumps(answer, indent=1, allow_nan=False) + "\n"
+
+
+def _line_of(line: Timeline, at: int) -> dict[str, Any]:
+    return {
+        "name": line.queues[at],
+        "allocatedGpus": _short(line.allocated[at].tolist()),
+        "fairShareGpus": _short(line.fair_share[at].tolist()),
+        "gpuHours": _short(line.gpu_hours[at].tolist()),
+        "entitledGpuHours": _short(line.entitled_hours[at].tolist()),
+    }
+
+
+def _short(values: list[float]) -> list[float]:
+    """Return values with four decimals: enough for a picture, and a third of the bytes."""
+    return [round(value, 4) for value in values]
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _queue_rows(outcome: Outcome) -> Iterable[Sequence[object]]:
+    for queue in outcome.queues:
+        wait = queue.wait
+        yield (
+            queue.name,
+            f"{queue.weight:g}",
+            f"{queue.quota_gpus:g}",
+            queue.jobs,
+            queue.finished,
+            queue.running,
+            queue.pending,
+            queue.evictions,
+            queue.failures,
+            *(
+                f"{hours:.4f}"
+                for hours in (
+                    queue.gpu_hours,
+                    queue.lost_gpu_hours,
+                    queue.fair_share_gpu_hours,
+                    queue.entitled_gpu_hours,
+                )
+            ),
+            *(
+                ("",) * 4
+                if wait is None
+                else (
+                    f"{wait.mean_s:.1f}",
+                    f"{wait.p50_s:g}",
+                    f"{wait.p95_s:g}",
+                    f"{wait.longest_s:g}",
+                )
+            ),
+        )
+
+
+def _timeline_rows(line: Timeline) -> Iterable[Sequence[object]]:
+    entitled = line.entitled
+    spans = list(zip(line.begin_s.tolist(), line.end_s.tolist(), strict=True))
+    for queue, name in enumerate(line.queues):
+        columns = (
+            line.allocated[queue],
+            line.waiting[queue],
+            line.fair_share[queue],
+            entitled[queue],
+            line.gpu_hours[queue],
+            line.entitled_hours[queue],
+        )
+        numbers = zip(*(column.tolist() for column in columns), strict=True)
+        for at, ((begin_s, end_s), row) in enumerate(zip(spans, numbers, strict=True)):
+            yield (
+                f"{begin_s:.0f}",
+                f"{end_s:.0f}",
+                name,
+                *(f"{number:.4f}" for number in row),
+                int(line.evictions[queue, at]),
+                f"{line.lost_hours[queue, at]:.4f}",
+            )
+
+
+def _cluster_rows(line: Timeline) -> Iterable[Sequence[object]]:
+    columns = (line.begin_s, line.end_s, line.capacity, line.utilisation, line.jain)
+    for begin_s, end_s, capacity, used, jain in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        yield (f"{begin_s:.0f}", f"{end_s:.0f}", f"{capacity:.4f}", f"{used:.6f}", f"{jain:.6f}")
+
+
+def _job_rows(run: Run) -> Iterable[Sequence[object]]:
+    work, step_s = run.workload, run.scenario.pace.step_s
+    for job, log in enumerate(run.record.jobs):
+        started = log.started != NOT_YET
+        wait = (log.started - work.arrival[job]) * step_s if started else ""
+        yield (
+            job,
+            run.groups[job],
+            work.queue_names[work.queue[job]],
+            work.gpus[job],
+            len(work.kind[job].pods),
+            f"{work.submitted_s[job]:.3f}",
+            _instant(log.started, step_s),
+            _instant(log.ended, step_s),
+            wait if wait == "" else f"{wait:.0f}",
+            log.runs,
+            log.evictions,
+            log.failures,
+            f"{log.redone * work.gpus[job] * step_s / HOUR_S:.4f}",
+        )
+
+
+def _instant(tick: int, step_s: float) -> str:
+    return "" if tick == NOT_YET else f"{tick * step_s:.0f}"

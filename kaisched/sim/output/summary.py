@@ -1,0 +1,125 @@
+"""The outcome of a scenario as a table for people, at most 80 columns wide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from kaisched.sim.outcome import Outcome, QueueOutcome
+from kaisched.sim.report import Failure
+from kaisched.sim.table import NONE, aligned, hours_of, short_duration
+from kaisched.units import format_duration
+
+_HEAD: Final = (
+    ("", "", "GPU-", "entitled", "", "wait", "wait", "", "", "hours"),
+    ("queue", "jobs", "hours", "to", "got", "p50", "p95", "pending", "evicted", "lost"),
+)
+_MOST_ROWS: Final = 60
+_LONGEST: Final = 40
+_COMPARED: Final = (
+    "policy",
+    "used",
+    "error",
+    "Jain",
+    "wait p50",
+    "wait p95",
+    "evicted",
+    "hours lost",
+)
+
+
+def summary_of(outcome: Outcome) -> str:
+    """Return the whole: what was run, a line for each queue, and the sums."""
+    shown = [queue for queue in outcome.queues if queue.jobs][:_MOST_ROWS]
+    lines = [_title(outcome), "", *aligned([*_HEAD, *_rows(outcome, shown)]), "", *_sums(outcome)]
+    left_out = len(outcome.queues) - len(shown)
+    if left_out:
+        lines.append(f"{left_out} more queues are not shown; --out writes all of them.")
+    return "\n".join(lines)
+
+
+def comparison_of(outcomes: Sequence[Outcome]) -> str:
+    """Return a line for each of several runs."""
+    rows: list[Sequence[str]] = [_COMPARED]
+    for name, outcome in zip(names_of(outcomes), outcomes, strict=True):
+        waits = worst_waits(outcome)
+        rows.append(
+            (
+                name,
+                f"{outcome.utilisation:.1%}",
+                f"{outcome.fairness_error:.1%}",
+                f"{outcome.jain:.3f}",
+                *(NONE if wait is None else short_duration(wait) for wait in waits),
+                f"{outcome.evictions}",
+                f"{outcome.lost_gpu_hours:.1f}",
+            )
+        )
+    return "\n".join(aligned(rows, _LONGEST))
+
+
+def names_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return a name for each run; those of one name are numbered."""
+    names = [outcome.name for outcome in outcomes]
+    return [
+        f"{name} ({names[: at + 1].count(name)})" if names.count(name) > 1 else name
+        for at, name in enumerate(names)
+    ]
+
+
+def worst_waits(outcome: Outcome) -> tuple[float | None, float | None]:
+    """Return p50 and p95 of the wait in the queue where each is longest."""
+    waits = [queue.wait for queue in outcome.queues if queue.wait is not None]
+    if not waits:
+        return None, None
+    return max(wait.p50_s for wait in waits), max(wait.p95_s for wait in waits)
+
+
+def _title(outcome: Outcome) -> str:
+    long = format_duration(outcome.until_s)
+    return (
+        f"{outcome.name}: {long}, {outcome.nodes} nodes, {outcome.gpus:g} GPUs, seed {outcome.seed}"
+    )
+
+
+def _rows(outcome: Outcome, shown: Sequence[QueueOutcome]) -> list[tuple[str, ...]]:
+    entitled = sum(queue.entitled_gpu_hours for queue in outcome.queues)
+    waits = [queue.wait for queue in shown]
+    columns = (
+        [*(queue.name for queue in shown), "all"],
+        [*(f"{queue.jobs}" for queue in shown), f"{outcome.jobs}"],
+        hours_of([*(queue.gpu_hours for queue in shown), outcome.gpu_hours]),
+        hours_of([*(queue.entitled_gpu_hours for queue in shown), entitled]),
+        [
+            *(NONE if queue.got is None else f"{queue.got:.0%}" for queue in shown),
+            f"{outcome.gpu_hours / entitled:.0%}" if entitled else NONE,
+        ],
+        [*(NONE if wait is None else short_duration(wait.p50_s) for wait in waits), ""],
+        [*(NONE if wait is None else short_duration(wait.p95_s) for wait in waits), ""],
+        [*(f"{queue.pending}" for queue in shown), f"{outcome.pending}"],
+        [*(f"{queue.evictions}" for queue in shown), f"{outcome.evictions}"],
+        hours_of([*(queue.lost_gpu_hours for queue in shown), outcome.lost_gpu_hours]),
+    )
+    return list(zip(*columns, strict=True))
+
+
+def _sums(outcome: Outcome) -> list[str]:
+    failed = f" and {outcome.failures} failures of nodes" if outcome.failures else ""
+    lines = [
+        f"{outcome.utilisation:.1%} of the GPUs' time was used.",
+        (
+            f"Fairness error {outcome.fairness_error:.1%} of the GPU-hours entitled, "
+            f"Jain's index {outcome.jain:.3f}."
+        ),
+        (
+            f"{outcome.jobs} jobs: {outcome.finished} ended, {outcome.running} run, "
+            f"{outcome.pending} wait; {outcome.evictions} evictions{failed}."
+        ),
+    ]
+    return lines + [_failure(failure) for failure in outcome.plugin_failures]
+
+
+def _failure(failure: Failure) -> str:
+    return (
+        f"warning: plugin {failure.plugin} failed {failure.times} times at {failure.question}: "
+        f"{failure.error}"
+    )

@@ -1,0 +1,167 @@
+"""Charts over time: lines, areas on top of each other, and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kaisched.core.axis import FloatVec
+from kaisched.sim.output.svg.frame import Entry, Frame, time_frame
+from kaisched.sim.output.svg.marks import Point, area, fill, path, rectangles, stroke
+
+FEW = 5
+DASHED = "6 4"
+DOTTED = "1.5 3.5"
+NEUTRAL = 'fill="none" stroke="var(--text)" stroke-width="1.2"'
+_LIMIT = f'{NEUTRAL} stroke-dasharray="{DASHED}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line over time: amounts at instants, or means of the spans that end there."""
+
+    name: str
+    values: FloatVec
+    series: int
+    dash: str = ""
+    is_filled: bool = False
+    is_stepped: bool = True
+    """Means stay the same over a span; sums grow along straight lines."""
+    width: float = 1.6
+    is_named: bool = True
+    """Whether the legend names it."""
+
+
+def lines_chart(
+    title: str,
+    unit: str,
+    ends_s: FloatVec,
+    lines: Sequence[Line],
+    *,
+    most: float | None = None,
+    width: int = 600,
+    height: int = 200,
+    y_ticks: Sequence[float] | None = None,
+    also: Sequence[Entry] = (),
+) -> str:
+    """Return lines over spans that end at these instants; ``also`` are more lines of the legend."""
+    highest = max((float(line.values.max(initial=0.0)) for line in lines), default=0.0)
+    named = [line for line in lines if line.is_named]
+    legend = [*(Entry(line.name, _style(line), line.is_filled) for line in named), *also]
+    frame = time_frame(
+        title,
+        float(ends_s[-1]),
+        highest if most is None else most,
+        unit,
+        legend,
+        width=width,
+        height=height,
+        y_ticks=y_ticks,
+    )
+    marks = []
+    for given in sorted(lines, key=lambda line: not line.is_filled):
+        line = replace(given, values=np.minimum(given.values, frame.y.most))
+        points = _points(line, ends_s, frame)
+        if line.is_filled:
+            base = [(points[0][0], frame.y.begin), (points[-1][0], frame.y.begin)]
+            marks.append(area(points, base, _style(line)))
+        else:
+            marks.append(path(points, _style(line)))
+    return frame.draw(marks)
+
+
+def stacked_chart(
+    title: str,
+    unit: str,
+    ends_s: FloatVec,
+    layers: Sequence[Line],
+    over: Line | None = None,
+    *,
+    width: int = 1220,
+    height: int = 220,
+) -> str:
+    """Return areas on top of each other, the first at the bottom, and a line over them."""
+    total = np.sum([layer.values for layer in layers], axis=0)
+    highest = float(total.max(initial=0.0))
+    legend = [Entry(layer.name, fill(layer.series, 0.85), True) for layer in layers]
+    if over is not None:
+        highest = max(highest, float(over.values.max(initial=0.0)))
+        legend.append(Entry(over.name, _LIMIT))
+    frame = time_frame(title, float(ends_s[-1]), highest, unit, legend, width=width, height=height)
+    marks = []
+    below = np.zeros(len(ends_s))
+    for layer in layers:
+        above = below + layer.values
+        upper = _stairs(ends_s, above, frame)
+        marks.append(area(upper, _stairs(ends_s, below, frame), fill(layer.series, 0.85)))
+        below = above
+    if over is not None:
+        marks.append(path(_stairs(ends_s, over.values, frame), _LIMIT))
+    return frame.draw(marks)
+
+
+def bars_over_time(
+    title: str,
+    unit: str,
+    ends_s: FloatVec,
+    values: FloatVec,
+    series: int,
+    *,
+    most: int = 60,
+    is_count: bool = False,
+) -> str:
+    """Return sums over equal spans as bars; spans are joined until they are few enough.
+
+    Counts have whole numbers at the axis.
+    """
+    joined = -(-len(values) // most)
+    first = np.arange(0, len(values), joined)
+    sums = np.add.reduceat(values, first)
+    ends = np.append(ends_s[first[1:] - 1], ends_s[-1])
+    begins = np.concatenate(([0.0], ends[:-1]))
+    highest = float(sums.max(initial=0.0)) or 1.0
+    ticks = [float(at) for at in range(int(highest) + 1)] if is_count and highest <= FEW else None
+    frame = time_frame(title, float(ends_s[-1]), highest, unit, (), y_ticks=ticks)
+    boxes = [
+        (
+            frame.x(begin),
+            frame.y(value),
+            max(frame.x(end) - frame.x(begin) - 1.0, 0.5),
+            frame.y.begin - frame.y(value),
+        )
+        for begin, end, value in zip(begins.tolist(), ends.tolist(), sums.tolist(), strict=True)
+        if value > 0
+    ]
+    return frame.draw([rectangles(boxes, fill(series, 0.9))])
+
+
+def _style(line: Line) -> str:
+    if line.is_filled:
+        return fill(line.series, 0.3)
+    return stroke(line.series, dash=line.dash, width=line.width)
+
+
+def _points(line: Line, ends_s: FloatVec, frame: Frame) -> list[Point]:
+    if line.is_stepped:
+        return _stairs(ends_s, line.values, frame)
+    xs = [0.0, *ends_s.tolist()]
+    ys = [0.0, *line.values.tolist()]
+    return [(frame.x(x), frame.y(y)) for x, y in zip(xs, ys, strict=True)]
+
+
+def _stairs(ends_s: FloatVec, values: FloatVec, frame: Frame) -> list[Point]:
+    """Return corners only where the value changes: most spans are like the one before."""
+    points: list[Point] = []
+    begin = 0.0
+    last = None
+    for end, value in zip(ends_s.tolist(), values.tolist(), strict=True):
+        if last is None or value != last:
+            if last is not None:
+                points.append((frame.x(begin), frame.y(last)))
+            points.append((frame.x(begin), frame.y(value)))
+        last, begin = value, end
+    if last is not None:
+        points.append((frame.x(begin), frame.y(last)))
+    return points

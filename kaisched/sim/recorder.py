@@ -1,0 +1,170 @@
+"""Writes down what happens in a run: amounts by queue over time, each job, each node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
+from kaisched.framework.records import CycleResult
+from kaisched.sim.accumulator import UsageHistory
+from kaisched.sim.cluster import Cluster
+from kaisched.sim.series import Steps
+from kaisched.sim.workload import Workload
+
+NOT_YET = -1
+
+
+@dataclass(slots=True)
+class JobLog:
+    """What happened to one job. Ticks."""
+
+    started: int = NOT_YET
+    """First."""
+    ended: int = NOT_YET
+    runs: int = 0
+    """Times it started."""
+    evictions: int = 0
+    failures: int = 0
+    redone: int = 0
+    """Ticks of work it did twice."""
+
+
+class Recorder:
+    """Looks on. Amounts are GPUs."""
+
+    def __init__(
+        self, workload: Workload, cluster: Cluster, usage: UsageHistory | None, step_s: float
+    ) -> None:
+        """Stand at tick 0, with nothing held."""
+        queues = range(len(workload.queue_names))
+        self._work = workload
+        self._cluster = cluster
+        self._usage = usage
+        self._step_s = step_s
+        self.held = [Steps() for _ in queues]
+        self.waiting = [Steps() for _ in queues]
+        """Of jobs that wait."""
+        self.fair_share = [Steps() for _ in queues]
+        self.capacity = Steps()
+        self.jobs: list[JobLog] = []
+        self.stops: list[tuple[int, int, int, bool]] = []
+        """(tick, queue, GPU ticks done twice, whether a node failed) of each job that stopped."""
+        self.nodes = Occupancy(len(cluster.node_names()))
+        self._held = [0] * len(queues)
+        self._waiting = [0] * len(queues)
+        self._changed: set[int] = set()
+        self.look(0)
+
+    def arrive(self, job: int, tick: int) -> None:  # noqa: ARG002 - noted after the cycle
+        """Count what it waits for."""
+        self.jobs.append(JobLog())
+        self._shift(job, waiting=1, held=0)
+
+    def start(self, job: int, tick: int) -> None:
+        """Count what it holds."""
+        log = self.jobs[job]
+        if log.started == NOT_YET:
+            log.started = tick
+        log.runs += 1
+        self._shift(job, waiting=-1, held=1)
+
+    def finish(self, job: int, tick: int) -> None:
+        """Count what it leaves."""
+        self.jobs[job].ended = tick
+        self._shift(job, waiting=0, held=-1)
+
+    def stop(self, job: int, tick: int, redone: int, *, is_failure: bool) -> None:
+        """Count what it loses."""
+        log = self.jobs[job]
+        log.redone += redone
+        if is_failure:
+            log.failures += 1
+        else:
+            log.evictions += 1
+        lost = redone * self._work.gpus[job]
+        self.stops.append((tick, self._work.queue[job], lost, is_failure))
+        self._shift(job, waiting=1, held=-1)
+
+    def sample(self, tick: int, fair_share: list[int]) -> None:
+        """Take down the fair shares."""
+        for steps, share in zip(self.fair_share, fair_share, strict=True):
+            steps.set(tick, share / GPU_UNIT)
+
+    def after(self, result: CycleResult, tick: int) -> None:  # noqa: ARG002 - the cluster shows it
+        """Take down what changed, and tell the usage history."""
+        self.look(tick)
+
+    def look(self, tick: int) -> None:
+        """Take down what is so from a tick on."""
+        for queue in self._changed:
+            self.held[queue].set(tick, self._held[queue])
+            self.waiting[queue].set(tick, self._waiting[queue])
+        self._changed.clear()
+        total = self._cluster.total()
+        self.capacity.set(tick, int(total[GPU]) / GPU_UNIT)
+        self.nodes.hold(tick, self._cluster.gpus_in_use())
+        if self._usage is not None:
+            self._usage.hold(self._cluster.held(), total, tick * self._step_s)
+
+    def _shift(self, job: int, *, waiting: int, held: int) -> None:
+        queue, gpus = self._work.queue[job], self._work.gpus[job]
+        self._waiting[queue] += waiting * gpus
+        self._held[queue] += held * gpus
+        self._changed.add(queue)
+
+
+class Occupancy:
+    """GPUs in use on each node, as means over equal spans of time; few however long it lasts.
+
+    When there are too many spans, each two become one.
+    """
+
+    MOST = 480
+
+    def __init__(self, nodes: int) -> None:
+        """Stand at tick 0."""
+        self.width = 1
+        """Ticks of a span."""
+        self._spans: list[FloatVec] = []
+        """GPU ticks by node in each span."""
+        self._nodes = nodes
+        self._since = 0
+        self._rate: FloatVec = np.zeros(nodes)
+
+    def hold(self, tick: int, in_use: IntVec) -> None:
+        """Let so many milli-GPUs be in use on each node from a tick on."""
+        self.close(tick)
+        self._rate = in_use / GPU_UNIT
+
+    def close(self, tick: int) -> None:
+        """Count up to a tick."""
+        at = self._since
+        while at < tick:
+            span = at // self.width
+            if span >= self.MOST:
+                self._halve()
+                continue
+            while len(self._spans) <= span:
+                self._spans.append(np.zeros(self._nodes))
+            end = min((span + 1) * self.width, tick)
+            self._spans[span] += self._rate * (end - at)
+            at = end
+        self._since = max(tick, self._since)
+
+    def means(self) -> FloatVec:
+        """Return ``(N, S)`` the mean of each span; the last one may be shorter than the others."""
+        if not self._spans:
+            return np.zeros((self._nodes, 0))
+        lengths = np.full(len(self._spans), float(self.width))
+        lengths[-1] = self._since - (len(self._spans) - 1) * self.width
+        means: FloatVec = np.array(self._spans).T / lengths
+        return means
+
+    def _halve(self) -> None:
+        spans = self._spans
+        if len(spans) % 2:
+            spans.append(np.zeros(self._nodes))
+        self._spans = [spans[at] + spans[at + 1] for at in range(0, len(spans), 2)]
+        self.width *= 2

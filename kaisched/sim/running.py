@@ -1,0 +1,95 @@
+"""Runs a scenario: the daemon's own cycle in virtual time, with somebody who writes it all down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kaisched.core.tables import QueueTable
+from kaisched.engine.policy import build_policy
+from kaisched.framework.policy import Policy
+from kaisched.sim.accumulator import Accumulator
+from kaisched.sim.cluster import Cluster
+from kaisched.sim.grid import NEVER
+from kaisched.sim.recorder import Recorder
+from kaisched.sim.replay import Replay
+from kaisched.sim.scenario.setup import Scenario
+from kaisched.sim.simulation import CheckedCycle, PolicyCycle
+from kaisched.sim.source import Drawn
+from kaisched.sim.workload import Workload
+
+Progress = Callable[[float], None]
+"""Hears the time in seconds after each cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run, with everything that was written down."""
+
+    scenario: Scenario
+    workload: Workload
+    groups: Sequence[str]
+    """Where each job is from."""
+    replay: Replay
+    record: Recorder
+    queues: QueueTable
+    node_names: Sequence[str]
+    node_gpus: Sequence[float]
+
+
+def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple[Policy, list[str]]:
+    """Build the policy of a scenario, and what is to be warned of.
+
+    Raises:
+        ConfigError: a plugin, action or argument that does not exist or does not fit.
+
+    """
+    return build_policy(scenario.shard, scenario.shard_file, actions=actions)
+
+
+def run_scenario(
+    scenario: Scenario,
+    policy: Policy,
+    progress: Progress | None = None,
+    *,
+    is_checked: bool = False,
+) -> Run:
+    """Run a scenario under a policy. The same scenario and policy give the same run.
+
+    Raises:
+        InvariantBroken: ``is_checked``, and a cycle did what none may do.
+
+    """
+    step_s = scenario.pace.step_s
+    workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
+    cluster = Cluster(workload, scenario.nodes, scenario.queues)
+    table = cluster.queues
+    history = None
+    if scenario.usage is not None:
+        history = Accumulator(table.tree, len(cluster.total()), scenario.usage)
+    cycle = PolicyCycle(policy, history)
+    source = Drawn(workload, scenario.planned, scenario.backlogs, step_s)
+    record = Recorder(workload, cluster, history, step_s)
+    replay = Replay(
+        workload,
+        cluster,
+        CheckedCycle(cycle) if is_checked else cycle,
+        0,
+        scenario.pace,
+        source=source,
+        outages=scenario.outages,
+        watch=record,
+    )
+    tell = None if progress is None else (lambda tick: progress(tick * step_s))
+    replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
+    record.look(replay.last)
+    return Run(
+        scenario=scenario,
+        workload=workload,
+        groups=source.groups,
+        replay=replay,
+        record=record,
+        queues=table,
+        node_names=cluster.node_names(),
+        node_gpus=cluster.node_gpus(),
+    )

@@ -1,0 +1,259 @@
+"""The groups of jobs of a scenario: from what is written to what jobs are made from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched.core.axis import GPU_UNIT, FloatVec
+from kaisched.errors import join_path
+from kaisched.objects.faults import INT32_MAX
+from kaisched.sim.chance import Chance
+from kaisched.sim.grid import FOREVER, NEVER, tick_at
+from kaisched.sim.hours import DAY_S, OpenTime, always, weekly
+from kaisched.sim.making import (
+    MOST_JOBS,
+    Bodies,
+    Job,
+    JobSize,
+    Length,
+    Makings,
+    evenly,
+    poisson,
+)
+from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime
+from kaisched.sim.scenario.findings import Findings, Step
+from kaisched.sim.source import Backlog
+from kaisched.sim.workload import POD_CPU, POD_MEMORY, JobKind, PodKind
+from kaisched.units import UnitError, mebibytes, milli_cpu
+
+ENDLESS = "endless"
+FOREVER_WORD = "forever"
+NEVER_WORD = "never"
+MOST_GPUS = 64
+MOST_PODS = 10_000
+_MOST_SIGMA = 10.0
+_WAYS = ("poissonPerHour", "every", "at", "backlog")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What the groups of a scenario have in common."""
+
+    found: Findings
+    queues: Mapping[str, int]
+    """Position of each leaf."""
+    step_s: float
+    end_s: float
+    first_day: int
+    gpus: int
+    """Of the whole cluster."""
+    most_gpus: int
+    """Of one node."""
+    chance: Chance
+
+
+def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[Backlog]]:
+    """Return the jobs that come at instants known beforehand, and the backlogs."""
+    planned: list[Job] = []
+    backlogs: list[Backlog] = []
+    names: set[str] = set()
+    for at, group in enumerate(groups):
+        name = group.name or f"{group.queue}-{at + 1}"
+        if name in names:
+            fix = "each group draws by its name: give it another"
+            frame.found.add("stands here twice", "jobs", at, "name", value=name, fix=fix)
+        names.add(name)
+        makings = _makings(group, name, frame, at)
+        bodies = Bodies(makings, frame.chance, frame.step_s)
+        if group.arrivals.backlog is not None:
+            backlogs.append(_backlog(group, makings, bodies, frame, at))
+        else:
+            instants = _instants(group, makings, frame, at)
+            planned += [bodies.make(instant) for instant in instants.tolist()]
+    return planned, backlogs
+
+
+def checkpoint_ticks(text: str | int, found: Findings, step_s: float, *path: Step) -> int:
+    """Return the ticks of work between two checkpoints; FOREVER where there are none."""
+    if text == NEVER_WORD:
+        return FOREVER
+    return tick_at(found.seconds(text, *path, least=1.0), step_s)
+
+
+def _makings(group: JobGroup, name: str, frame: Frame, at: int) -> Makings:
+    found = frame.found
+    known = found.known(group.queue, list(frame.queues), "queue for jobs", "jobs", at, "queue")
+    most = MOST_JOBS
+    if group.count is not None:
+        most = int(found.number(group.count, "jobs", at, "count", most=MOST_JOBS))
+    queue = frame.queues[group.queue] if known else 0
+    return Makings(name, queue, _sizes(group, frame, at), _length(group, found, at), most)
+
+
+def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
+    found = frame.found
+    given = [(group.gpus, group.pods, 1.0)]
+    paths: list[tuple[Step, ...]] = [("jobs", at)]
+    if group.sizes:
+        given = [(size.gpus, size.pods, float(size.share)) for size in group.sizes]
+        paths = [("jobs", at, "sizes", row) for row in range(len(given))]
+        if group.gpus != 1 or group.pods != 1:
+            fix = "keep sizes, or gpus and pods"
+            found.add("given beside gpus or pods", "jobs", at, "sizes", fix=fix)
+    checkpoint = None
+    if group.checkpoint_every is not None:
+        path = ("jobs", at, "checkpointEvery")
+        checkpoint = checkpoint_ticks(group.checkpoint_every, found, frame.step_s, *path)
+    found.number(group.priority, "jobs", at, "priority", least=-INT32_MAX, most=INT32_MAX)
+    sizes = []
+    for (gpus, pods, share), where in zip(given, paths, strict=True):
+        found.number(gpus, *where, "gpus", most=MOST_GPUS)
+        count = int(found.number(pods, *where, "pods", least=1, most=MOST_PODS))
+        found.number(share, *where, "share", least=1e-9)
+        if frame.most_gpus < gpus <= MOST_GPUS:
+            where_gpus = join_path(*where, "gpus")
+            told = f"no node has {gpus} GPUs, so these jobs wait for ever"
+            found.warnings.append(f"{found.file}: {where_gpus}: {told}")
+        pod = _pod(group, gpus, found, at)
+        kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint)
+        sizes.append(JobSize(kind, gpus * count, share))
+    return sizes
+
+
+def _pod(group: JobGroup, gpus: int, found: Findings, at: int) -> PodKind:
+    cpu, memory = POD_CPU * gpus, POD_MEMORY * gpus
+    try:
+        if group.cpu is not None:
+            cpu = milli_cpu(group.cpu)
+    except UnitError as error:
+        found.add(str(error), "jobs", at, "cpu", fix=error.fix)
+    try:
+        if group.memory is not None:
+            memory = mebibytes(group.memory)
+    except UnitError as error:
+        found.add(str(error), "jobs", at, "memory", fix=error.fix)
+    return PodKind(cpu, memory, GPU_UNIT * gpus)
+
+
+def _length(group: JobGroup, found: Findings, at: int) -> Length:
+    path = ("jobs", at, "duration")
+    written = group.duration
+    if not isinstance(written, RunTime):
+        if written == FOREVER_WORD:
+            return Length(fixed_s=math.inf)
+        return Length(fixed_s=found.seconds(written, *path))
+    if (written.exponential is None) == (written.lognormal is None):
+        found.add(
+            "needs one of exponential and lognormal", *path, fix="write the one that is meant"
+        )
+        return Length(fixed_s=1.0)
+    least_s = found.seconds(written.least, *path, "least")
+    most_s = math.inf
+    if written.most is not None:
+        most_s = found.seconds(written.most, *path, "most")
+        if most_s < least_s:
+            found.add("is below least", *path, "most", value=written.most, fix="swap them")
+    if written.exponential is not None:
+        mean_s = found.seconds(written.exponential, *path, "exponential", least=1.0)
+        return Length(mean_s=mean_s, least_s=least_s, most_s=most_s)
+    assert written.lognormal is not None
+    shape = written.lognormal
+    median_s = found.seconds(shape.median, *path, "lognormal", "median", least=1.0)
+    sigma = found.number(shape.sigma, *path, "lognormal", "sigma", most=_MOST_SIGMA)
+    return Length(median_s=median_s, sigma=sigma, least_s=least_s, most_s=most_s)
+
+
+def _window(group: JobGroup, frame: Frame, at: int) -> tuple[float, float]:
+    found, arrivals, path = frame.found, group.arrivals, ("jobs", at, "arrivals")
+    begin_s = found.seconds(arrivals.begin, *path, "begin")
+    end_s = frame.end_s
+    if arrivals.end is not None:
+        end_s = min(found.seconds(arrivals.end, *path, "end"), end_s)
+        if end_s <= begin_s:
+            fix = "write an instant after begin"
+            found.add("is not after begin", *path, "end", value=arrivals.end, fix=fix)
+    return begin_s, end_s
+
+
+def _open_time(group: JobGroup, frame: Frame, at: int) -> OpenTime:
+    begin_s, end_s = _window(group, frame, at)
+    if group.hours is None:
+        return always(begin_s, end_s)
+    found, path = frame.found, ("jobs", at, "hours")
+    opens_s = found.seconds(group.hours.begin, *path, "begin")
+    closes_s = found.seconds(group.hours.end, *path, "end")
+    if not opens_s < closes_s <= DAY_S:
+        fix = "write an hour of the day after begin, at most 24h"
+        found.add("is not after begin", *path, "end", value=group.hours.end, fix=fix)
+    return weekly(
+        begin_s,
+        end_s,
+        days=[WEEK.index(day) for day in group.hours.days],
+        opens_s=opens_s,
+        closes_s=closes_s,
+        first_day=frame.first_day,
+    )
+
+
+def _instants(group: JobGroup, makings: Makings, frame: Frame, at: int) -> FloatVec:
+    found, arrivals, path = frame.found, group.arrivals, ("jobs", at, "arrivals")
+    each = int(found.number(arrivals.each, *path, "each", least=1, most=MOST_JOBS))
+    most = -(-makings.most // each)
+    if _is_wrong_way(group, found, at):
+        return np.empty(0)
+    if arrivals.at is not None:
+        if group.hours is not None:
+            fix = "name instants within the hours, and leave hours out"
+            found.add("given beside at", "jobs", at, "hours", fix=fix)
+        texts = enumerate(arrivals.at)
+        drawn = sorted(found.seconds(text, *path, "at", row) for row, text in texts)
+        instants: FloatVec = np.array([it for it in drawn if it < frame.end_s], np.float64)
+    elif arrivals.every is not None:
+        when = _open_time(group, frame, at)
+        every_s = found.seconds(arrivals.every, *path, "every", least=1.0)
+        instants = evenly(every_s, when, most)
+    else:
+        assert arrivals.poisson_per_hour is not None
+        when = _open_time(group, frame, at)
+        least = 1e-6
+        rate = found.number(arrivals.poisson_per_hour, *path, "poissonPerHour", least=least)
+        stream = frame.chance.stream("arrivals", makings.name)
+        instants = poisson(rate / 3600.0, when, most, stream)
+    if group.count is None and len(instants) * each >= MOST_JOBS:
+        fix = "lower the rate, or write count"
+        found.add(f"makes more than {MOST_JOBS} jobs", *path, fix=fix)
+        return np.empty(0)
+    return np.repeat(instants, each)[: makings.most]
+
+
+def _is_wrong_way(group: JobGroup, found: Findings, at: int) -> bool:
+    arrivals = group.arrivals
+    values = (arrivals.poisson_per_hour, arrivals.every, arrivals.at, arrivals.backlog)
+    given = [name for name, value in zip(_WAYS, values, strict=True) if value is not None]
+    if len(given) == 1:
+        return False
+    what = "names no way to come" if not given else f"names {' and '.join(given)}"
+    found.add(what, "jobs", at, "arrivals", fix=f"write one of {', '.join(_WAYS)}")
+    return True
+
+
+def _backlog(group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, at: int) -> Backlog:
+    found = frame.found
+    _is_wrong_way(group, found, at)
+    if group.hours is not None:
+        found.add(
+            "given beside a backlog", "jobs", at, "hours", fix="a backlog has no hours: drop it"
+        )
+    smallest = max(min(size.gpus for size in makings.sizes), 1)
+    depth = frame.gpus // smallest + 1
+    if group.arrivals.backlog != ENDLESS:
+        path = ("jobs", at, "arrivals", "backlog")
+        depth = int(found.number(float(group.arrivals.backlog or 0), *path, least=1, most=1e6))
+    begin_s, end_s = _window(group, frame, at)
+    is_open = group.arrivals.end is None and end_s == frame.end_s
+    end_tick = NEVER if is_open else tick_at(end_s, frame.step_s)
+    return Backlog(bodies, depth, makings.most, tick_at(begin_s, frame.step_s), end_tick)

@@ -1,0 +1,253 @@
+"""Reads a scenario file, ours or that of KAI-Scheduler's simulator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import GPU_UNIT
+from kaisched.engine.policy import default_shard
+from kaisched.engine.shards import read_shard
+from kaisched.errors import ConfigError, ObjectError
+from kaisched.objects import SchedulingShard
+from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.usage import UsageParams
+from kaisched.objects.yaml_text import TextFault, read_yaml
+from kaisched.sim.accumulator import WEEK_S, UsageWindow
+from kaisched.sim.chance import Chance
+from kaisched.sim.grid import FOREVER, tick_at
+from kaisched.sim.making import Job
+from kaisched.sim.replay import SAMPLE_TICKS, Pace
+from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
+from kaisched.sim.scenario.findings import Findings
+from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
+from kaisched.sim.scenario.kai import from_kai, is_kai
+from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
+from kaisched.sim.scenario.queues import leaves_of, queues_of
+from kaisched.sim.scenario.setup import Scenario
+from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
+from kaisched.sim.source import Backlog
+
+MOST_BYTES: Final = 16 << 20
+MOST_SEED: Final = (1 << 63) - 1
+_RECHECK_STEPS: Final = 10
+_SAMPLES: Final = 2_000
+"""Looks at the fair shares in a run: as many as a line of the report has points."""
+
+
+def read_scenario(
+    path: Path, *, seed: int | None = None, shard_file: Path | None = None
+) -> Scenario:
+    """Read a file; a seed and a shard given here stand in for its own.
+
+    Raises:
+        ScenarioError: with everything that is wrong with it.
+        ConfigError: no such file, or no YAML.
+
+    """
+    raw = read_raw(path)
+    if seed is not None:
+        raw["seed"] = seed
+    if shard_file is not None:
+        raw.pop("shard", None)
+        raw["shardFile"] = str(shard_file.resolve())
+    return scenario_of(raw, path)
+
+
+def read_raw(path: Path) -> dict[str, Any]:
+    """Return a file as plain values in our form."""
+    fix = "name a scenario file: config/scenarios has some, docs/reference/scenarios.md the format"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot be read: {reason}", file=str(path), fix=fix) from None
+    if len(data) > MOST_BYTES:
+        raise ConfigError("larger than 16 MiB", file=str(path), fix="put jobs into a trace")
+    try:
+        raw = read_yaml(data.decode())
+    except UnicodeDecodeError:
+        raise ConfigError("no UTF-8", file=str(path), fix="save it as UTF-8") from None
+    except TextFault as fault:
+        where = f"{path}:{fault.line}" if fault.line else str(path)
+        raise ConfigError(fault.message, file=where, fix=fault.fix) from None
+    if not isinstance(raw, dict):
+        raise ConfigError("holds no map", file=str(path), fix='write "key: value" lines')
+    return from_kai(raw, str(path)) if is_kai(raw) else raw
+
+
+def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
+    """Return the scenario of plain values; paths in it are relative to the file.
+
+    Raises:
+        ScenarioError: with everything that is wrong with it.
+
+    """
+    found = Findings(str(path))
+    document: ScenarioDocument | None = found.convert(raw, ScenarioDocument)
+    found.stop_if_any()
+    assert document is not None
+    found.number(document.seed, "seed", most=MOST_SEED)
+    step_s, end_s = _clock(document.time, found)
+    work = _work(document, found, path.parent, step_s, end_s)
+    shard, shard_file = _shard(document, found, path.parent)
+    usage = _usage(document, shard, found)
+    checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
+    if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
+        fix = "leave drain out: a backlog and jobs without an end never end"
+        found.add("would never be done", "time", "drain", value=True, fix=fix)
+    changes_with_time = usage is not None or _protects(shard, work.queues)
+    recheck = _recheck(document.time, found, step_s, is_wanted=changes_with_time)
+    found.stop_if_any()
+    return Scenario(
+        name=document.name or path.stem,
+        file=str(path),
+        seed=document.seed,
+        end_tick=tick_at(end_s, step_s),
+        is_drained=document.time.drain,
+        pace=Pace(step_s, checkpoint, _sample_ticks(end_s, step_s), recheck),
+        nodes=[row for row, _ in work.nodes],
+        outages=outages_of(work.nodes, step_s),
+        queues=work.queues,
+        leaves=work.leaves,
+        planned=work.planned,
+        backlogs=work.backlogs,
+        shard=shard,
+        shard_file=shard_file,
+        usage=usage,
+        tune=document.tune,
+        raw=raw,
+        warnings=tuple(found.warnings),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What runs where."""
+
+    nodes: list[tuple[NodeRow, list[Span]]]
+    queues: list[QueueRow]
+    leaves: list[str]
+    planned: list[Job]
+    backlogs: list[Backlog]
+
+
+def _work(
+    document: ScenarioDocument, found: Findings, folder: Path, step_s: float, end_s: float
+) -> _Work:
+    chance = Chance(max(document.seed, 0))
+    nodes = nodes_of(document.nodes, found, folder, chance, end_s)
+    gpus = [row.allocatable.get("gpu", 0) // GPU_UNIT for row, _ in nodes]
+    traced = read_traces(document.traces, found, folder)
+    queues = queues_of(document.queues, found)
+    if not document.queues:
+        queues = queues_of_traces(traced, sum(gpus))
+        if not queues and not found.errors:
+            found.add("there are no queues", "queues", fix="write a list of queues")
+    leaves = leaves_of(queues)
+    frame = Frame(
+        found=found,
+        queues={name: at for at, name in enumerate(leaves)},
+        step_s=step_s,
+        end_s=end_s,
+        first_day=WEEK.index(document.time.starts_on),
+        gpus=sum(gpus),
+        most_gpus=max(gpus, default=0),
+        chance=chance,
+    )
+    if not document.jobs and not document.traces:
+        found.add("there are no jobs", "jobs", fix="write jobs, or traces")
+    planned, backlogs = jobs_of(document.jobs, frame)
+    planned += jobs_of_traces(traced, frame, max(gpus, default=0) or 1)
+    return _Work(nodes, queues, leaves, planned, backlogs)
+
+
+def _clock(time: Time, found: Findings) -> tuple[float, float]:
+    step_s = found.seconds(time.step, "time", "step", least=1.0)
+    end_s = found.seconds(time.duration, "time", "duration", least=step_s)
+    if step_s % 1:
+        found.add("is no whole number of seconds", "time", "step", value=time.step, fix="round it")
+    return step_s, end_s
+
+
+def _recheck(time: Time, found: Findings, step_s: float, *, is_wanted: bool) -> int:
+    if time.recheck is None:
+        return _RECHECK_STEPS if is_wanted else 0
+    return tick_at(found.seconds(time.recheck, "time", "recheck"), step_s)
+
+
+def _sample_ticks(end_s: float, step_s: float) -> int:
+    ticks = tick_at(end_s, step_s)
+    return max(ticks // _SAMPLES, 1) if ticks < SAMPLE_TICKS * _SAMPLES else SAMPLE_TICKS
+
+
+def _shard(
+    document: ScenarioDocument, found: Findings, folder: Path
+) -> tuple[SchedulingShard, str]:
+    if document.shard is not None and document.shard_file:
+        found.add("given beside shard", "shardFile", fix="keep one of the two")
+        return default_shard(), ""
+    if document.shard_file:
+        place = folder / document.shard_file
+        try:
+            read = read_shard(place)
+        except (ConfigError, ObjectError) as error:
+            found.add_error(error, "", *(() if error.path else ("shardFile",)))
+            return default_shard(), ""
+        found.warnings += read.warnings
+        return read.shard, str(place)
+    if document.shard is None:
+        return default_shard(), ""
+    plain = {"metadata": {"name": "scenario"}, "spec": document.shard}
+    try:
+        shard, warnings = decode_object(plain, SchedulingShard)
+    except BadObject as bad:
+        for wrong in bad.errors:
+            found.add_error(wrong, "spec", "shard")
+        return default_shard(), ""
+    found.warnings += [f"{found.file}: {warning.path}: {warning.message}" for warning in warnings]
+    return shard, found.file
+
+
+def _protects(shard: SchedulingShard, queues: Sequence[QueueRow]) -> bool:
+    """Tell whether any job is safe for a while after its start."""
+    said = shard.spec.min_runtime
+    by_queue = any(max(row.preempt_min_runtime_s, row.reclaim_min_runtime_s) > 0 for row in queues)
+    by_plugin = bool(shard.spec.plugins.get("minruntime"))
+    return by_queue or by_plugin or said != type(said)()
+
+
+def _usage(
+    document: ScenarioDocument, shard: SchedulingShard, found: Findings
+) -> UsageWindow | None:
+    said = document.usage
+    if said is not None:
+        half_life_s = math.inf
+        if said.half_life is not None:
+            half_life_s = found.seconds(said.half_life, "usage", "halfLife", least=1.0)
+        window_s = found.seconds(said.window, "usage", "window", least=1.0)
+        return UsageWindow(half_life_s, window_s, said.window_type == "tumbling")
+    config = shard.spec.usage_db_config
+    if config is None:
+        return None
+    return _window_of(config.usage_params, found)
+
+
+def _window_of(params: UsageParams, found: Findings) -> UsageWindow:
+    path = ("shard", "usageDBConfig", "usageParams")
+    window = UsageWindow()
+    if params.half_life_period not in (None, 0, "0"):
+        half_life_s = found.seconds(str(params.half_life_period), *path, "halfLifePeriod")
+        window = replace(window, half_life_s=half_life_s or math.inf)
+    if params.window_size is not None:
+        window_s = found.seconds(params.window_size, *path, "windowSize")
+        window = replace(window, window_s=window_s or WEEK_S)
+    if params.window_type == "cron":
+        fix = "write tumbling: the simulator has no calendar"
+        found.add("is not simulated", *path, "windowType", value="cron", fix=fix)
+    return replace(window, is_tumbling=params.window_type == "tumbling")

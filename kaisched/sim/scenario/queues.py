@@ -1,0 +1,100 @@
+"""The queues of a scenario: in short or as whole Queue objects, which come to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.translate import queue_row
+from kaisched.errors import join_path
+from kaisched.objects import Queue
+from kaisched.objects.check import check_queues
+from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.kinds import faults_of
+from kaisched.objects.queue import QueueResource, QueueSpec
+from kaisched.objects.wire import ObjectMeta
+from kaisched.sim.scenario.document import QueueLine
+from kaisched.sim.scenario.findings import Findings
+
+_OBJECT_KEYS = {"apiVersion", "kind", "metadata", "spec"}
+
+
+def queues_of(lines: Sequence[dict[str, Any]], found: Findings) -> list[QueueRow]:
+    """Return the rows of the queues, in the order of the file, which is that of their age."""
+    queues: list[Queue] = []
+    at_of_name: dict[str, int] = {}
+    for at, line in enumerate(lines):
+        is_whole = not _OBJECT_KEYS.isdisjoint(line)
+        queue = _whole(line, found, at) if is_whole else _short(line, found, at)
+        if queue is None:
+            continue
+        if queue.name in at_of_name:
+            first = at_of_name[queue.name]
+            fix = f"queues[{first}] has it; name this one otherwise"
+            found.add("stands here twice", "queues", at, "name", value=queue.name, fix=fix)
+            continue
+        at_of_name[queue.name] = at
+        queues.append(queue)
+        for fault in faults_of(queue):
+            if fault.is_warning:
+                path = join_path("queues", at, *fault.path)
+                found.warnings.append(f"{found.file}: {path}: {fault.message}")
+    good, problems = check_queues(queues)
+    for problem in problems:
+        at = at_of_name[problem.name]
+        if _OBJECT_KEYS.isdisjoint(lines[at]):
+            problem.path = _short_path(problem.path)
+        found.add_error(problem, "", "queues", at)
+    rows = [(at_of_name[queue.name], queue_row(queue)) for queue in good]
+    return [replace(row, created_s=row.created_s or float(at)) for at, row in rows]
+
+
+def leaves_of(rows: Sequence[QueueRow]) -> list[str]:
+    """Return the names of the queues that may hold jobs, in their order."""
+    parents = {row.parent for row in rows}
+    return [row.name for row in rows if row.name not in parents]
+
+
+def _whole(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
+    for key, word in (("apiVersion", Queue.API_VERSION), ("kind", Queue.KIND)):
+        if line.get(key, word) != word:
+            found.add("no Queue", "queues", at, key, value=line[key], fix=f'write "{word}"')
+            return None
+    plain = {key: value for key, value in line.items() if key not in ("apiVersion", "kind")}
+    try:
+        queue, _ = decode_object(plain, Queue)
+    except BadObject as bad:
+        for error in bad.errors:
+            found.add_error(error, "", "queues", at)
+        return None
+    return queue
+
+
+def _short(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
+    short: QueueLine | None = found.convert(line, QueueLine, "queues", at)
+    if short is None:
+        return None
+    if not short.name:
+        found.add("is empty", "queues", at, "name", fix="give the queue a name")
+        return None
+    resource = QueueResource(
+        quota=short.quota, limit=short.limit, over_quota_weight=short.over_quota_weight
+    )
+    return Queue(
+        metadata=ObjectMeta(name=short.name),
+        spec=QueueSpec(
+            parent_queue=short.parent,
+            resources={"gpu": resource},
+            priority=short.priority,
+            preempt_min_runtime=short.preempt_min_runtime,
+            reclaim_min_runtime=short.reclaim_min_runtime,
+        ),
+    )
+
+
+def _short_path(path: str) -> str:
+    """Return the key of the short form that stands for a path of the object."""
+    path = path.removeprefix("spec.").removeprefix("resources.gpu.").removeprefix("metadata.")
+    return "parent" if path == "parentQueue" else path

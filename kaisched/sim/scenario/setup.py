@@ -1,0 +1,44 @@
+"""A scenario that has been read: everything a run needs, but for the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.objects import SchedulingShard
+from kaisched.sim.accumulator import UsageWindow
+from kaisched.sim.making import Job
+from kaisched.sim.replay import Outage, Pace
+from kaisched.sim.scenario.document import Tune
+from kaisched.sim.source import Backlog
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is run. Its jobs are drawn already, but for those of backlogs."""
+
+    name: str
+    file: str
+    seed: int
+    end_tick: int
+    is_drained: bool
+    pace: Pace
+    nodes: Sequence[NodeRow]
+    outages: Sequence[Outage]
+    queues: Sequence[QueueRow]
+    """All of the tree."""
+    leaves: Sequence[str]
+    """Names of the queues that hold jobs, in the order of the file."""
+    planned: Sequence[Job]
+    backlogs: Sequence[Backlog]
+    shard: SchedulingShard
+    shard_file: str
+    usage: UsageWindow | None
+    """None where cycles see no history."""
+    tune: Tune | None
+    raw: dict[str, Any]
+    """The file as plain values, to be changed and read again."""
+    warnings: Sequence[str]

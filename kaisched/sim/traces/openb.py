@@ -1,0 +1,80 @@
+"""Reads the trace openb-2023: pods of a cluster that shares GPUs, and its nodes.
+
+A folder with ``pods.csv.gz`` (or ``pods.csv``) and ``nodes.csv``. It has no queues: the class of
+service stands in. Shares of a GPU are rounded up to whole GPUs, because sharing is not offered. A
+pod runs from its creation as long as it ran from its placement; one that was never placed or never
+deleted has no run time, and is left out with a warning.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.core.axis import GPU_UNIT
+from kaisched.sim.cluster import node_amounts
+from kaisched.sim.reading import MOST_GPUS, MOST_SECONDS, read_columns
+from kaisched.sim.traces.rows import JobRow, JobRows
+from kaisched.sim.workload import JobKind, PodKind
+
+MODEL_LABEL: Final = "gpu-model"
+"""Label of a node: the model of its GPUs."""
+_POD_COLUMNS: Final = (
+    "cpu_milli",
+    "memory_mib",
+    "num_gpu",
+    "gpu_spec",
+    "qos",
+    "creation_s",
+    "scheduled_s",
+    "deletion_s",
+)
+_NODE_COLUMNS: Final = ("node", "cpu_milli", "memory_mib", "gpu", "model")
+_MOST_AMOUNT: Final = 1e12
+
+
+def read_nodes(folder: Path, prefix: str) -> list[NodeRow]:
+    """Return the nodes of a trace folder; the model of their GPUs is a label."""
+    columns = read_columns(folder / "nodes.csv", _NODE_COLUMNS)
+    number = f"write a number from 0 to {_MOST_AMOUNT:.0f}"
+    cpu = columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number)
+    memory = columns["memory_mib"].numbers(0, _MOST_AMOUNT, number)
+    gpus = columns["gpu"].numbers(0, MOST_GPUS, "write a whole number of GPUs")
+    names, models = columns["node"].values, columns["model"].values
+    width = max(map(len, names), default=1)
+    return [
+        NodeRow(
+            f"{prefix}-{name.zfill(width)}",
+            node_amounts(int(gpus[at]), int(cpu[at]), int(memory[at])),
+            labels={MODEL_LABEL: models[at]} if models[at] else {},
+        )
+        for at, name in enumerate(names)
+    ]
+
+
+def read_openb(folder: Path) -> JobRows:
+    """Read the pods of a trace folder as jobs of one pod."""
+    packed = folder / "pods.csv.gz"
+    columns = read_columns(packed if packed.is_file() else folder / "pods.csv", _POD_COLUMNS)
+    number = f"write a number from 0 to {_MOST_AMOUNT:.0f}"
+    cpu = columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number)
+    memory = columns["memory_mib"].numbers(0, _MOST_AMOUNT, number)
+    gpus = columns["num_gpu"].numbers(0, MOST_GPUS, "write a whole number of GPUs")
+    seconds = f"write seconds as a number from 0 to {MOST_SECONDS:.0f}"
+    created = columns["creation_s"].numbers(0, MOST_SECONDS, seconds)
+    placed = columns["scheduled_s"].filled_numbers(0, MOST_SECONDS, seconds)
+    deleted = columns["deletion_s"].filled_numbers(0, MOST_SECONDS, seconds)
+    rows = []
+    for at, (begin, end) in enumerate(zip(placed, deleted, strict=True)):
+        if begin is None or end is None or end <= begin:
+            continue
+        models = columns["gpu_spec"].values[at]
+        labels = ((MODEL_LABEL, tuple(models.split("|"))),) if models else ()
+        pod = PodKind(int(cpu[at]), int(memory[at]), GPU_UNIT * int(gpus[at]), labels)
+        qos = columns["qos"].values[at] or "none"
+        kind = JobKind((pod,))
+        rows.append(JobRow(float(created[at]), end - begin, qos.lower(), int(gpus[at]), kind))
+    left_out = len(created) - len(rows)
+    told = f"{left_out} pods of {folder.name} never ran to an end and are left out"
+    return JobRows(rows, warnings=(told,) if left_out else ())

@@ -1,0 +1,68 @@
+"""Reads jobs from one CSV file of ours: the way to bring what no other reader knows.
+
+Columns ``submit_s``, ``duration_s``, ``gpus`` (of each pod) and ``queue``; and, if they are there,
+``pods`` (1 where empty), ``cpu`` (milli-CPU of each pod), ``memory`` (MiB of each pod),
+``priority`` (50) and ``preemptible`` (true).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kaisched.core.axis import GPU_UNIT
+from kaisched.objects.faults import INT32_MAX
+from kaisched.sim.reading import MOST_GPUS, MOST_SECONDS, read_columns
+from kaisched.sim.traces.rows import JobRow, JobRows
+from kaisched.sim.workload import POD_CPU, POD_MEMORY, PRIORITY, JobKind, PodKind
+
+COLUMNS: Final = ("submit_s", "duration_s", "gpus", "queue")
+OPTIONAL: Final = ("pods", "cpu", "memory", "priority", "preemptible")
+_MOST_PODS: Final = 10_000
+_MOST_AMOUNT: Final = 1e12
+_SWITCH: Final = {"true": True, "false": False, "": True}
+
+
+def read_table(path: Path) -> JobRows:
+    """Read a file, which may be compressed."""
+    columns = read_columns(path, COLUMNS, OPTIONAL)
+    seconds = f"write seconds as a number from 0 to {MOST_SECONDS:.0f}"
+    submit = columns["submit_s"].numbers(0, MOST_SECONDS, seconds)
+    duration = columns["duration_s"].numbers(0, MOST_SECONDS, seconds)
+    gpus = columns["gpus"].whole_numbers(0, MOST_GPUS, "GPUs").tolist()
+    ranges = {
+        "pods": (1, _MOST_PODS),
+        "cpu": (0, _MOST_AMOUNT),
+        "memory": (0, _MOST_AMOUNT),
+        "priority": (-INT32_MAX, INT32_MAX),
+    }
+    optional = {
+        name: columns[name].filled_numbers(*ranges[name], f"write {name} as a whole number")
+        if name in columns
+        else [None] * len(submit)
+        for name in ranges
+    }
+    rows = []
+    for at, queue in enumerate(columns["queue"].values):
+        if not queue or not queue.isprintable():
+            raise columns["queue"].fail(at, "is no name", "name the queue of the job")
+        pods = int(_or(optional["pods"][at], 1))
+        pod = PodKind(
+            int(_or(optional["cpu"][at], POD_CPU * gpus[at])),
+            int(_or(optional["memory"][at], POD_MEMORY * gpus[at])),
+            GPU_UNIT * gpus[at],
+        )
+        is_preemptible = True
+        if "preemptible" in columns:
+            word = columns["preemptible"].values[at].lower()
+            if word not in _SWITCH:
+                raise columns["preemptible"].fail(at, "is neither", "write true or false")
+            is_preemptible = _SWITCH[word]
+        priority = int(_or(optional["priority"][at], PRIORITY))
+        kind = JobKind((pod,) * pods, priority, is_preemptible)
+        rows.append(JobRow(float(submit[at]), float(duration[at]), queue, gpus[at] * pods, kind))
+    return JobRows(rows)
+
+
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value

@@ -1,0 +1,227 @@
+"""Tries every combination of some settings of a scenario, and says which one to take and why.
+
+Two things are weighed, both as parts of GPU-hours: those in the wrong hands (the fairness error)
+and those computed twice (lost work). They have one unit, so their sum is what a setting costs, and
+the setting with the least sum is recommended.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+from kaisched.errors import ConfigError
+from kaisched.sim.outcome import Outcome, outcome_of
+from kaisched.sim.output.summary import worst_waits
+from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.scenario.findings import Findings, ScenarioError
+from kaisched.sim.scenario.load import scenario_of
+from kaisched.sim.scenario.setup import Scenario
+
+MOST_SETTINGS: Final = 1_000
+Values = tuple[tuple[str, Any], ...]
+"""(path of a key, value), in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one setting came to. Parts are of all GPU-hours entitled or computed."""
+
+    values: Values
+    error: float
+    """The part of the GPU-hours that was in the wrong hands."""
+    lost: float
+    """The part of the GPU-hours that was computed twice, or held while jobs stopped."""
+    evictions: int
+    utilisation: float
+    jain: float
+    longest_p95_wait_s: float | None
+
+    @property
+    def cost(self) -> float:
+        """Both parts together."""
+        return self.error + self.lost
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All trials, in the order of the grid."""
+
+    scenario: str
+    trials: tuple[Trial, ...]
+    best: int
+    reason: str
+
+    @property
+    def frontier(self) -> list[int]:
+        """The trials that no other beats in one thing without being worse in the other."""
+        return [
+            at
+            for at, trial in enumerate(self.trials)
+            if not any(_beats(other, trial) for other in self.trials)
+        ]
+
+
+def settings_of(scenario: Scenario) -> list[Values]:
+    """Return every combination that a scenario asks for.
+
+    Raises:
+        ConfigError: it asks for none, for too many, or for a key that cannot be set.
+
+    """
+    if scenario.tune is None or not scenario.tune.parameters:
+        raise ConfigError(
+            "names nothing to try",
+            file=scenario.file,
+            path="tune.parameters",
+            fix="write values by path, such as shard.kValue: [0.5, 1, 2]",
+        )
+    parameters = scenario.tune.parameters
+    for path, values in parameters.items():
+        if not values:
+            raise ConfigError(
+                "has no values",
+                file=scenario.file,
+                path=f"tune.parameters.{path}",
+                fix="write some",
+            )
+    count = math.prod(len(values) for values in parameters.values())
+    if count > MOST_SETTINGS:
+        raise ConfigError(
+            f"names {count} combinations",
+            file=scenario.file,
+            path="tune.parameters",
+            fix=f"at most {MOST_SETTINGS}: try fewer values",
+        )
+    return [tuple(zip(parameters, values, strict=True)) for values in product(*parameters.values())]
+
+
+def changed(raw: Mapping[str, Any], values: Values, file: str) -> dict[str, Any]:
+    """Return a copy of a scenario's plain values with some of them set."""
+    copied = copy.deepcopy(dict(raw))
+    for path, value in values:
+        *folders, name = path.split(".")
+        at: Any = copied
+        for folder in folders:
+            at = at.setdefault(folder, {}) if isinstance(at, dict) else None
+        if not isinstance(at, dict):
+            raise ConfigError(
+                "leads through something that is no map",
+                file=file,
+                path=f"tune.parameters.{path}",
+                fix="name a key of maps only; items of lists cannot be tuned",
+            )
+        at[name] = value
+    return copied
+
+
+def sweep(scenario: Scenario, processes: int, tell: Callable[[int], None] | None = None) -> Sweep:
+    """Run every setting, several at a time; the result does not depend on how many.
+
+    Raises:
+        ConfigError: a setting is wrong; nothing was run.
+
+    """
+    settings = settings_of(scenario)
+    raws = [changed(scenario.raw, values, scenario.file) for values in settings]
+    for values, raw in zip(settings, raws, strict=True):
+        _check(raw, values, scenario.file)
+    tasks = [(raw, scenario.file, values) for raw, values in zip(raws, settings, strict=True)]
+    trials = []
+    for done, trial in enumerate(_tried(tasks, processes), 1):
+        trials.append(trial)
+        if tell is not None:
+            tell(done)
+    best, reason = recommend(trials)
+    return Sweep(scenario.name, tuple(trials), best, reason)
+
+
+def recommend(trials: Sequence[Trial]) -> tuple[int, str]:
+    """Return the setting to take, and why."""
+    best = min(range(len(trials)), key=lambda at: (trials[at].cost, trials[at].lost, at))
+    fairest = min(range(len(trials)), key=lambda at: (trials[at].error, trials[at].lost, at))
+    calmest = min(range(len(trials)), key=lambda at: (trials[at].lost, trials[at].error, at))
+    it = trials[best]
+    words = [
+        (
+            f"{it.error:.1%} of the GPU-hours are in the wrong hands and {it.lost:.1%} are lost: "
+            f"{it.cost:.1%} together, the least of {len(trials)} settings."
+        )
+    ]
+    if fairest == best:
+        words.append("No setting is fairer.")
+    else:
+        other = trials[fairest]
+        words.append(
+            f"The fairest ({told(other.values)}) has an error of {other.error:.1%}, "
+            f"but loses {other.lost:.1%}."
+        )
+    if calmest == best:
+        words.append("No setting loses less.")
+    else:
+        other = trials[calmest]
+        words.append(
+            f"The calmest ({told(other.values)}) loses {other.lost:.1%}, "
+            f"but has an error of {other.error:.1%}."
+        )
+    return best, " ".join(words)
+
+
+def told(values: Values) -> str:
+    """Return a setting in few words: the last parts of its paths."""
+    return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in values)
+
+
+def trial_of(values: Values, outcome: Outcome) -> Trial:
+    """Return what a run says of a setting."""
+    hours = outcome.gpu_hours
+    return Trial(
+        values=values,
+        error=outcome.fairness_error,
+        lost=outcome.lost_gpu_hours / hours if hours else 0.0,
+        evictions=outcome.evictions,
+        utilisation=outcome.utilisation,
+        jain=outcome.jain,
+        longest_p95_wait_s=worst_waits(outcome)[1],
+    )
+
+
+def _beats(one: Trial, other: Trial) -> bool:
+    is_no_worse = one.error <= other.error and one.lost <= other.lost
+    return is_no_worse and (one.error < other.error or one.lost < other.lost)
+
+
+def _check(raw: dict[str, Any], values: Values, file: str) -> None:
+    """Read a setting, so that a wrong value is told before anything is run."""
+    try:
+        policy_of(scenario_of(raw, Path(file)))
+    except ConfigError as error:
+        found = Findings(file)
+        path = ".".join(filter(None, ("tune.parameters", error.path)))
+        found.add(f"{error.message} (with {told(values)})", value=error.value, fix=error.fix)
+        wrong: ScenarioError = found.errors[0]
+        wrong.path = path
+        raise wrong from None
+
+
+def _tried(tasks: Sequence[tuple[dict[str, Any], str, Values]], processes: int) -> Iterator[Trial]:
+    if processes <= 1 or len(tasks) <= 1:
+        yield from map(_try, tasks)
+        return
+    # A fresh process each: what a fork inherits may differ from run to run.
+    with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_try, tasks)
+
+
+def _try(task: tuple[dict[str, Any], str, Values]) -> Trial:
+    raw, file, values = task
+    scenario = scenario_of(raw, Path(file))
+    policy, _ = policy_of(scenario)
+    return trial_of(values, outcome_of(run_scenario(scenario, policy)))

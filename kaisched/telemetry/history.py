@@ -1,0 +1,85 @@
+"""Metrics of usage history, and KAI-Scheduler's own names for what it is made from.
+
+A Prometheus server that scrapes us gathers the same series as from KAI-Scheduler's queue
+controller, so that history goes on when one takes over from the other, in either direction. These
+have no bound on queues: a queue that is left out would lose its history.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from kaisched.core.usage import PARTS, UsageState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.telemetry.published import Published
+
+UNITS: Final = {
+    "gpu": ("gpus", 1 / 1000, "in GPUs"),
+    "cpu": ("cpu_cores", 1 / 1000, "in cores"),
+    "memory": ("memory_bytes", 1 << 20, "in bytes"),
+}
+"""By resource: the end of a metric's name, the factor from base units, and words."""
+
+_READ: Final = "KAI-Scheduler's name, read by the usage store `prometheus`"
+
+HISTORY: Final = (
+    *(
+        (
+            f"kai_queue_allocated_{unit}",
+            ("queue_name",),
+            f"What a queue's running pods hold, {words}; {_READ}.",
+        )
+        for unit, _, words in UNITS.values()
+    ),
+    *(
+        (f"kaisched_capacity_{unit}", (), f"What is divided among the queues, {words}.")
+        for unit, _, words in UNITS.values()
+    ),
+    (
+        "kaisched_queue_usage_ratio",
+        ("queue", "resource"),
+        "Decayed usage over decayed capacity, as the last cycle saw it.",
+    ),
+    ("kaisched_usage_age_seconds", (), "Age of the newest sample of usage history; +Inf for none."),
+    ("kaisched_usage_coverage_ratio", (), "Share of the window that samples cover, 0 to 1."),
+    (
+        "kaisched_usage_state",
+        ("state",),
+        "1 for the state of usage history: fresh, partial, stale or absent; all 0 without history.",
+    ),
+)
+"""Name, labels and help of each."""
+
+
+def history_families(published: Published) -> Iterator[Metric]:
+    """Yield the families of one state."""
+    families = {
+        name: GaugeMetricFamily(name, text, labels=labels) for name, labels, text in HISTORY
+    }
+    for share in published.shares:
+        for resource, (unit, factor, _) in UNITS.items():
+            amount = share.allocated.get(resource, 0)
+            families[f"kai_queue_allocated_{unit}"].add_metric([share.name], amount * factor)
+    for resource, (unit, factor, _) in UNITS.items():
+        if resource in published.capacity:
+            amount = published.capacity[resource]
+            families[f"kaisched_capacity_{unit}"].add_metric([], amount * factor)
+    usage = published.usage
+    for state in UsageState:
+        is_so = usage is not None and usage.state is state
+        families["kaisched_usage_state"].add_metric([state.value], float(is_so))
+    families["kaisched_usage_age_seconds"].add_metric([], usage.age_s if usage else math.inf)
+    families["kaisched_usage_coverage_ratio"].add_metric([], usage.coverage if usage else 0.0)
+    if usage is not None:
+        for row, resource in enumerate(published.usage_resources):
+            if resource not in UNITS:
+                continue
+            for queue, parts in zip(published.usage_queues, usage.parts[row].tolist(), strict=True):
+                families["kaisched_queue_usage_ratio"].add_metric([queue, resource], parts / PARTS)
+    yield from families.values()

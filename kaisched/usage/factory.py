@@ -1,0 +1,31 @@
+"""A store from what a shard says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.usage.memory import MemoryStore
+from kaisched.usage.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from kaisched.clock import Clock
+    from kaisched.usage.port import UsageStore
+    from kaisched.usage.settings import UsageSettings
+
+
+def open_store(settings: UsageSettings, clock: Clock) -> UsageStore:
+    """Open the store of these settings. What does not work is told by its answers."""
+    if settings.prometheus is not None:
+        # The client library takes a tenth of a second to import; others need not wait for it.
+        from kaisched.usage.prometheus import PrometheusStore  # noqa: PLC0415
+
+        return PrometheusStore(settings, settings.prometheus, clock)
+    if settings.type == "sqlite":
+        return SqliteStore(
+            settings.path,
+            settings.window,
+            clock.now_s(),
+            save_s=settings.fetch_s,
+            staleness_s=settings.staleness_s,
+        )
+    return MemoryStore(settings.window, staleness_s=settings.staleness_s)

@@ -1,0 +1,73 @@
+"""What a turn asks for usage: records what it sees, and answers from a store."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.usage import UsageState
+from kaisched.usage.port import sample_of
+
+if TYPE_CHECKING:
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.usage import Usage
+    from kaisched.usage.port import UsageStore
+
+LEAST_COVERAGE: Final = 0.5
+"""Below this, history is told but not used: evictions need evidence (rule U5)."""
+_ASK_AGAIN: Final = (UsageState.ABSENT, UsageState.STALE)
+
+
+class UsageFeed:
+    """A usage source for turns: every turn is a sample, every ``fetch_s`` there is a new answer.
+
+    In between the answer stays as it is, so that small steps of history do not make every cycle
+    divide anew.
+    """
+
+    def __init__(self, store: UsageStore, fetch_s: float) -> None:
+        """Nothing is known until the first turn."""
+        self._store, self._fetch_s = store, fetch_s
+        self._asked_s = -math.inf
+        self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._answer: Usage | None = None
+
+    def usage(self, snapshot: Snapshot, now_s: float) -> Usage:
+        """Record the snapshot and return usage for its queues and resources."""
+        sample = sample_of(snapshot, now_s)
+        self._store.record(sample)
+        names = (sample.queues, sample.resources)
+        since_s = now_s - self._asked_s
+        answer = self._answer
+        if (
+            answer is None
+            or answer.state in _ASK_AGAIN
+            or names != self._names
+            or not 0 <= since_s < self._fetch_s
+        ):
+            answer = believed(self._store.usage(now_s, *names))
+            self._asked_s, self._names, self._answer = now_s, names, answer
+            return answer
+        return replace(answer, age_s=answer.age_s + since_s)
+
+    def is_ready(self) -> bool:
+        """Tell whether there is something to begin with."""
+        return self._store.is_ready()
+
+    def close(self) -> None:
+        """Let the store write what is left."""
+        self._store.close()
+
+
+def believed(usage: Usage) -> Usage:
+    """Return usage as decisions may see it: none where less than half of the window was seen."""
+    if usage.coverage >= LEAST_COVERAGE or usage.state is UsageState.ABSENT:
+        return usage
+    state = usage.state if usage.state is UsageState.STALE else UsageState.PARTIAL
+    reason = f"less than {LEAST_COVERAGE:.0%} of the window was seen: history is not used"
+    return replace(
+        usage, parts=np.zeros_like(usage.parts), state=state, reasons=(*usage.reasons, reason)
+    )

@@ -1,0 +1,203 @@
+"""The past within a window, summed in process.
+
+A sample holds until the next one, at most :data:`HOLD_S`. Samples are gathered into stretches, each
+at most 1/720 of the window; within one, use is taken for even. Sums are kept up to date, so that a
+sample and an answer cost one pass over the queues, however long the window.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.usage.port import Sample
+from kaisched.usage.sums import Stretch, Sums
+from kaisched.usage.window import weighed_s, weight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaisched.usage.window import Window
+
+HOLD_S: Final = 300.0
+"""How long a sample holds when no other follows: Prometheus' look-back, so that stores agree."""
+STRETCHES: Final = 720
+"""Stretches in a window: a week in steps of 14 minutes, a day in steps of two."""
+
+
+class History:
+    """What is remembered. Times are seconds since 1970 of one clock."""
+
+    def __init__(self, window: Window) -> None:
+        """Start with an empty past."""
+        self.window = window
+        self.grain_s = min(window.size_s, window.faint_s) / STRETCHES
+        self.first_s: float | None = None
+        """When the first sample ever was taken."""
+        self.last: Sample | None = None
+        self.open: Stretch | None = None
+        """The stretch that samples are still being added to."""
+        self._kept: deque[Stretch] = deque()
+        self._sums, self._at_s = Sums(), 0.0
+        self._taken_away = 0
+
+    def add(self, sample: Sample) -> list[Stretch]:
+        """Take in a sample; return the stretches that it completed.
+
+        Where the clock was set back, nothing is added for the time between (rule U6).
+        """
+        last, self.last = self.last, sample
+        if self.first_s is None:
+            self.first_s = sample.time_s
+        if last is None:
+            return []
+        if sample.time_s <= last.time_s:
+            return self._close() if sample.time_s < last.time_s else []
+        done: list[Stretch] = []
+        start_s, end_s = last.time_s, min(sample.time_s, last.time_s + HOLD_S)
+        if self.window.has_edges:
+            # No stretch reaches over an edge: what was before it must not leak into the new window.
+            edge_s = self.window.edge(end_s)
+            if start_s < edge_s < end_s:
+                done += self._extend(last, start_s, edge_s)
+                start_s = edge_s
+            if self.open is not None and self.open.start_s < edge_s:
+                done += self._close()
+        done += self._extend(last, start_s, end_s)
+        if end_s < sample.time_s:
+            done += self._close()
+        self._expire(sample.time_s)
+        return done
+
+    def restore(self, stretches: Iterable[Stretch], first_s: float | None) -> None:
+        """Take over what was remembered before, oldest first.
+
+        What the last stretch held goes on holding, as after any sample, so that a short restart
+        leaves no gap.
+        """
+        for stretch in stretches:
+            self._keep(stretch)
+        self.first_s = first_s
+        if self._kept:
+            self.first_s = self._kept[0].start_s if first_s is None else first_s
+            self.last = _end_of(self._kept[-1])
+
+    def sums(self, now_s: float) -> Sums:
+        """Return the decayed sums of the window that ends now.
+
+        The time since the last sample is included, as far as that sample holds.
+        """
+        self._expire(now_s)
+        sums = self._sums.copy()
+        sums.fade(weight(now_s - self._at_s, self.window.half_life_s))
+        start_s = self.window.start(now_s)
+        if self._kept and self._kept[0].start_s < start_s:
+            self._count(sums, self._kept[0], self._kept[0].start_s, start_s, now_s, -1)
+        for stretch in (self.open, self._held(now_s)):
+            if stretch is not None and start_s < stretch.end_s:
+                self._count(sums, stretch, max(stretch.start_s, start_s), stretch.end_s, now_s, 1)
+        return sums
+
+    @property
+    def newest_s(self) -> float | None:
+        """When the newest sample was taken; None without any."""
+        return None if self.last is None else self.last.time_s
+
+    def coverage(self, now_s: float, seen_s: float) -> float:
+        """Return how much of the window was seen, counted from the first sample ever (rule U5)."""
+        if self.first_s is None:
+            return 0.0
+        due_s = now_s - max(self.window.start(now_s), self.first_s)
+        return min(max(seen_s / due_s, 0.0), 1.0) if due_s > 0 else 1.0
+
+    # -- stretches -----------------------------------------------------------------------------
+
+    def _extend(self, sample: Sample, start_s: float, end_s: float) -> list[Stretch]:
+        span_s = end_s - start_s
+        done: list[Stretch] = []
+        if self.open is not None and not self._is_like(self.open, sample, span_s):
+            done = self._close()
+        if self.open is None:
+            self.open = _constant(sample, start_s, start_s)
+        self.open.used += sample.allocated * span_s
+        self.open.capacity += sample.capacity * span_s
+        self.open.end_s = end_s
+        return done
+
+    def _is_like(self, stretch: Stretch, sample: Sample, span_s: float) -> bool:
+        """Tell whether a sample's time may join a stretch: the same names, and not too long."""
+        return (
+            stretch.span_s + span_s <= self.grain_s
+            and stretch.queues == sample.queues
+            and stretch.resources == sample.resources
+        )
+
+    def _held(self, now_s: float) -> Stretch | None:
+        """Return the time since the last sample, as far as it holds."""
+        last = self.last
+        if last is None or now_s <= last.time_s:
+            return None
+        return _constant(last, last.time_s, min(now_s, last.time_s + HOLD_S))
+
+    def _close(self) -> list[Stretch]:
+        stretch, self.open = self.open, None
+        if stretch is None:
+            return []
+        stretch = stretch.of_active()
+        self._keep(stretch)
+        return [stretch]
+
+    def _keep(self, stretch: Stretch) -> None:
+        self._kept.append(stretch)
+        if stretch.end_s > self._at_s:
+            self._sums.fade(weight(stretch.end_s - self._at_s, self.window.half_life_s))
+            self._at_s = stretch.end_s
+        self._count(self._sums, stretch, stretch.start_s, stretch.end_s, self._at_s, 1)
+
+    def _expire(self, now_s: float) -> None:
+        start_s = self.window.start(now_s)
+        while self._kept and self._kept[0].end_s <= start_s:
+            gone = self._kept.popleft()
+            self._count(self._sums, gone, gone.start_s, gone.end_s, self._at_s, -1)
+            self._taken_away += 1
+        if self._taken_away and (not self._kept or self._taken_away > STRETCHES):
+            self._sum_anew()
+
+    def _sum_anew(self) -> None:
+        """Forget queues that left the window, and what rounding has left in the sums."""
+        kept, self._kept = self._kept, deque()
+        self._sums, self._at_s = Sums(), 0.0
+        self._taken_away = 0
+        for stretch in kept:
+            self._keep(stretch)
+
+    def _count(
+        self, sums: Sums, stretch: Stretch, start_s: float, end_s: float, now_s: float, sign: int
+    ) -> None:
+        seconds = weighed_s(start_s, end_s, now_s, self.window.half_life_s)
+        sums.add(stretch, sign * seconds, sign * (end_s - start_s))
+
+
+def _constant(sample: Sample, start_s: float, end_s: float) -> Stretch:
+    span_s = end_s - start_s
+    return Stretch(
+        start_s,
+        end_s,
+        sample.resources,
+        sample.queues,
+        np.asarray(sample.allocated * span_s, np.float64),
+        np.asarray(sample.capacity * span_s, np.float64),
+    )
+
+
+def _end_of(stretch: Stretch) -> Sample:
+    """Return what a stretch held, as if it had been seen at its end."""
+    return Sample(
+        stretch.end_s,
+        stretch.resources,
+        stretch.queues,
+        np.rint(stretch.used / stretch.span_s).astype(np.int64),
+        np.rint(stretch.capacity / stretch.span_s).astype(np.int64),
+    )

@@ -1,0 +1,191 @@
+"""The file: one row a stretch, in SQLite's write-ahead mode, owned by one process at a time.
+
+A commit survives the end of the process in any way; a power cut may take the last commits, but
+never the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from kaisched.usage.sums import Stretch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCHEMA: Final = 1
+"""``user_version`` of the files we write."""
+_BUSY_S: Final = 0.2
+_ASIDE: Final = ("", "-wal", "-shm")
+_TABLES: Final = """
+CREATE TABLE stretch (
+    number INTEGER PRIMARY KEY, start_s REAL NOT NULL, end_s REAL NOT NULL, amounts BLOB NOT NULL
+);
+CREATE TABLE fact (name TEXT PRIMARY KEY, value REAL NOT NULL);
+"""
+
+
+class FileUnusableError(Exception):
+    """The file cannot be used now; the message says why. It is left as it is."""
+
+
+class Amounts(msgspec.Struct, frozen=True):
+    """What a row holds beside its times, as JSON: base units times seconds."""
+
+    resources: list[str]
+    capacity: list[float]
+    used: dict[str, list[float]]
+    """By queue, in the order of the resources."""
+
+
+class Row(NamedTuple):
+    """A stretch to be written; a later one of the same number replaces it."""
+
+    number: int
+    stretch: Stretch
+
+
+class UsageFile:
+    """An open file. To be used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            FileUnusableError: it is locked, not ours, of a later version, or out of reach.
+            sqlite3.DatabaseError: it is corrupt.
+
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise FileUnusableError(f"{path}: {_said(error)}") from error
+        try:
+            self._prepare()
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            raise FileUnusableError(f"{path}: {_said(error)}") from error
+        except Exception:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        db = self._db
+        # One daemon a file: another one would count everything twice.
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version > SCHEMA:
+            message = f"{self.path}: written by a later version (schema {version}, ours {SCHEMA})"
+            raise FileUnusableError(message)
+        (found,) = db.execute("PRAGMA quick_check").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        if version == 0:
+            if db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+                raise FileUnusableError(f"{self.path}: a database of something else")
+            db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
+        # Writing nothing takes the lock now rather than at the first sample.
+        db.execute("DELETE FROM fact WHERE name IS NULL")
+        db.commit()
+
+    def read(self, from_s: float) -> Iterator[Row]:
+        """Yield what ends after a time, oldest first.
+
+        Raises:
+            sqlite3.DatabaseError: a row makes no sense.
+
+        """
+        query = "SELECT * FROM stretch WHERE end_s > ? ORDER BY number"
+        for number, start_s, end_s, amounts in self._db.execute(query, (from_s,)):
+            try:
+                yield Row(number, _stretch(start_s, end_s, amounts))
+            except (msgspec.MsgspecError, TypeError, ValueError) as error:
+                raise sqlite3.DatabaseError(f"row {number}: {error}") from error
+
+    def next_number(self) -> int:
+        """Return the number for a new stretch."""
+        (last,) = self._db.execute("SELECT max(number) FROM stretch").fetchone()
+        return 1 if last is None else int(last) + 1
+
+    def first_s(self) -> float | None:
+        """Return when the first sample ever was taken."""
+        row = self._db.execute("SELECT value FROM fact WHERE name = 'first_s'").fetchone()
+        return None if row is None else float(row[0])
+
+    def write(self, rows: list[Row], first_s: float | None, from_s: float) -> None:
+        """Write stretches and drop those that ended by ``from_s``, all or nothing.
+
+        Raises:
+            sqlite3.Error: it cannot be written; nothing was.
+
+        """
+        with self._db as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO stretch VALUES (?, ?, ?, ?)",
+                [
+                    (row.number, row.stretch.start_s, row.stretch.end_s, _encoded(row.stretch))
+                    for row in rows
+                ],
+            )
+            if first_s is not None:
+                db.execute("INSERT OR IGNORE INTO fact VALUES ('first_s', ?)", (first_s,))
+            db.execute("DELETE FROM stretch WHERE end_s <= ?", (from_s,))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+
+def move_aside(path: Path, now_s: float) -> Path:
+    """Rename a corrupt file, with what belongs to it, and return its new name."""
+    stamp = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside, number = path.with_name(f"{path.name}.corrupt-{stamp}"), 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    for ending in _ASIDE:
+        part = path.with_name(path.name + ending)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + ending))
+    return aside
+
+
+def _said(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _encoded(stretch: Stretch) -> bytes:
+    active = stretch.of_active()
+    columns = active.used.T.tolist()
+    return msgspec.json.encode(
+        Amounts(
+            list(active.resources),
+            active.capacity.tolist(),
+            dict(zip(active.queues, columns, strict=True)),
+        )
+    )
+
+
+def _stretch(start_s: float, end_s: float, amounts: bytes) -> Stretch:
+    found = msgspec.json.decode(amounts, type=Amounts)
+    rows = len(found.resources)
+    capacity = np.array(found.capacity, np.float64)
+    used = np.array(list(found.used.values()), np.float64).reshape(-1, rows).T
+    is_sound = np.isfinite(used).all() and (used >= 0).all() and np.isfinite(capacity).all()
+    if len(capacity) != rows or used.shape[1] != len(found.used) or not is_sound:
+        raise ValueError("amounts that cannot be")
+    if not start_s < end_s:
+        raise ValueError("it ends before it begins")
+    return Stretch(
+        float(start_s), float(end_s), tuple(found.resources), tuple(found.used), used, capacity
+    )

@@ -1,0 +1,137 @@
+"""The embedded store: sums in the process, stretches in a file.
+
+Each stretch is a row. While samples are being added to it, its row is written again every
+``save_s``; when the process is killed, what is lost is what came after the last of these.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kaisched.usage.memory import MemoryStore
+from kaisched.usage.settings import FETCH_S
+from kaisched.usage.sqlite.file import FileUnusableError, Row, UsageFile, move_aside
+from kaisched.usage.sqlite.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from kaisched.core.usage import Usage
+    from kaisched.usage.port import Sample
+    from kaisched.usage.sums import Stretch
+    from kaisched.usage.window import Window
+
+
+class SqliteStore:
+    """Keeps samples in a file; where that cannot be, in the process, and says so."""
+
+    def __init__(
+        self,
+        path: Path,
+        window: Window,
+        now_s: float,
+        *,
+        save_s: float = FETCH_S,
+        staleness_s: float = math.inf,
+    ) -> None:
+        """Read the past from the file.
+
+        Args:
+            path: the file; it and its folders are made where they are missing.
+            window: which part of the past counts; what is older is deleted.
+            now_s: the time, seconds since 1970.
+            save_s: how often samples are written.
+            staleness_s: older than this, the newest sample is stale.
+
+        """
+        self._memory = MemoryStore(window, staleness_s=staleness_s)
+        self._save_s = save_s
+        self._saved_s = -math.inf
+        self._number = 1
+        self._lasting: tuple[str, ...] = ()
+        self.writer: Writer | None = None
+        file = self._opened(path, now_s)
+        if file is not None:
+            self.writer = Writer(file)
+
+    def record(self, sample: Sample) -> None:
+        """Take in what is the case now, and have it written when it is time."""
+        done = self._memory.history.add(sample)
+        if self.writer is None:
+            return
+        rows = [self._numbered(stretch) for stretch in done]
+        # A clock that was set back must not stop the writing until it has caught up.
+        is_due = not 0 <= sample.time_s - self._saved_s < self._save_s
+        if rows or is_due:
+            self._saved_s = sample.time_s
+            self._write(self.writer, rows, sample.time_s)
+
+    def _write(self, writer: Writer, rows: list[Row], now_s: float) -> None:
+        history = self._memory.history
+        if history.open is not None:
+            rows = [*rows, Row(self._number, history.open.copy())]
+        # Twice the window stays, so that one start with a wrong clock does not cost the past.
+        from_s = 2 * history.window.start(now_s) - now_s
+        writer.put(rows, history.first_s, from_s)
+
+    def usage(self, now_s: float, queues: Sequence[str], resources: Sequence[str]) -> Usage:
+        """Return decayed usage over decayed capacity, parts ``(R, Q)`` in the order asked."""
+        usage = self._memory.usage(now_s, queues, resources)
+        reasons = self._lasting
+        if self.writer is not None and self.writer.error:
+            reasons = (*reasons, f"history is not being written: {self.writer.error}")
+        if self.writer is not None and self.writer.dropped:
+            reasons = (*reasons, f"{self.writer.dropped} stretches of history were not written")
+        return replace(usage, reasons=(*usage.reasons, *reasons)) if reasons else usage
+
+    def is_ready(self) -> bool:
+        """Return True: there is nobody to wait for."""
+        return True
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.writer is not None:
+            newest_s = self._memory.history.newest_s
+            self._write(self.writer, [], newest_s if newest_s is not None else 0.0)
+            self.writer.close()
+
+    def _numbered(self, stretch: Stretch) -> Row:
+        self._number += 1
+        return Row(self._number - 1, stretch)
+
+    def _opened(self, path: Path, now_s: float) -> UsageFile | None:
+        try:
+            return self._restored(path, now_s)
+        except FileUnusableError as error:
+            self._lasting = (f"history is kept in memory only: {error}",)
+            return None
+        except sqlite3.DatabaseError as error:
+            return self._anew(path, now_s, error)
+
+    def _anew(self, path: Path, now_s: float, error: Exception) -> UsageFile | None:
+        try:
+            aside = move_aside(path, now_s)
+            self._lasting = (f"{path} was corrupt ({error}): moved to {aside}, history is empty",)
+            return self._restored(path, now_s)
+        except (OSError, FileUnusableError, sqlite3.Error) as again:
+            self._lasting = (f"history is kept in memory only: {path} is corrupt, and {again}",)
+            return None
+
+    def _restored(self, path: Path, now_s: float) -> UsageFile:
+        file = UsageFile(path)
+        try:
+            rows = list(file.read(self._memory.history.window.start(now_s)))
+            self._number = file.next_number()
+            first_s = file.first_s()
+        except sqlite3.OperationalError as error:
+            file.close()
+            raise FileUnusableError(f"{path}: {error}") from error
+        except sqlite3.DatabaseError:
+            file.close()
+            raise
+        self._memory.history.restore((row.stretch for row in rows), first_s)
+        return file

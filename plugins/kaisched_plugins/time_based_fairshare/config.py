@@ -1,0 +1,114 @@
+"""The arguments of time-based-fairshare."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from kaisched import Arguments, parse_duration
+
+Normalization = Literal["siblings", "cluster"]
+HandOver = Literal["none", "spells", "budgets"]
+
+_NEVER = "never"
+_LIVES = 1.4426950408889634
+"""1 / ln 2: all that a history of half-lives weighs is so many of them."""
+
+
+class TimeBasedFairshareArguments(Arguments):
+    """How past usage is measured, how strongly it counts, and who has the surplus by spells."""
+
+    k_value: float = Field(
+        default=1.0,
+        ge=0.0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="How strongly past usage counts against a queue; 0 looks at the present only. "
+        "A shard's `kValue` sets it.",
+    )
+    normalization: Normalization = Field(
+        default="siblings",
+        description="What usage is measured against: what a queue's siblings have used and may use "
+        "of their parent's part, or the whole cluster, as in KAI-Scheduler.",
+    )
+    count_in_quota: bool = Field(
+        default=False,
+        description="Whether usage that the quota covers counts against a queue too, as in "
+        "KAI-Scheduler.",
+    )
+    hand_over: HandOver = Field(
+        default="none",
+        description="Whether queues with jobs that cannot be divided have the surplus by spells, "
+        "and whether those last until another queue has used less or until a budget is used.",
+    )
+    half_life_period: str = Field(
+        default="0s",
+        description="Half-life of the history, 0 for none. Spells need it; `usageDBConfig` sets "
+        "it.",
+    )
+    window_size: str = Field(
+        default="1w",
+        description="Length of the history, or of the budget period; `usageDBConfig` sets it.",
+    )
+    tumbling_window_start_time: str = Field(
+        default=_NEVER,
+        description="When a budget period began, such as 2026-07-01T00:00:00Z; `usageDBConfig` "
+        "sets it.",
+    )
+
+    @field_validator("half_life_period", "window_size", mode="before")
+    @classmethod
+    def _is_duration(cls, value: object) -> str:
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            fix = getattr(error, "fix", "")
+            raise ValueError(f"{error}; {fix}" if fix else str(error)) from None
+        return str(value)
+
+    @field_validator("tumbling_window_start_time", mode="before")
+    @classmethod
+    def _is_time(cls, value: object) -> str:
+        if value != _NEVER:
+            try:
+                _seconds_of(str(value))
+            except ValueError:
+                raise ValueError('no RFC 3339 time; write it like "2026-07-01T00:00:00Z"') from None
+        return str(value)
+
+    @model_validator(mode="after")
+    def _has_a_period(self) -> TimeBasedFairshareArguments:
+        if self.hand_over != "none" and not parse_duration(self.window_size):
+            raise ValueError("handOver needs a windowSize above 0")
+        if self.hand_over == "budgets":
+            if self.tumbling_window_start_time == _NEVER:
+                raise ValueError("budgets need a tumbling window: say tumblingWindowStartTime")
+            if parse_duration(self.half_life_period):
+                raise ValueError("a budget counts every hour alike: drop halfLifePeriod")
+        return self
+
+    @cached_property
+    def history_s(self) -> float:
+        """Return for how long the history reaches back, in seconds, old usage counting less."""
+        half_life_s, window_s = map(parse_duration, (self.half_life_period, self.window_size))
+        return min(half_life_s * _LIVES, window_s) if half_life_s else window_s
+
+    @cached_property
+    def _period_s(self) -> float:
+        return _seconds_of(self.tumbling_window_start_time)
+
+    def elapsed(self, now_s: float) -> float:
+        """Return how much of the budget period has passed, 0 to 1; NaN without budgets."""
+        if self.hand_over != "budgets":
+            return math.nan
+        return (now_s - self._period_s) % self.history_s / self.history_s
+
+
+def _seconds_of(text: str) -> float:
+    """Return a time as seconds since 1970; without a zone it is UTC."""
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

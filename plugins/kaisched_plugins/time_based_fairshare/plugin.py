@@ -1,0 +1,175 @@
+"""The answers: the weight fold ``max(0, W + k (W - U))``, and head starts for whose spell it is."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched import (
+    Amounts,
+    BoolVec,
+    CodeVec,
+    FloatVec,
+    IntVec,
+    Plugin,
+    RowVec,
+    Session,
+    hookimpl,
+)
+from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
+from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
+from kaisched_plugins.time_based_fairshare.history import (
+    Entitlement,
+    entitlement,
+    folded,
+    measured,
+)
+from kaisched_plugins.time_based_fairshare.lumps import lumps_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What holds while queues and the cluster's size are the same."""
+
+    queues: object
+    total: Amounts
+    has: Entitlement
+
+
+@dataclass(slots=True, eq=False)
+class _Cycle:
+    usage: FloatVec | None
+    """``(R, Q)`` what counts against each queue; None where nothing does."""
+    handover: Handover | None = None
+    """None until the first head start is asked for, and without lumps."""
+    is_asked: bool = False
+
+
+class TimeBasedFairshare(Plugin):
+    """Gives queues that have used much of the surplus lately less of it now."""
+
+    name = "time-based-fairshare"
+
+    Arguments = TimeBasedFairshareArguments
+
+    @hookimpl
+    def session_open(self, session: Session) -> object:
+        """Measure the usage of every queue."""
+        usage = session.usage
+        if usage is None or not self.arguments.k_value or not np.count_nonzero(usage.parts):
+            return _Cycle(None)
+        return _Cycle(
+            measured(
+                usage.parts,
+                self._entitlement(session),
+                is_of_siblings=self.arguments.normalization == "siblings",
+                counts_quota=self.arguments.count_in_quota,
+            )
+        )
+
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise silence where nothing was used, and where nobody has spells."""
+        if question == "head_start":
+            return self._handover(session) is None
+        cycle: _Cycle = session.state[self.name]
+        return cycle.usage is None
+
+    @hookimpl
+    def session_close(self, session: Session) -> object:
+        """Remember who had the way free and did not take it."""
+        cycle: _Cycle = session.state[self.name]
+        return cycle.handover.facts(session) if cycle.handover is not None else None
+
+    @hookimpl
+    def over_quota_weights(
+        self,
+        session: Session,
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        active: BoolVec,
+        weights: FloatVec,
+    ) -> FloatVec | None:
+        """Answer the share weights of the round (R5)."""
+        cycle: _Cycle = session.state[self.name]
+        if cycle.usage is None:
+            return None
+        return folded(self.arguments.k_value, cycle.usage[resource, queue], group, weights)
+
+    @hookimpl
+    def head_start(
+        self,
+        session: Session,
+        resource: RowVec,
+        queue: RowVec,
+        group: RowVec,
+        weights: FloatVec,
+        has: IntVec,
+        wants: IntVec,
+        surplus: IntVec,
+    ) -> IntVec | None:
+        """Answer what the jobs take whose spell it is."""
+        handover = self._handover(session)
+        if handover is None:
+            return None
+        return handover.head_start(session, resource, queue, weights, has, wants, surplus)
+
+    def has_gates(self, session: Session) -> bool:
+        """Promise silence unless a job waits whose spell it is."""
+        handover = self._handover(session)
+        if handover is None or not handover.has_waiting:
+            return False
+        _ = session.fair_share  # dividing is what finds out whose spell it is
+        return bool(handover.granted)
+
+    @hookimpl
+    def queue_gate(
+        self,
+        session: Session,
+        action: str,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec | None:
+        """Let allocate leave room to the jobs whose spell it is."""
+        handover = self._handover(session)
+        if action != "allocate" or handover is None or not handover.granted:
+            return None
+        return handover.gate(session, queue, job, ask, held)
+
+    def _handover(self, session: Session) -> Handover | None:
+        """Return what this cycle knows of lumps, None where there are none."""
+        if self.arguments.hand_over == "none" or not self.arguments.k_value:
+            return None
+        cycle: _Cycle = session.state[self.name]
+        if not cycle.is_asked:
+            cycle.is_asked = True
+            cycle.handover = self._new_handover(session)
+        return cycle.handover
+
+    def _new_handover(self, session: Session) -> Handover | None:
+        has = self._entitlement(session)
+        lumps = lumps_of(session, has.own)
+        if not lumps:
+            return None
+        return handover_of(
+            session,
+            lumps,
+            has.quota,
+            k=self.arguments.k_value,
+            history_s=self.arguments.history_s,
+            elapsed=self.arguments.elapsed(session.now_s),
+            before=session.memory.facts.get(self.name) or {},
+        )
+
+    def _entitlement(self, session: Session) -> Entitlement:
+        known: _Known | None = session.hints.get(self.name)
+        queues, total = session.queues, session.snapshot.total
+        if known is None or known.queues is not queues or not np.array_equal(known.total, total):
+            has = entitlement(queues.tree, queues.deserved, queues.weight, total)
+            known = session.hints[self.name] = _Known(queues, total.copy(), has)
+        return known.has

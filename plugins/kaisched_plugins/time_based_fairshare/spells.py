@@ -1,0 +1,253 @@
+"""Whose spell it is: rules R26 to R31 of docs/explanation/fairness.md, for one group of siblings.
+
+A *lump* is a job whose core is more than its queue's part of the surplus. It runs whole or not at
+all, so its queue has the surplus by spells. The lumps of a group are few: plain numbers will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from kaisched_plugins.time_based_fairshare.lumps import Lump
+
+Need = dict[int, int]
+"""Resource to the surplus that a lump takes."""
+
+
+@dataclass(slots=True)
+class Side:
+    """One queue in the contest for one resource. Amounts in base units."""
+
+    weight: float
+    """Normalised to 1 over the contest."""
+    tag: float
+    """Usage beyond the quota, as a part of the cluster, divided by the weight."""
+    has: int
+    """Its deserved part."""
+    wants: int
+    """What it would take of the surplus."""
+    held: int
+    is_waiting: bool
+    owed: float = 0.0
+    """What it has not used of its budget, as a part of the cluster over the period."""
+    ahead: int = 0
+    """What it gets before the weights count."""
+
+
+@dataclass(slots=True)
+class Contest:
+    """One resource that the siblings share."""
+
+    surplus: int
+    margin: float
+    """How far apart two tags must be for the surplus to change hands."""
+    sides: dict[int, Side] = field(default_factory=dict)
+    """By queue."""
+
+    @property
+    def left(self) -> int:
+        """Return what no lump has been given."""
+        return self.surplus - sum(side.ahead for side in self.sides.values())
+
+    def others(self, queue: int, need: int) -> Iterator[tuple[int, Side, float]]:
+        """Yield the queues to which a lump would leave less than they want, and how much."""
+        rest = self.left - need
+        own = self.sides[queue].weight
+        for row, side in self.sides.items():
+            if row != queue:
+                part = rest * side.weight / (1.0 - own)
+                if side.wants - side.ahead > part:
+                    yield row, side, part
+
+
+@dataclass(slots=True)
+class Group:
+    """Siblings of one priority, and the lumps of their subtrees."""
+
+    contests: dict[int, Contest]
+    """By resource."""
+    lumps: list[tuple[int, Lump]]
+    """With the sibling that the lump belongs to; a queue's better waiting lumps first."""
+    now_s: float
+    spell_s: float
+    """The shortest spell of a queue of average weight."""
+    is_by_budget: bool
+    """Spells end with the budget (R31), not when another queue has used so much less."""
+    covers: Callable[[int, int, int], bool]
+    """Tell whether a queue's quota of a resource covers an amount beside what it holds."""
+    is_passed_over: Callable[[int], bool]
+    """Tell of a queue that had its way free and took nothing."""
+    deferred: list[tuple[float, int]] = field(default_factory=list)
+    """Tag and queue of those that were let go first."""
+    granted: list[tuple[int, Lump, Need]] = field(default_factory=list)
+    """Waiting lumps whose spell it is."""
+
+
+def share_out(group: Group) -> None:
+    """Give lumps what they need of the surplus: those that keep it, then those that claim it."""
+    for queue, lump, need in sorted(_running(group), key=lambda entry: _keep_order(group, entry)):
+        if _fits(group, need) and _is_kept(group, queue, lump, need):
+            _give(group, queue, need)
+    for queue, lump, need in sorted(_waiting(group), key=lambda entry: _claim_order(group, entry)):
+        if _fits(group, need) and _is_due(group, queue, need):
+            _give(group, queue, need)
+            group.granted.append((queue, lump, need))
+
+
+def has_way_free(group: Group) -> int | None:
+    """Return the queue for which alone lumps were left without the surplus, or None.
+
+    Of several it is the one that has used least: the way of the others is not free.
+    """
+    is_given = any(
+        side.ahead for contest in group.contests.values() for side in contest.sides.values()
+    )
+    return None if is_given or not group.deferred else min(group.deferred)[1]
+
+
+# -- keeping -------------------------------------------------------------------------------------
+
+
+def _running(group: Group) -> Iterator[tuple[int, Lump, Need]]:
+    for queue, lump in group.lumps:
+        if lump.is_running:
+            need = {}
+            for resource, amount in lump.amounts.items():
+                contest = group.contests.get(resource)
+                side = contest.sides.get(queue) if contest is not None else None
+                if side is not None and side.held > side.has:
+                    need[resource] = min(amount, side.held - side.has)
+            if _is_lumpy(group, queue, need):
+                yield queue, lump, need
+
+
+def _is_kept(group: Group, queue: int, lump: Lump, need: Need) -> bool:
+    """Tell whether a spell goes on: it is young, or nobody waits who has used so much less."""
+    if not group.is_by_budget and _is_young(group, queue, lump, need):
+        return True
+    for resource in _lumpy(group, queue, need):
+        contest = group.contests[resource]
+        own = contest.sides[queue]
+        for row, side, _ in contest.others(queue, need[resource]):
+            ends = side.is_waiting and _has_used_less(group, contest, side, own)
+            if ends and not group.is_passed_over(row):
+                group.deferred.append((side.tag, row))
+                return False
+    return True
+
+
+def _has_used_less(group: Group, contest: Contest, side: Side, than: Side) -> bool:
+    """Tell whether one queue has used so much less than another that it may take its place."""
+    if group.is_by_budget:
+        return side.owed > 0 >= than.owed
+    return side.tag + contest.margin <= than.tag
+
+
+def _is_young(group: Group, queue: int, lump: Lump, need: Need) -> bool:
+    weight = max(
+        group.contests[resource].sides[queue].weight * len(group.contests[resource].sides)
+        for resource in _lumpy(group, queue, need)
+    )
+    return group.now_s - lump.start_s < group.spell_s * weight
+
+
+def _keep_order(group: Group, entry: tuple[int, Lump, Need]) -> tuple[object, ...]:
+    queue, lump, need = entry
+    is_old = not _is_young(group, queue, lump, need)
+    return is_old, _tag(group, queue, need), lump.start_s, queue, lump.job
+
+
+# -- claiming ------------------------------------------------------------------------------------
+
+
+def _waiting(group: Group) -> Iterator[tuple[int, Lump, Need]]:
+    seen = set()
+    for queue, lump in group.lumps:
+        if not lump.is_running and queue not in seen:
+            need = _asked(group, queue, lump)
+            if need is not None and _is_lumpy(group, queue, need):
+                seen.add(queue)
+                yield queue, lump, need
+
+
+def _asked(group: Group, queue: int, lump: Lump) -> Need | None:
+    """Return what a waiting lump takes of the surplus; None where it cannot be had."""
+    need = {}
+    for resource, amount in lump.amounts.items():
+        contest = group.contests.get(resource)
+        side = contest.sides.get(queue) if contest is not None else None
+        if contest is None or side is None:
+            # All that is asked for is deserved, or there is nothing to be had.
+            if not group.covers(queue, resource, amount):
+                return None
+            continue
+        short = side.held + amount - side.has
+        if short > min(side.wants, contest.surplus):
+            return None
+        if short > 0:
+            need[resource] = short
+    return need
+
+
+def _is_due(group: Group, queue: int, need: Need) -> bool:
+    """Tell whether all who would lose have used so much more, and nobody who waits used less."""
+    for resource in _lumpy(group, queue, need):
+        contest = group.contests[resource]
+        own = contest.sides[queue]
+        if group.is_by_budget and own.owed <= 0:
+            return False
+        for row, side, part in contest.others(queue, need[resource]):
+            if side.held - side.has - side.ahead > part:
+                if not _has_used_less(group, contest, own, side):
+                    return False
+            elif _is_before(group, row, side, (own.tag, queue)):
+                group.deferred.append((side.tag, row))
+                return False
+    return True
+
+
+def _is_before(group: Group, row: int, side: Side, own: tuple[float, int]) -> bool:
+    """Tell whether a queue that holds nothing to speak of goes first."""
+    if not side.is_waiting or (group.is_by_budget and side.owed <= 0):
+        return False
+    return (side.tag, row) < own and not group.is_passed_over(row)
+
+
+def _claim_order(group: Group, entry: tuple[int, Lump, Need]) -> tuple[object, ...]:
+    queue, _, need = entry
+    return _tag(group, queue, need), queue
+
+
+# -- both ----------------------------------------------------------------------------------------
+
+
+def _lumpy(group: Group, queue: int, need: Need) -> list[int]:
+    """Return the resources of which a lump takes more than its queue's part by weight."""
+    return [
+        resource
+        for resource, amount in need.items()
+        if amount > group.contests[resource].surplus * group.contests[resource].sides[queue].weight
+    ]
+
+
+def _is_lumpy(group: Group, queue: int, need: Need) -> bool:
+    return bool(_lumpy(group, queue, need))
+
+
+def _tag(group: Group, queue: int, need: Need) -> float:
+    return max(group.contests[resource].sides[queue].tag for resource in _lumpy(group, queue, need))
+
+
+def _fits(group: Group, need: Need) -> bool:
+    return all(amount <= group.contests[resource].left for resource, amount in need.items())
+
+
+def _give(group: Group, queue: int, need: Need) -> None:
+    for resource, amount in need.items():
+        group.contests[resource].sides[queue].ahead += amount
+
+
+def members(lumps: Iterable[Lump], start: int, end: int) -> list[Lump]:
+    """Return the lumps of the leaf queues from ``start`` up to ``end``: a subtree."""
+    return [lump for lump in lumps if start <= lump.leaf < end]

@@ -1,0 +1,54 @@
+"""The reference page of usage history lists every key, and the defaults it states are so."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kaisched.objects.usage import UsageConfig, UsageExtraParams, UsageParams
+from kaisched.units import parse_duration
+from kaisched.usage import settings
+from kaisched.usage.settings import read_usage
+from kaisched.usage.window import Window
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "usage-history.md").read_text(encoding="utf-8")
+KINDS = (UsageConfig, UsageParams, UsageExtraParams)
+
+
+def rows():
+    """Key to default, table by table."""
+    tables = re.findall(r"\| key \| default \| meaning \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", PAGE)
+    for table in tables:
+        cells = [row.strip("|").split(" | ") for row in table.splitlines()]
+        yield {key.strip().strip("`"): default.strip() for key, default, _ in cells}
+
+
+@pytest.mark.parametrize(("kind", "listed"), list(zip(KINDS, rows(), strict=True)))
+def test_every_key_is_listed(kind, listed):
+    assert set(listed) == {field.encode_name for field in msgspec.structs.fields(kind)}
+
+
+def test_the_defaults_are_those_of_the_code():
+    _, params, extra = rows()
+    made = read_usage(UsageConfig(client_type="prometheus"), "default", environ={})
+
+    def seconds(table, key):
+        return parse_duration(re.match(r"`([^`]+)`", table[key])[1])
+
+    assert made.window == Window(size_s=seconds(params, "windowSize"))
+    assert (made.fetch_s, made.staleness_s, made.wait_s) == (
+        seconds(params, "fetchInterval"),
+        seconds(params, "stalenessPeriod"),
+        seconds(params, "waitTimeout"),
+    )
+    asked = made.prometheus
+    assert (asked.timeout_s, asked.resolution_s) == (
+        seconds(extra, "usageQueryTimeout"),
+        seconds(extra, "queryResolution"),
+    )
+    for resource in ("gpu", "cpu", "memory"):
+        assert extra[f"{resource}AllocationMetric"] == f"`{asked.allocation[resource]}`"
+        assert extra[f"{resource}CapacityMetric"] == f"`{asked.capacity[resource]}`"
+    assert f"`{settings.PROMETHEUS_URL}`" in PAGE

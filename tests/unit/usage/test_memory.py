@@ -1,0 +1,196 @@
+"""Windows, decay and coverage, on the store that keeps samples in the process."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kaisched.core.usage import PARTS, UsageState
+from kaisched.objects.cron import parse_cron
+from kaisched.usage.history import HOLD_S
+from kaisched.usage.memory import MemoryStore
+from kaisched.usage.window import Window
+from tests.unit.usage.samples import HOUR, RESOURCES, fill, independent, parts_of, sample
+
+
+def every_minute(hours, held):
+    """Samples from 0 on, ``held(minute)`` being the GPUs of queue a; one more at the end."""
+    return [sample(60 * at, a=held(at)) for at in range(60 * hours + 1)]
+
+
+@pytest.mark.parametrize("held", [(8, 3), (6, 4), (12, 2)], ids=str)
+def test_24_gpu_hours_of_100_are_024(held):
+    """10 GPUs, 10 hours, 24 GPU-hours used, whichever way: 0.24 of what there was."""
+    gpus, hours = held
+    store = fill(MemoryStore(Window()), every_minute(10, lambda at: gpus if at < 60 * hours else 0))
+    usage = store.usage(10 * HOUR, ["a"], RESOURCES)
+    assert parts_of(usage) == 240_000_000
+    assert (usage.coverage, usage.state, usage.reasons) == (1.0, UsageState.FRESH, ())
+
+
+def test_use_one_half_life_ago_counts_half():
+    store = MemoryStore(Window(half_life_s=HOUR))
+    fill(store, [sample(0, a=8), sample(1, a=0), sample(HOUR, a=0, b=8), sample(HOUR + 1, b=0)])
+    first, second = store.usage(HOUR + 1, ["a", "b"], RESOURCES).parts[2].tolist()
+    assert first * 2 == pytest.approx(second, rel=1e-6)
+
+
+@pytest.mark.parametrize(("first", "then", "share"), [(8, 0, 0.8 / 3), (0, 8, 1.6 / 3)])
+def test_hourly_use_decays_as_published(first, then, share):
+    """Half-life 1 h, 10 GPUs: 8 an hour ago and 0 now is 0.267, the other way round 0.533."""
+    held = [first] * 60 + [then] * 60
+    store = MemoryStore(Window(half_life_s=HOUR))
+    fill(store, [sample(60 * at, a=gpus) for at, gpus in enumerate(held)])
+    assert parts_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == pytest.approx(
+        share * PARTS, rel=1e-6
+    )
+
+
+def test_what_left_a_sliding_window_no_longer_counts():
+    store = fill(MemoryStore(Window(size_s=HOUR)), every_minute(3, lambda at: 10 * (at < 60)))
+    assert parts_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == 0
+
+
+def test_half_of_a_sliding_window():
+    store = fill(MemoryStore(Window(size_s=2 * HOUR)), every_minute(3, lambda at: 10 * (at < 120)))
+    assert parts_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, rel=1e-9)
+
+
+def test_a_tumbling_window_begins_anew_at_its_edge():
+    window = Window("tumbling", size_s=HOUR, anchor_s=0.0)
+    store = fill(MemoryStore(window), every_minute(1, lambda at: 10)[:-1])
+    assert parts_of(store.usage(HOUR - 1, ["a"], RESOURCES)) == PARTS
+    fresh = fill(store, [sample(HOUR + 30, a=0)])
+    usage = fresh.usage(HOUR + 60, ["a"], RESOURCES)
+    assert parts_of(usage) == PARTS // 2
+    assert usage.coverage == 1.0
+
+
+def test_what_was_before_an_edge_does_not_leak_over_it():
+    """A sample at the very edge: the stretch before it ends there."""
+    store = MemoryStore(Window("tumbling", size_s=24 * HOUR))
+    fill(store, [sample(24 * HOUR - 50, a=10), sample(24 * HOUR, a=0), sample(24 * HOUR + 50, a=0)])
+    assert parts_of(store.usage(24 * HOUR + 50, ["a"], RESOURCES)) == 0
+
+
+def test_a_tumbling_window_that_is_yet_to_begin_is_empty():
+    window = Window("tumbling", size_s=HOUR, anchor_s=100 * HOUR)
+    usage = fill(MemoryStore(window), every_minute(1, lambda at: 10)).usage(HOUR, ["a"], RESOURCES)
+    assert (parts_of(usage), usage.coverage) == (0, 1.0)
+
+
+def test_a_cron_window_begins_when_it_fires():
+    window = Window("cron", cron=parse_cron("0 * * * *"))
+    store = fill(MemoryStore(window), every_minute(2, lambda at: 10 * (at < 90)))
+    assert parts_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == PARTS // 2
+    assert parts_of(store.usage(2 * HOUR + 60, ["a"], RESOURCES)) == 0
+
+
+def test_coverage_counts_from_the_first_sample():
+    store = MemoryStore(Window())
+    assert store.usage(0.0, ["a"], RESOURCES).coverage == 0.0
+    fill(store, [sample(1000, a=1)])
+    assert store.usage(1010.0, ["a"], RESOURCES).coverage == 1.0
+
+
+def test_a_gap_lowers_coverage_and_is_neither_use_nor_idleness():
+    store = fill(MemoryStore(Window()), every_minute(1, lambda at: 4))
+    fill(store, [sample(3 * HOUR + 60 * at, a=4) for at in range(61)])
+    usage = store.usage(4 * HOUR, ["a"], RESOURCES)
+    assert parts_of(usage) == pytest.approx(0.4 * PARTS, abs=1)
+    assert usage.coverage == pytest.approx((2 * HOUR + HOLD_S) / (4 * HOUR))
+
+
+def test_nothing_known_is_absent_and_says_so():
+    usage = MemoryStore(Window()).usage(5.0, ["a", "b"], RESOURCES)
+    assert usage.parts.tolist() == [[0, 0]] * 3
+    assert (usage.state, usage.age_s) == (UsageState.ABSENT, math.inf)
+    assert usage.reasons == ("no sample has been taken yet",)
+
+
+def test_old_samples_are_stale_and_say_so():
+    store = fill(MemoryStore(Window(), staleness_s=300), [sample(0, a=1), sample(60, a=1)])
+    assert store.usage(360, ["a"], RESOURCES).state == UsageState.FRESH
+    usage = store.usage(361, ["a"], RESOURCES)
+    assert (usage.state, usage.age_s) == (UsageState.STALE, 301.0)
+    assert usage.reasons == ("the last sample is 301 s old",)
+
+
+def test_queues_come_and_go():
+    store = fill(
+        MemoryStore(Window()),
+        [sample(0, a=5), sample(60, a=5, b=5), sample(120, b=10), sample(180, b=0)],
+    )
+    usage = store.usage(180, ["b", "never", "a"], RESOURCES)
+    assert usage.parts[2].tolist() == pytest.approx([PARTS / 2, 0, PARTS / 3], abs=1)
+
+
+def test_a_clock_that_was_set_back_adds_nothing():
+    store = fill(MemoryStore(Window()), [sample(1000, a=10), sample(1060, a=10)])
+    fill(store, [sample(100, a=0), sample(160, a=0)])
+    assert parts_of(store.usage(160, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, abs=1)
+
+
+def test_a_clock_that_leapt_forward_adds_no_more_than_a_sample_holds():
+    store = fill(MemoryStore(Window()), [sample(0, a=10), sample(1e6 - 60, a=0), sample(1e6, a=0)])
+    window = MemoryStore(Window(size_s=2e6))
+    fill(window, [sample(0, a=10), sample(1e6, a=0), sample(1e6 + HOLD_S, a=0)])
+    assert parts_of(store.usage(1e6, ["a"], RESOURCES)) == 0
+    assert parts_of(window.usage(1e6 + HOLD_S, ["a"], RESOURCES)) == PARTS // 2
+
+
+gpus = st.integers(0, 10)
+histories = st.lists(st.tuples(st.integers(1, 400), gpus, gpus), min_size=1, max_size=60)
+windows = st.sampled_from(
+    [
+        Window(size_s=1800.0),
+        Window(size_s=7200.0, half_life_s=900.0),
+        Window("tumbling", size_s=1800.0, anchor_s=500.0),
+        Window("tumbling", size_s=3600.0, half_life_s=1200.0),
+        Window("cron", cron=parse_cron("*/20 * * * *")),
+        Window("cron", half_life_s=600.0, cron=parse_cron("17 * * * *")),
+    ]
+)
+
+
+@given(histories, windows, st.integers(0, 400))
+def test_sums_are_those_of_the_definition(steps, window, after):
+    now_s, samples = 0.0, []
+    for step, first, second in steps:
+        now_s += step
+        samples.append(sample(now_s, a=first, b=second))
+    now_s += after
+    store = fill(MemoryStore(window), samples)
+    usage = store.usage(now_s, ["a", "b"], RESOURCES)
+    start_s = window.start(now_s)
+    expected = [
+        independent(samples, now_s, start_s, window.half_life_s, queue) for queue in ("a", "b")
+    ]
+    # Within a stretch (1/720 of the window) use is taken for even; slices are a second wide.
+    assert usage.parts[2] / PARTS == pytest.approx(expected, abs=0.005)
+    assert (usage.parts[0] == usage.parts[2]).all()
+    assert 0 <= usage.coverage <= 1
+
+
+@given(histories, windows)
+def test_sums_kept_up_to_date_are_those_made_anew(steps, window):
+    store, now_s = MemoryStore(window), 0.0
+    for step, first, second in steps:
+        now_s += step
+        store.record(sample(now_s, a=first, b=second))
+    before = store.usage(now_s, ["a", "b"], RESOURCES)
+    store.history._sum_anew()
+    after = store.usage(now_s, ["a", "b"], RESOURCES)
+    assert np.abs(before.parts - after.parts).max() <= 1
+
+
+def test_a_week_of_a_thousand_queues_stays_small():
+    store = MemoryStore(Window())
+    names = {f"q{at}": 1 for at in range(100)}
+    for at in range(3 * 10_080):
+        store.record(sample(60 * at, capacity=100, **names))
+    history = store.history
+    assert len(history._kept) <= 721
+    assert parts_of(store.usage(60 * 3 * 10_080, list(names), RESOURCES)) == PARTS // 100
