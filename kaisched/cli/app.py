@@ -50,6 +50,9 @@ COMMANDS: Final = {
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
     "tune": Entry("kaisched.cli.tune", "Find the settings that a scenario does best with."),
+    "playground": Entry(
+        "kaisched.cli.playground", "Serve a cluster to play with, for kubectl and the scheduler."
+    ),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
     "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),

@@ -1,6 +1,7 @@
 """A real kube-apiserver for the contract, where the environment has one.
 
-``KAISCHED_TEST_KUBECONFIG`` names the kubeconfig of a running server that may be written to;
+``KAISCHED_TEST_KUBECONFIG`` names the kubeconfig of a running server that may be written to and has
+no controllers, which would work out budgets and collect pods in the middle of a test;
 ``KUBEBUILDER_ASSETS`` a folder with ``etcd`` and ``kube-apiserver``, which are started here.
 """
 

@@ -122,6 +122,12 @@ def test_unknown_fields_are_warned_of(things):
     assert 'unknown field \\"spec.odd\\"' in made.headers["Warning"]
 
 
+def test_a_warning_stays_within_its_header(client, things):
+    made = things(thing(**{"a\r\nX-Made-Up: 1": 1}))
+    assert made.code == 201
+    assert "X-Made-Up" not in made.headers
+
+
 def test_unknown_fields_can_be_errors(things):
     answer = things(thing(odd=1), fieldValidation="Strict")
     assert answer.code == 400

@@ -13,6 +13,7 @@ from kaisched.cluster.embedded.apiserver.deletion import check_preconditions
 from kaisched.cluster.embedded.apiserver.reading import must_get
 from kaisched.cluster.embedded.apiserver.requests import Request
 from kaisched.cluster.embedded.apiserver.resources import Resource
+from kaisched.cluster.embedded.apiserver.shapes import Binding, Eviction, Review, check
 from kaisched.cluster.embedded.apiserver.statuses import bad_request, not_found, success
 from kaisched.cluster.embedded.apiserver.storage import encode
 from kaisched.cluster.embedded.apiserver.writing import Writer
@@ -28,6 +29,7 @@ def bind_pod(writer: Writer, pods: Resource, request: Request) -> Answer:
 
     """
     binding = request.object()
+    check(Binding, binding, "Binding")
     name = request.name or (binding.get("metadata") or {}).get("name", "")
     record = writer.storage.get(pods.key, f"{request.namespace}/{name}")
     if record is None:
@@ -49,6 +51,7 @@ def evict_pod(writer: Writer, pods: Resource, request: Request) -> Answer:
 
     """
     eviction = request.object()
+    check(Eviction, eviction, "Eviction")
     options = eviction.get("deleteOptions") or {}
     is_dry_run = request.is_dry_run or bool(options.get("dryRun"))
     record = must_get(writer.storage, pods, request)
@@ -142,6 +145,7 @@ def review(access: Access, request: Request) -> Answer | None:
     kind, _, answer = found
     user = access.user_of(request.token)
     asked = request.object()
+    check(Review, asked, kind)
     api_version = f"{request.group}/{request.version}"
     status = answer(access, user, asked)
     done = {

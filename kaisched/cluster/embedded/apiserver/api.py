@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -21,6 +22,8 @@ from kaisched.cluster.embedded.apiserver.statuses import (
 from kaisched.cluster.embedded.apiserver.storage import Storage, encode
 from kaisched.cluster.embedded.apiserver.watches import Watches
 from kaisched.cluster.embedded.apiserver.writing import Writer
+
+_log = logging.getLogger(__name__)
 
 _Handler = Callable[[Resource, Request], Answer | WatchAnswer]
 
@@ -105,11 +108,15 @@ class Api:
         return found
 
     def answer(self, request: Request) -> Answer | WatchAnswer:
-        """Answer a request on objects; never raises for what a client does."""
+        """Answer a request on objects. A bug is answered with 500, as by a real server."""
         try:
             return self._answered(request)
         except ApiError as error:
             return refused(error)
+        except Exception as error:  # noqa: BLE001 - one bad request must not end the server
+            _log.exception("a request could not be answered: %s %s", request.method, request.path)
+            text = f"Internal error occurred: {type(error).__name__}: {error}"
+            return refused(ApiError(500, "InternalError", text))
 
     def _answered(self, request: Request) -> Answer | WatchAnswer:
         review = actions.review(self.access, request)

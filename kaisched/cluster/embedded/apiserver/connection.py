@@ -141,7 +141,8 @@ class Connection(asyncio.Protocol):
             self.drop()
         elif isinstance(answer, Answer):
             self._note(request, answer.status)
-            self._write(answer, is_last=not head.is_keeping_alive)
+            has_body = head.method != "HEAD"
+            self._write(answer, is_last=not head.is_keeping_alive, has_body=has_body)
         else:
             self._note(request, HTTPStatus.OK)
             self._open_watch(answer, effect)

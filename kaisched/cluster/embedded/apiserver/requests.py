@@ -9,7 +9,9 @@ from urllib.parse import parse_qsl, unquote
 
 from msgspec import DecodeError
 
-from kaisched.cluster.embedded.apiserver.statuses import bad_request
+from kaisched.cluster.embedded.apiserver.protobuf import PROTOBUF, read_protobuf
+from kaisched.cluster.embedded.apiserver.shapes import DeleteOptions, check
+from kaisched.cluster.embedded.apiserver.statuses import bad_request, unsupported_media_type
 from kaisched.cluster.embedded.apiserver.storage import decode
 
 _ON_ALL: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -21,6 +23,8 @@ _ON_ONE: Final = {
     "DELETE": "delete",
 }
 _OF_NAMESPACE: Final = ("status", "finalize")
+_TAKES: Final = ("application/json", "", "application/x-www-form-urlencoded", "*/*")
+"""What curl says without being asked is taken for JSON, too, as by a real server."""
 _TRUE: Final = ("1", "true", "True", "t", "T", "TRUE")
 
 
@@ -70,15 +74,28 @@ class Request:
         """Return the object in the body.
 
         Raises:
-            ApiError: 400, the body is no JSON object.
+            ApiError: 400, the body is no JSON object; 415, it says that it is something else.
 
         """
+        if self.content_type == PROTOBUF:
+            return self._protobuf()
+        if self.content_type not in _TAKES:
+            raise unsupported_media_type(self.content_type, _TAKES[:1])
         try:
             obj = decode(self.body)
         except (DecodeError, RecursionError) as wrong:
             raise bad_request(f"the object provided is unrecognized: {wrong}") from wrong
         if not isinstance(obj, dict):
             raise bad_request("the object provided is unrecognized: it must be a JSON object")
+        return obj
+
+    def _protobuf(self) -> dict[str, Any]:
+        try:
+            obj = read_protobuf(self.body)
+        except ValueError as wrong:
+            raise bad_request(f"the object provided is unrecognized: {wrong}") from wrong
+        if obj is None:
+            raise unsupported_media_type(self.content_type, _TAKES[:1])
         return obj
 
     def options(self) -> dict[str, Any]:
@@ -89,6 +106,7 @@ class Request:
 
         """
         options = self.object() if self.body.strip() else {}
+        check(DeleteOptions, options, "DeleteOptions")
         grace_s = self.number("gracePeriodSeconds")
         return options if grace_s is None else {"gracePeriodSeconds": grace_s, **options}
 
@@ -108,23 +126,10 @@ def request_of(
 
     """
     path, _, query_text = target.partition("?")
-    parts = [unquote(it) if "%" in it else it for it in path.split("/") if it]
-    match parts:
-        case ["api", version, *rest] if rest:
-            group = ""
-        case ["apis", group, version, *rest] if rest:
-            pass
-        case _:
-            return None
-    namespace = ""
-    match rest:
-        case ["namespaces", namespace, *within] if within and within[0] not in _OF_NAMESPACE:
-            rest = within
-        case _:
-            namespace = ""
-    plural, name, subresource, *more = (*rest, "", "")
-    if any(more):
+    place = _place_of(path)
+    if place is None:
         return None
+    group, version, namespace, plural, name, subresource = place
     query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}
     verb = (_ON_ONE if name else _ON_ALL).get(method, "")
     if verb in {"get", "list"} and query.get("watch", "") in _TRUE and not subresource:
@@ -145,3 +150,23 @@ def request_of(
         accept,
         token,
     )
+
+
+def _place_of(path: str) -> tuple[str, str, str, str, str, str] | None:
+    """Return group, version, namespace, plural, name and subresource of a path."""
+    parts = [unquote(it) if "%" in it else it for it in path.split("/") if it]
+    match parts:
+        case ["api", version, *rest] if rest:
+            group = ""
+        case ["apis", group, version, *rest] if rest:
+            pass
+        case _:
+            return None
+    namespace = ""
+    match rest:
+        case ["namespaces", within, *inner] if inner and inner[0] not in _OF_NAMESPACE:
+            namespace, rest = within, inner
+        case _:
+            pass
+    plural, name, subresource, *more = (*rest, "", "")
+    return None if any(more) else (group, version, namespace, plural, name, subresource)

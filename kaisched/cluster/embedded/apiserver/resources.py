@@ -180,6 +180,13 @@ class Registry:
         """
         return self._by_path[group, "v1", plural]
 
+    def kept(self, key: tuple[str, str]) -> Resource | None:
+        """Return a kind by where its objects are kept, in the version they are kept in."""
+        for it in self._by_path.values():
+            if it.key == key and it.version == it.stored_version and it.group == key[0]:
+                return it
+        return None
+
     def add(self, resource: Resource) -> None:
         """Serve a kind."""
         self._by_path[resource.group, resource.version, resource.plural] = resource

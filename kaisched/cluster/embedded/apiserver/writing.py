@@ -19,6 +19,7 @@ from kaisched.cluster.embedded.apiserver.patches import APPLY, patched, read_pat
 from kaisched.cluster.embedded.apiserver.reading import key_of, list_body, must_get, selected
 from kaisched.cluster.embedded.apiserver.requests import Request
 from kaisched.cluster.embedded.apiserver.resources import Registry, Resource
+from kaisched.cluster.embedded.apiserver.shapes import check_object
 from kaisched.cluster.embedded.apiserver.statuses import (
     already_exists,
     bad_request,
@@ -32,7 +33,8 @@ from kaisched.objects.labels import format_time
 
 _NAMESPACES: Final = ("", "namespaces")
 _EVENTS: Final = ("", "events")
-_MOST_EVENTS: Final = 10_000
+MOST_EVENTS: Final = 10_000
+"""So many events are kept; the oldest go first."""
 
 
 class Writer:
@@ -92,7 +94,7 @@ class Writer:
     def _make_room_for_event(self) -> None:
         """Events are of no use for long: the oldest one goes when there are very many."""
         records = self.storage.collection(_EVENTS).records
-        if len(records) >= _MOST_EVENTS:
+        if len(records) >= MOST_EVENTS:
             self.storage.remove(_EVENTS, next(iter(records.values())))
 
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
@@ -157,7 +159,9 @@ class Writer:
         record = must_get(self.storage, resource, request)
         old = record.object()
         seen_old = old if not is_patch else _decoded_view(resource, record)
-        new = kept(resource, edit(seen_old))
+        edited = edit(seen_old)
+        check_object(resource, edited)
+        new = kept(resource, edited)
         new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
         new["metadata"] = dict(new.get("metadata") or {})
         carry_over(resource, old, new, is_patch=is_patch)
@@ -175,7 +179,12 @@ class Writer:
         record = self.put(resource, obj)
         meta = obj["metadata"]
         is_waiting = "deletionTimestamp" in meta and not meta.get("finalizers")
-        if is_waiting and not meta.get("deletionGracePeriodSeconds"):
+        # A namespace waits for what is in it; its finalizers are in its spec.
+        if (
+            resource.key != _NAMESPACES
+            and is_waiting
+            and not meta.get("deletionGracePeriodSeconds")
+        ):
             self.end(resource, record)
         return record.body
 
@@ -265,6 +274,7 @@ class Writer:
             ApiError: 400, it says that it is of another kind or version.
 
         """
+        check_object(resource, obj)
         version, kind = obj.get("apiVersion"), obj.get("kind")
         if version not in {None, "", resource.api_version}:
             raise bad_request(
@@ -291,4 +301,6 @@ def _answer(status: int, resource: Resource, body: bytes, warnings: list[str]) -
 
 
 def _quoted(text: str) -> str:
+    """Return a text for a header: names of fields may hold line ends, which would end it."""
+    text = "".join(it if it.isprintable() else "?" for it in text)
     return text.replace("\\", "\\\\").replace('"', '\\"')
