@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kaisched.errors import ObjectError
+from kaisched.objects.gang_sizes import SIZED, minimum_of
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
@@ -17,7 +18,7 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.stream import ListAnswer, WatchEvent, decode_event, decode_list
 from kaisched.objects.topology import Topology
-from kaisched.objects.wire import KubernetesObject
+from kaisched.objects.wire import KubernetesObject, ObjectMeta
 
 Seen: TypeAlias = KubernetesObject | PartialObject
 """An object as a reflector reads it: whole, or of an owner the metadata."""
@@ -75,11 +76,15 @@ def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = Fal
     )
 
 
-def metadata(api_version: str, plural: str, kind: str) -> Watched:
-    """Return a kind of which only the metadata are read."""
+def owner(api_version: str, plural: str, kind: str) -> Watched:
+    """Return a kind of workload: its metadata, and of some how many pods must start together."""
+    is_sized = kind in SIZED
 
-    def named(obj: PartialObject) -> PartialObject:
-        return msgspec.structs.replace(obj, api_version=api_version, kind=kind)
+    def named(obj: _Owner) -> PartialObject:
+        minimum = minimum_of(kind, obj.spec) if is_sized else 1
+        return PartialObject(
+            metadata=obj.metadata, api_version=api_version, kind=kind, minimum=minimum
+        )
 
     def read_list(data: bytes) -> ListAnswer[Any]:
         try:
@@ -96,15 +101,15 @@ def metadata(api_version: str, plural: str, kind: str) -> Watched:
 
     def stub(namespace: str, name: str, uid: str) -> PartialObject:
         meta = {"namespace": namespace, "name": name, "uid": uid}
-        return named(msgspec.convert({"metadata": meta}, PartialObject))
+        return named(msgspec.convert({"metadata": meta}, _Owner))
 
     return Watched(
         api_version,
         plural,
         kind,
         False,
-        _META.format("PartialObjectMetadataList"),
-        _META.format("PartialObjectMetadata"),
+        _WHOLE if is_sized else _META.format("PartialObjectMetadataList"),
+        _WHOLE if is_sized else _META.format("PartialObjectMetadata"),
         read_list,
         read_event,
         stub,
@@ -122,10 +127,15 @@ def bare_event(line: bytes) -> WatchEvent[Any]:
         event = _META_EVENTS.decode(line)
         if event.type in {"ERROR", "BOOKMARK"}:
             return decode_event(line, Pod)
-        obj: Any = msgspec.json.decode(event.object, type=PartialObject)
+        obj: Any = msgspec.json.decode(event.object, type=_Owner)
     except msgspec.DecodeError as error:
         raise ObjectError(f"no watch event: {error}") from None
     return WatchEvent(event.type, obj, obj.metadata.resource_version, {})
+
+
+class _Owner(msgspec.Struct, gc=False):
+    metadata: ObjectMeta
+    spec: Any = None
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -135,7 +145,7 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 class _MetaList(msgspec.Struct):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[PartialObject] | None = None
+    items: list[_Owner] | None = None
 
 
 class _MetaEvent(msgspec.Struct):
@@ -153,7 +163,7 @@ POD_GROUPS: Final = whole(PodGroup, "podgroups")
 SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 
 OWNERS: Final = tuple(
-    metadata(*row)
+    owner(*row)
     for row in (
         ("batch/v1", "jobs", "Job"),
         ("batch/v1", "cronjobs", "CronJob"),
@@ -161,7 +171,6 @@ OWNERS: Final = tuple(
         ("apps/v1", "deployments", "Deployment"),
         ("apps/v1", "statefulsets", "StatefulSet"),
         ("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet"),
-        ("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "LeaderWorkerSet"),
         ("kubeflow.org/v1", "pytorchjobs", "PyTorchJob"),
         ("kubeflow.org/v1", "tfjobs", "TFJob"),
         ("kubeflow.org/v1", "xgboostjobs", "XGBoostJob"),
@@ -170,7 +179,10 @@ OWNERS: Final = tuple(
         ("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob"),
         ("ray.io/v1", "rayclusters", "RayCluster"),
         ("ray.io/v1", "rayjobs", "RayJob"),
+        ("ray.io/v1", "rayservices", "RayService"),
         ("argoproj.io/v1alpha1", "workflows", "Workflow"),
+        ("tekton.dev/v1", "taskruns", "TaskRun"),
+        ("tekton.dev/v1", "pipelineruns", "PipelineRun"),
     )
 )
 
