@@ -1,28 +1,32 @@
 """The waiting jobs in order, kept between cycles: a full cluster is asked about its heads only.
 
 A hint. In a cluster that is full for weeks each cycle has thousands of waiting jobs, of which room
-for one or two has come free. The backlog keeps them sorted in classes of one queue, shape and size,
-takes in the rows that changed since the last cycle, and hands out the first few of the classes that
-fit: as many as could possibly be placed, and one more. What it hands out decides the same as all
-candidates would, and it steps aside (answers None) wherever that cannot be told: several pod sets
-or shapes in a job, elastic pods, gates that may close, room being released, or a plugin that does
-not promise to look at a job's own row only.
+for one or two has come free. The backlog keeps them sorted in classes of one queue, shape, size,
+priority and preemptibility, takes in the rows that changed since the last cycle, and hands out the
+first few of the classes that fit: as many as could possibly be placed, and one more. What it hands
+out decides the same as all candidates would, and it steps aside (answers None) wherever that cannot
+be told: several pod sets or shapes in a job, elastic pods, gates that may close, room being
+released, or a plugin that does not promise to look at a job's own row only.
+
+Actions that evict ask about its classes as a whole, see claimants.py.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from kaisched.actions.candidates import Candidates
+from kaisched.actions.changes import Changes
 from kaisched.actions.heads import FEW
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterable
 
-    from kaisched.core.axis import CodeVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
 _HINT: Final = "backlog"
@@ -37,19 +41,35 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
     ask = session.ask
     if not session.hints.get(_SCARCE):
         return None
-    if session.has_moved or not ask.is_job_bound or session.policy.queue_depth.get(action):
+    if not ask.is_job_bound or session.policy.queue_depth.get(action):
         return None
-    if session.jobs_waiting < _WORTH:
+    if not is_worth_keeping(session):
         return None
     if session.placement.has_releasing:
         return None
-    backlog = session.hints.get(_HINT)
-    if not (isinstance(backlog, Backlog) and backlog.serves(session)):
-        backlog = session.hints[_HINT] = Backlog(session)
-    backlog.take_in(session, action)
+    backlog = backlog_of(session, action)
     if backlog.odd or ask.gates(session):
         return None
-    return backlog.heads(session)
+    moved = backlog.moved(session)
+    return None if moved is None else backlog.heads(session, moved)
+
+
+def is_worth_keeping(session: Session) -> bool:
+    """Tell whether so many jobs wait that a backlog saves time."""
+    return session.jobs_waiting >= _WORTH
+
+
+def backlog_of(session: Session, action: str) -> Backlog:
+    """Return the backlog with all that changed up to this cycle taken in."""
+    known: object = session.hints.get(_HINT)
+    if isinstance(known, Backlog) and known.changes.serves(session):
+        backlog = known
+    else:
+        backlog = session.hints[_HINT] = Backlog(session)
+    if session.found.get(_HINT) is not backlog:
+        session.found[_HINT] = backlog
+        backlog.take_in(session, action)
+    return backlog
 
 
 def note_room(session: Session, candidates: Candidates) -> None:
@@ -57,92 +77,86 @@ def note_room(session: Session, candidates: Candidates) -> None:
     session.hints[_SCARCE] = candidates.most <= FEW
 
 
+class Classes(NamedTuple):
+    """Columns ``(C,)`` of the classes there have been, made anew when one joins."""
+
+    queue: RowVec
+    shape: RowVec
+    size: IntVec
+    priority: IntVec
+    is_preemptible: BoolVec
+    ask: Amounts
+    """``(R, C)`` what one job of the class asks for."""
+
+
 class Backlog:
     """Waiting jobs by class, each class a sorted list."""
 
     def __init__(self, session: Session) -> None:
         """Start with no rows."""
-        self._generation = session.snapshot.generation
-        self._queues = session.queues
-        self._policy = session.policy
-        self._columns: tuple[NDArray[Any], ...] = ()
-        self._rows = 0
+        self.changes = Changes(session)
         self._where: dict[int, tuple[int, tuple[Any, ...]]] = {}
-        self._class: dict[tuple[int, int, int], int] = {}
-        self._lists: list[list[tuple[Any, ...]]] = []
-        self._queue: list[int] = []
-        self._shape: list[int] = []
-        self._size: list[int] = []
-        self._asked: tuple[RowVec, IntVec] | None = None
-        """The shapes and the sizes of the classes as columns, made anew when a class joins."""
-        self._gated: dict[int, int] = {}
+        self._named: dict[tuple[int, int, int, int, bool], int] = {}
+        self._classes: Classes | None = None
+        self._postponed: list[int] = []
+        """Rows that a move of this cycle has changed: they are taken in with the next cycle."""
+        self.lists: list[list[tuple[Any, ...]]] = []
+        """By class, an entry for each job in order; its row stands last."""
+        self.waits: IntVec = np.zeros(0, np.int64)
+        """``(C,)`` jobs of each class."""
+        self.class_of_row: RowVec = np.zeros(0, np.int64)
+        """``(J,)`` -1 for jobs that are in no class."""
+        self.gated: dict[int, int] = {}
+        """Waiting jobs that the plugins refuse as such, with the code."""
         self.odd: set[int] = set()
         """Waiting jobs that do not fit the classes."""
-
-    def serves(self, session: Session) -> bool:
-        """Tell whether row numbers, queues and the plugins' order still mean the same."""
-        return (
-            self._generation == session.snapshot.generation
-            and self._queues is session.queues
-            and self._policy is session.policy
-        )
 
     # -- keeping up ------------------------------------------------------------------------------
 
     def take_in(self, session: Session, action: str) -> None:
         """Sort in what has changed since the last look."""
-        rows = self._changed(session)
+        rows = self.changes.look(session)
+        more = self.changes.rows - len(self.class_of_row)
+        if more > 0:
+            self.class_of_row = np.concatenate((self.class_of_row, np.full(more, -1)))
+        if self._postponed:
+            rows = sorted({*rows, *self._postponed})
+            self._postponed = []
         for row in rows:
             self._forget(row)
         if not rows:
             return
-        pending, refusal = session.jobs.pending, session.jobs.refusal
+        jobs = session.jobs
+        pending, refusal = jobs.pending, jobs.refusal
         waits = [row for row in rows if pending[row] > 0 and refusal[row] == 0]
         if not waits:
             return
         waiting = np.array(waits, np.int64)
+        if session.has_moved:
+            # Plugins would answer for what the job has become in this cycle.
+            ledger = session.ledger
+            moved = (ledger.job_pending[waiting] != pending[waiting]) | (
+                ledger.job_active[waiting] != jobs.active[waiting]
+            )
+            self._postponed = waiting[moved].tolist()
+            waiting = waiting[~moved]
         codes = session.ask.job_gate(session, action, waiting)
         if codes is not None and codes.any():
             refused = codes != 0
-            self._gated.update(zip(waiting[refused].tolist(), codes[refused].tolist(), strict=True))
+            self.gated.update(zip(waiting[refused].tolist(), codes[refused].tolist(), strict=True))
             waiting = waiting[~refused]
         self._sort_in(session, waiting)
 
-    def _changed(self, session: Session) -> list[int]:
-        """Return the job rows in which something plugins may look at has changed."""
-        jobs, podsets = session.jobs, session.podsets
-        columns: tuple[NDArray[Any], ...] = (
-            jobs.pending,
-            jobs.active,
-            jobs.refusal,
-            jobs.queue_of_job,
-            jobs.priority,
-            jobs.is_preemptible,
-            jobs.shape_of_job,
-            jobs.podset_count,
-            jobs.created_s,
-            podsets.minimum,
-        )
-        changed = set(range(self._rows, len(jobs.pending)))
-        for old, new in zip(self._columns, columns, strict=False):
-            if old is new or (old.base is not None and old.base is new.base):
-                continue  # the very same buffer: rows are only ever appended to it
-            rows = (old != new[: len(old)]).nonzero()[0]
-            if new is podsets.minimum:
-                rows = podsets.job_of_podset[rows]
-            changed.update(rows.tolist())
-        self._columns = columns
-        self._rows = len(jobs.pending)
-        return sorted(changed)
-
     def _forget(self, row: int) -> None:
-        self._gated.pop(row, None)
+        self.gated.pop(row, None)
         self.odd.discard(row)
         known = self._where.pop(row, None)
         if known is not None:
             index, entry = known
-            line = self._lists[index]
+            line = self.lists[index]
             del line[bisect_left(line, entry)]
+            self.waits[index] -= 1
+            self.class_of_row[row] = -1
 
     def _sort_in(self, session: Session, rows: RowVec) -> None:
         jobs = session.jobs
@@ -157,56 +171,90 @@ class Backlog:
         keys = [key.tolist() for key in session.ask.job_order(session, rows)]
         keys.append(jobs.created_s[rows].tolist())
         keys.append([names[row] for row in rows.tolist()])
-        classes = zip(jobs.queue_of_job[rows].tolist(), shape.tolist(), size.tolist(), strict=True)
-        for row, named, *key in zip(rows.tolist(), classes, *keys, strict=True):
-            index = self._index(named)
+        columns = (jobs.queue_of_job[rows], shape, size, jobs.priority[rows])
+        named = zip(
+            *(column.tolist() for column in columns),
+            jobs.is_preemptible[rows].tolist(),
+            strict=True,
+        )
+        for row, name, *key in zip(rows.tolist(), named, *keys, strict=True):
+            index = self._named.get(name)
+            if index is None:
+                index = self._join(name)
             entry = (*key, row)
-            insort(self._lists[index], entry)
+            insort(self.lists[index], entry)
+            self.waits[index] += 1
+            self.class_of_row[row] = index
             self._where[row] = (index, entry)
 
-    def _index(self, named: tuple[int, int, int]) -> int:
-        index = self._class.get(named)
-        if index is None:
-            index = self._class[named] = len(self._lists)
-            self._lists.append([])
-            self._queue.append(named[0])
-            self._shape.append(named[1])
-            self._size.append(named[2])
-            self._asked = None
+    def _join(self, name: tuple[int, int, int, int, bool]) -> int:
+        index = self._named[name] = len(self.lists)
+        self.lists.append([])
+        self.waits = np.append(self.waits, 0)
+        self._classes = None
         return index
 
     # -- answering -------------------------------------------------------------------------------
 
-    def heads(self, session: Session) -> Candidates | None:
-        """Return the first jobs of every class that fits, or None when too much fits."""
+    def classes(self, session: Session) -> Classes:
+        """Return what the classes are."""
+        classes = self._classes
+        if classes is None:
+            rows = np.array(list(self._named), np.int64).reshape(-1, 5).T
+            queue, shape, size, priority, is_preemptible = rows.copy()
+            ask = session.shapes.request.take(shape, axis=1) * size
+            classes = Classes(queue, shape, size, priority, is_preemptible != 0, ask)
+            self._classes = classes
+        return classes
+
+    def moved(self, session: Session) -> list[int] | None:
+        """Return the jobs that this cycle has placed; None where jobs still wait that it changed.
+
+        Those may need other pods than before: they have lost some, or got some of them.
+        """
+        if not session.has_moved:
+            return []
+        jobs, ledger = session.jobs, session.ledger
+        rows = (ledger.job_pending != jobs.pending).nonzero()[0]
+        if np.count_nonzero(ledger.job_pending.take(rows)):
+            return None
+        evictions = session.outcome.evictions
+        if evictions:
+            lost = session.tasks.job_of_task[[eviction.task for eviction in evictions]]
+            if np.count_nonzero(self.class_of_row.take(lost) >= 0):
+                return None
+        moved: list[int] = rows.tolist()
+        return moved
+
+    def heads(self, session: Session, moved: list[int]) -> Candidates | None:
+        """Return the first jobs of every class that fits, or None when too much fits.
+
+        Those that were ``moved`` are left out: they wait no more.
+        """
         self._note_gated(session)
-        asked = self._asked
-        if asked is None:
-            columns = np.array(self._shape, np.int64), np.array(self._size, np.int64)
-            asked = self._asked = columns
-        bound = session.placement.upper_bound(asked[0])
-        fits = (bound >= asked[1]).nonzero()[0].tolist()
+        classes = self.classes(session)
+        bound = session.placement.upper_bound(classes.shape)
+        fits = ((bound >= classes.size) & (self.waits > 0)).nonzero()[0]
         first: list[tuple[Any, ...]] = []
         most = 0
-        rooms = bound.tolist()
-        for index in fits:
-            line = self._lists[index]
-            if line:
-                room, size = rooms[index], self._size[index]
-                if room > FEW:
-                    session.hints[_SCARCE] = False
-                    return None
-                most = max(most, room)
-                # One more than fits: the next in line stays a queue's head until its turn.
-                queue = self._queue[index]
-                first.extend((queue, *entry) for entry in line[: room // size + 1])
+        columns = (fits, bound[fits], classes.size[fits], classes.queue[fits])
+        for index, room, size, queue in zip(*(each.tolist() for each in columns), strict=True):
+            if room > FEW:
+                session.hints[_SCARCE] = False
+                return None
+            most = max(most, room)
+            # One more than fits: the next in line stays a queue's head until its turn.
+            line: Iterable[tuple[Any, ...]] = self.lists[index]
+            if moved:
+                line = (entry for entry in line if entry[-1] not in moved)
+            first.extend((queue, *entry) for entry in islice(line, room // size + 1))
         first.sort()
         return _candidates(session, np.array([entry[-1] for entry in first], np.int64), most)
 
     def _note_gated(self, session: Session) -> None:
-        if self._gated:
-            codes: CodeVec = np.array(list(self._gated.values()), np.int16)
-            session.outcome.refusal[list(self._gated)] = codes
+        if self.gated:
+            codes: CodeVec = np.array(list(self.gated.values()), np.int16)
+            session.outcome.refusal[list(self.gated)] = codes
 
 
 def _candidates(session: Session, job: RowVec, most: int) -> Candidates:

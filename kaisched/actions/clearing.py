@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kaisched.actions.victims import last_first
 from kaisched.core.states import ALLOCATED_STATES
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.framework.session import Session
 
-_RUNS = ALLOCATED_STATES.tolist()
 _MOST_SUMS = 256
 """Above so many different sums the smallest are kept: a node with more kinds of pods is rare."""
 
@@ -59,22 +59,22 @@ class Prices:
         self._known: dict[int, Clearing | None] = {}
         self._seen = len(session.ledger.touched)
 
-    def cheapest_first(self, items_on: dict[int, list[Item]]) -> Iterator[Clearing]:
+    def cheapest_first(self, movable: Movable) -> Iterator[Clearing]:
         """Yield clearings for one more pod each, on different nodes, the cheapest first."""
         self._forget_touched()
         ledger, future, main = self._session.ledger, self._future, self._main
         asked = dict(future.asked)[main]
         spare = ledger.idle[main] + ledger.releasing[main] - future.room * asked
-        heap = [
-            (max(int(asked - spare[node]), 0), -1, node)
-            for node in items_on
-            if future.allowed is None or future.allowed[node]
-        ]
+        nodes = movable.nodes
+        if future.allowed is not None:
+            nodes = nodes[future.allowed[nodes]]
+        least = np.maximum(asked - spare[nodes], 0).tolist()
+        heap = [(cost, -1, node) for cost, node in zip(least, nodes.tolist(), strict=True)]
         heapq.heapify(heap)
         while heap:
             _, place, node = heapq.heappop(heap)
             if node not in self._known:
-                self._known[node] = self._price(node, items_on[node])
+                self._known[node] = self._price(node, movable.on(node))
             known = self._known[node]
             if known is None:
                 continue
@@ -122,27 +122,52 @@ def _completed(
     return chosen or None
 
 
-def items_by_node(session: Session, job: RowVec) -> dict[int, list[Item]]:
-    """Return the running pods of jobs by node, the first to go first."""
-    jobs, tasks = session.jobs, session.tasks
-    names, state, node_of_task = tasks.name, session.ledger.state, session.ledger.node_of_task
-    job = np.array(sorted(job.tolist(), key=lambda row: jobs.name[row]), np.int64)  # settles ties
-    keys = [*session.ask.job_order(session, job), jobs.created_s[job]]
-    order = job[np.lexsort(keys[::-1])][::-1].tolist()
-    requests: dict[int, list[int]] = {}
-    found: dict[int, list[Item]] = {}
-    place = 0
-    for row in order:
-        rows = jobs.tasks[row]
-        if len(rows) > 1:
-            rows = sorted(rows, key=lambda task: names[task], reverse=True)
-        for task in rows:
-            node = int(node_of_task[task])
-            if node < 0 or state[task] != tasks.state[task] or not _RUNS[state[task]]:
-                continue
-            shape = int(tasks.shape_of_task[task])
-            if shape not in requests:
-                requests[shape] = session.shapes.request[:, shape].tolist()
-            found.setdefault(node, []).append(Item(place, task, row, requests[shape]))
-            place += 1
-    return found
+class Movable:
+    """The running pods of jobs by node, the first to go first; a node's when it is looked at."""
+
+    def __init__(self, session: Session, job: RowVec) -> None:
+        """Sort the jobs, and find their pods that run where they did when the cycle began."""
+        self._session = session
+        rank = np.full(len(session.jobs.pending) + 1, -1, np.int64)  # the last: of no job
+        keys = [*session.ask.job_order(session, job), session.jobs.created_s[job]]
+        rank[job[last_first(session, job, keys)]] = np.arange(len(job))
+        tasks, state = session.tasks, session.ledger.state
+        node_of_task = session.ledger.node_of_task
+        runs = ALLOCATED_STATES[state] & (state == tasks.state) & (node_of_task >= 0)
+        runs &= rank[tasks.job_of_task] >= 0
+        rows = runs.nonzero()[0]
+        node = node_of_task[rows]
+        self._rank = rank
+        rows = rows[np.argsort(node, kind="stable")]
+        node = np.sort(node)
+        begins = np.ones(len(node), np.bool_)
+        np.not_equal(node[1:], node[:-1], out=begins[1:])
+        starts = begins.nonzero()[0]
+        self.nodes: RowVec = node[starts]
+        """The nodes that have such pods, ascending."""
+        self._pods = dict(zip(self.nodes.tolist(), np.split(rows, starts[1:]), strict=True))
+        self._items: dict[int, list[Item]] = {}
+
+    def on(self, node: int) -> list[Item]:
+        """Return the pods on a node."""
+        items = self._items.get(node)
+        if items is None:
+            tasks, names = self._session.tasks, self._session.tasks.name
+            request = self._session.shapes.request
+            items = []
+            for task in self._pods[node].tolist():
+                job = int(tasks.job_of_task[task])
+                rows = self._session.jobs.tasks[job]
+                behind = 0  # of a job's pods the last by name goes first
+                if len(rows) > 1:
+                    behind = sum(names[other] > names[task] for other in rows)
+                place = int(self._rank[job]) * len(names) + behind
+                amounts = request[:, tasks.shape_of_task[task]].tolist()
+                items.append(Item(place, task, job, amounts))
+            items.sort()
+            self._items[node] = items
+        return items
+
+    def forget(self, node: int, item: Item) -> None:
+        """Take out a pod that has moved: nothing moves twice in one cycle."""
+        self._items[node].remove(item)

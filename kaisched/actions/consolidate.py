@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.candidates import Candidates, drop_gated, gather, keep_best, pending_jobs
-from kaisched.actions.clearing import Clearing, Item, Prices, items_by_node
-from kaisched.actions.evicting import running_jobs, without_delayed
+from kaisched.actions.candidates import ANY, drop_gated, gather, keep_best, pending_jobs
+from kaisched.actions.claimants import claimants
+from kaisched.actions.clearing import Clearing, Item, Movable, Prices
+from kaisched.actions.evicting import anything_runs, running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
 from kaisched.actions.plan import Demand, Plan
@@ -28,6 +29,7 @@ from kaisched.framework.claims import Claim
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from kaisched.actions.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
@@ -47,33 +49,32 @@ class Consolidate:
     def run(self, session: Session) -> None:
         """Make whole what is in pieces."""
         most = session.policy.max_consolidation_preemptees
-        if not most or not session.jobs.pending.any():
+        if not most or not session.jobs_waiting:
             return
         keep_promises(session)
-        running = running_jobs(session)
-        if running.size:
-            _Consolidation(session, self.name, running, most).run()
+        if anything_runs(session):
+            _Consolidation(session, self.name, most).run()
 
 
 class _Consolidation:
     """One run of the action."""
 
-    def __init__(self, session: Session, action: str, running: RowVec, most: int) -> None:
+    def __init__(self, session: Session, action: str, most: int) -> None:
         self._session = session
         self._action = action
-        self._running = running
         self._most = most
-        self._search = Search(session)
-        self._relocation = Relocation(session, action, self._search)
-        self._items: dict[int, list[Item]] | None = None
+        self._movable: Movable | None = None
         self._prices: dict[tuple[int, int], Prices] = {}
 
     def run(self) -> None:
         """Try the claims in fair order."""
         session = self._session
         candidates = self._claims()
-        if not len(candidates):
+        if candidates is None:
             return
+        self._running = running_jobs(session)
+        self._search = Search(session)
+        self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates)
         while (item := walk.peek()) is not None:
             at = item.at
@@ -91,8 +92,21 @@ class _Consolidation:
             session.outcome.note_claims(self._action, candidates.job[gone], codes)
             walk.drop(gone)
 
-    def _claims(self) -> Candidates:
-        """Return the preemptible jobs that all free room together could hold."""
+    def _claims(self) -> Candidates | None:
+        """Return the preemptible jobs that all free room together could hold; None for nobody."""
+        session, action = self._session, self._action
+        waiting = claimants(session, action)
+        if waiting is None:
+            candidates = self._gathered()
+        else:
+            able = waiting.fitting(self._free())
+            if not np.count_nonzero(able):
+                return None
+            candidates = drop_gated(session, action, waiting.candidates(able))
+        return candidates if len(candidates) else None
+
+    def _gathered(self) -> Candidates:
+        """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
         job = pending_jobs(session)
         job = job[session.jobs.is_preemptible[job]]
@@ -110,9 +124,10 @@ class _Consolidation:
 
     def _free(self) -> RowVec:
         """``(R,)`` idle and released amounts of all nodes together; pods do not count."""
-        ledger = self._session.ledger
-        free: RowVec = np.maximum(ledger.idle + ledger.releasing, 0).sum(axis=1)
-        free[PODS] = np.iinfo(np.int64).max
+        session = self._session
+        now = session.ledger if session.has_moved else session.nodes
+        free: RowVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
+        free[PODS] = ANY
         return free
 
     def _try(self, candidates: Candidates, at: int) -> int:
@@ -141,8 +156,8 @@ class _Consolidation:
 
     def _choose(self, demand: Demand, avoided: set[int]) -> list[Clearing] | None:
         """Return the cheapest clearings that make room for the whole claim, or None."""
-        if self._items is None:
-            self._items = items_by_node(self._session, self._running)
+        if self._movable is None:
+            self._movable = Movable(self._session, self._running)
         chosen: list[Clearing] = []
         jobs: set[int] = set()
         taken = set(avoided)
@@ -151,7 +166,7 @@ class _Consolidation:
             missing = count - future.total
             if missing <= 0:
                 continue
-            for clearing in self._priced(shape).cheapest_first(self._items):
+            for clearing in self._priced(shape).cheapest_first(self._movable):
                 moved = jobs | {item.job for item in clearing.items}
                 if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
                     continue
@@ -222,7 +237,7 @@ class _Consolidation:
 
     def _forget(self, items: list[Item]) -> None:
         """Take moved pods out: nothing moves twice in one cycle."""
-        assert self._items is not None
+        assert self._movable is not None
         before = self._session.tasks.node_of_task
         for item in items:
-            self._items[int(before[item.task])].remove(item)
+            self._movable.forget(int(before[item.task]), item)

@@ -23,7 +23,7 @@ def held_back(session: Session, job: RowVec) -> CodeVec | None:
     A job waits from its creation, or from when it was evicted last, for as long as it says.
     """
     jobs = session.jobs
-    if not _has_delays(session):
+    if not has_delays(session):
         return None
     delay_s = jobs.preemption_delay_s[job]
     since_s = np.fmax(jobs.created_s[job], jobs.last_evicted_s[job])  # never evicted is NaN
@@ -31,7 +31,7 @@ def held_back(session: Session, job: RowVec) -> CodeVec | None:
     return is_held * _DELAYED if is_held.any() else None
 
 
-def _has_delays(session: Session) -> bool:
+def has_delays(session: Session) -> bool:
     """Tell whether any job has a delay; looks only at rows that are new since the last time.
 
     Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
@@ -41,6 +41,6 @@ def _has_delays(session: Session) -> bool:
     known: tuple[object, int, bool] | None = session.hints.get(_HINT)
     seen, has_delays = known[1:] if known is not None and known[0] is buffer else (0, False)
     if seen < len(rare):
-        has_delays = has_delays or bool((rare[seen:, DELAY] > 0).any())
+        has_delays = has_delays or bool(np.count_nonzero(rare[seen:, DELAY] > 0))
         session.hints[_HINT] = (buffer, len(rare), has_delays)
     return has_delays

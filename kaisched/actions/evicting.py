@@ -7,11 +7,12 @@ same pods are refused along with it, since nothing has moved in between.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.candidates import Candidates, gather, keep_best, pending_jobs
+from kaisched.actions.candidates import gather, keep_best, pending_jobs
+from kaisched.actions.claimants import claimants
 from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.plan import Plan
@@ -24,39 +25,41 @@ from kaisched.framework.claims import Claim
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.actions.candidates import Candidates
+    from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
+_RUNNING: Final = "running"
+_WITNESS: Final = "running.witness"
 
 
 class Evicting:
     """One run of an evicting action."""
 
     def __init__(self, session: Session, action: str) -> None:
-        """Gather what runs and might have to go."""
+        """Know nothing yet: most runs end without a claim."""
         self._session = session
         self._action = action
-        self._search = Search(session)
-        self._relocation = Relocation(session, action, self._search)
         self._lines: dict[tuple[object, ...], VictimLine | int] = {}
 
     def run(self) -> None:
         """Try the claims in fair order."""
         session = self._session
         keep_promises(session)
-        running = running_jobs(session)
-        if not running.size:
+        if not anything_runs(session):
             return
-        self._running = running
-        job = pending_jobs(session)
-        if not job.size:
+        candidates = self._claims()
+        if candidates is None:
             return
-        candidates = self._claims(job)
-        if not len(candidates):
-            return
+        self._running = running_jobs(session)
+        self._search = Search(session)
+        self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates, is_gated=False)
         self._candidates, self._walk = candidates, walk
         is_first = True
@@ -68,10 +71,25 @@ class Evicting:
                 is_first = False
                 walk.placed(item)
 
-    def _claims(self, job: RowVec) -> Candidates:
-        """Return the jobs that may take from others at all."""
+    def _claims(self) -> Candidates | None:
+        """Return the jobs that may take from others at all; None for nobody."""
+        waiting = claimants(self._session, self._action)
+        if waiting is None:
+            candidates = self._gathered()
+            return candidates if len(candidates) else None
+        if not len(waiting):
+            return None
+        able = self._able(waiting)
+        if able is not None and not np.count_nonzero(able):
+            return None
+        allowed = waiting.allowed(self._action, able)
+        return waiting.candidates(allowed) if np.count_nonzero(allowed) else None
+
+    def _gathered(self) -> Candidates:
+        """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
-        job = self._narrowed(job)
+        self._running = running_jobs(session)
+        job = self._narrowed(pending_jobs(session))
         job = without_delayed(session, action, job)
         candidates = gather(session, action, job, tries_full=True)
         depth = session.policy.queue_depth.get(action)
@@ -91,6 +109,11 @@ class Evicting:
         """Leave out jobs for which there can be no victims, cheaply."""
         return job
 
+    def _able(self, waiting: Claimants) -> BoolVec | None:
+        """Tell for which classes there can be victims, ``(K,)``; None for all."""
+        del waiting
+        return None
+
     @abstractmethod
     def _victims(self, claim: Claim) -> RowVec:
         """Return the running jobs that the action may take from for a claim."""
@@ -100,8 +123,8 @@ class Evicting:
         """Return what the order of victims depends on."""
 
     @abstractmethod
-    def _reason(self, claim: Claim, plan: Plan) -> str:
-        """Return the sentence that every eviction of a plan carries."""
+    def _reason(self, claim: Claim, plan: Plan) -> str | Callable[[], str]:
+        """Return the sentence that every eviction of a plan carries, or what makes it."""
 
     def _try(self, item: Item, *, is_first: bool) -> int:
         """Carry out one claim; return 0 or the refusal code."""
@@ -180,8 +203,28 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
     return free
 
 
+def anything_runs(session: Session) -> bool:
+    """Tell whether :func:`running_jobs` would return any: one job that still does is enough."""
+    row: int = session.hints.get(_WITNESS, -1)
+    jobs = session.jobs
+    if 0 <= row < len(jobs.active) and not session.outcome.evictions:
+        runs = jobs.active[row] > 0 and jobs.is_preemptible[row] and jobs.queue_of_job[row] >= 0
+        if runs and session.has_moved:
+            runs = 0 < session.ledger.job_active[row] <= jobs.active[row]
+        if runs:
+            return True
+    running = running_jobs(session)
+    if running.size:
+        session.hints[_WITNESS] = int(running[-1])
+    return bool(running.size)
+
+
 def running_jobs(session: Session) -> RowVec:
     """Return the preemptible jobs that run and that nothing has been added to in this cycle."""
+    known: tuple[int, int, RowVec] | None = session.found.get(_RUNNING)
+    rests_on = session.moves, len(session.outcome.evictions)
+    if known is not None and known[:2] == rests_on:
+        return known[2]
     jobs = session.jobs
     runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
     if session.has_moved:
@@ -189,5 +232,6 @@ def running_jobs(session: Session) -> RowVec:
         runs &= (active > 0) & (active <= jobs.active)
         gone = [eviction.task for eviction in session.outcome.evictions]
         runs[session.tasks.job_of_task[gone]] = False  # no job loses pods to two actions of a cycle
-    rows: RowVec = np.flatnonzero(runs)
+    rows: RowVec = runs.nonzero()[0]
+    session.found[_RUNNING] = (*rests_on, rows)
     return rows

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.evicting import Evicting
+from kaisched.actions.candidates import ANY
+from kaisched.actions.evicting import Evicting, running_jobs
 from kaisched.actions.reasons import preempt_reason
 
 if TYPE_CHECKING:
+    from kaisched.actions.claimants import Claimants
     from kaisched.actions.plan import Plan
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
+
+_LOWEST: Final = "preempt.lowest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Preempt:
 
     def run(self, session: Session) -> None:
         """Let the more important go first."""
-        if session.jobs.pending.any():
+        if session.jobs_waiting:
             _Preempting(session, self.name).run()
 
 
@@ -35,10 +39,23 @@ class _Preempting(Evicting):
     def _narrowed(self, job: RowVec) -> RowVec:
         """Leave out jobs that are no more important than anything running in their queue."""
         jobs = self._session.jobs
+        able: RowVec = job[jobs.priority[job] > self._lowest()[jobs.queue_of_job[job]]]
+        return able
+
+    def _able(self, waiting: Claimants) -> BoolVec:
+        priority = waiting.priority
+        able: BoolVec = priority > _lowest_ever(self._session)
+        if np.count_nonzero(able):
+            self._running = running_jobs(self._session)
+            able = priority > self._lowest()[waiting.queue]
+        return able
+
+    def _lowest(self) -> IntVec:
+        """``(Q,)`` the lowest priority that runs in each queue."""
+        jobs = self._session.jobs
         lowest = np.full(len(self._session.queues), np.iinfo(np.int64).max)
         np.minimum.at(lowest, jobs.queue_of_job[self._running], jobs.priority[self._running])
-        able: RowVec = job[jobs.priority[job] > lowest[jobs.queue_of_job[job]]]
-        return able
+        return lowest
 
     def _victims(self, claim: Claim) -> RowVec:
         jobs, running = self._session.jobs, self._running
@@ -51,3 +68,19 @@ class _Preempting(Evicting):
 
     def _reason(self, claim: Claim, plan: Plan) -> str:
         return preempt_reason(self._session, claim, plan)
+
+
+def _lowest_ever(session: Session) -> int:
+    """Return a bound on the priorities of all jobs; looks only at rows that are new.
+
+    Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
+    """
+    column = session.jobs.priority
+    buffer = column if column.base is None else column.base
+    known: tuple[object, int, int] | None = session.hints.get(_LOWEST)
+    is_same = known is not None and known[0] is buffer and known[1] <= len(column)
+    seen, lowest = known[1:] if known is not None and is_same else (0, ANY)
+    if seen < len(column):
+        lowest = min(lowest, int(column[seen:].min()))
+        session.hints[_LOWEST] = (buffer, len(column), lowest)
+    return lowest

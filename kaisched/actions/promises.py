@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _PENDING: Final = int(TaskState.PENDING)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 _ACTION: Final = "allocate"
-_HINT: Final = "promises.buffer"
+_HINT: Final = "promises.rows"
+_NOBODY: Final = np.empty(0, np.int64)
 
 
 def keep_promises(session: Session) -> None:
@@ -37,13 +38,15 @@ def keep_promises(session: Session) -> None:
     if session.has_kept_promises:
         return
     session.has_kept_promises = True
-    if not _has_promises(session):
+    rows = _promised_rows(session)
+    if not rows.size:
         return
-    tasks = session.tasks
-    promised = np.flatnonzero(tasks.nominated_node >= 0)
-    promised = promised[(tasks.state[promised] == _PENDING) & (tasks.job_of_task[promised] >= 0)]
-    jobs = session.jobs
-    job = np.unique(tasks.job_of_task[promised])
+    tasks, jobs = session.tasks, session.jobs
+    promised = rows[tasks.state.take(rows) == _PENDING]
+    found = set(tasks.job_of_task.take(promised).tolist()) - {-1}
+    if not found:
+        return
+    job = np.array(sorted(found), np.int64)
     job = job[jobs.refusal[job] == 0]
     candidates = gather(session, _ACTION, job, tries_full=True)
     names = jobs.name
@@ -63,19 +66,22 @@ def keep_promises(session: Session) -> None:
         _keep(session, row, batch)
 
 
-def _has_promises(session: Session) -> bool:
-    """Tell whether any pod has a nominated node; looks only at rows that are new since last time.
+def _promised_rows(session: Session) -> RowVec:
+    """Return the pods with a nominated node; looks only at rows that are new since last time.
 
     Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
     """
     column = session.tasks.nominated_node
     buffer = column if column.base is None else column.base
-    known: tuple[object, int, bool] | None = session.hints.get(_HINT)
-    seen, has_any = known[1:] if known is not None and known[0] is buffer else (0, False)
+    known: tuple[object, int, RowVec] | None = session.hints.get(_HINT)
+    is_same = known is not None and known[0] is buffer and known[1] <= len(column)
+    seen, rows = known[1:] if known is not None and is_same else (0, _NOBODY)
     if seen < len(column):
-        has_any = has_any or bool((column[seen:] >= 0).any())
-        session.hints[_HINT] = (buffer, len(column), has_any)
-    return has_any
+        fresh = (column[seen:] >= 0).nonzero()[0]
+        if fresh.size:
+            rows = np.concatenate((rows, fresh + seen))
+        session.hints[_HINT] = (buffer, len(column), rows)
+    return rows
 
 
 def _promised_first(session: Session, job: int) -> RowVec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,22 +11,34 @@ from kaisched.core.axis import PODS
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.actions.plan import Plan
     from kaisched.core.axis import Amounts
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
 
-def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> str:
-    """Return for example ``queue a holds gpu 6 of a fair share of 4 (quota 2), then 5; ...``."""
+def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], str]:
+    """Return what makes for example ``queue a holds gpu 6 of a fair share of 4 (quota 2), then 5``.
+
+    The sentence is made when somebody reads it, of what the queues hold now.
+    """
     queues = {int(session.jobs.queue_of_job[part.job]) for part in plan.parts}
+    held = session.ledger.held.copy()
+    return partial(_reclaimed, session, claim, sorted(queues), held, plan.is_last_resort)
+
+
+def _reclaimed(
+    session: Session, claim: Claim, queues: list[int], held: Amounts, is_last_resort: bool
+) -> str:
     resource = main_resource(session, claim.ask)
-    losers = "; ".join(_standing(session, queue, resource) for queue in sorted(queues)[:3])
+    losers = "; ".join(_standing(session, queue, resource, held) for queue in queues[:3])
     more = f"; and {len(queues) - 3} more queues" if len(queues) > 3 else ""  # noqa: PLR2004
-    taker = _standing(session, claim.queue, resource)
+    taker = _standing(session, claim.queue, resource, held)
     short = (
         "; what goes cannot be divided, so its queue is left below its quota"
-        if plan.is_last_resort
+        if is_last_resort
         else ""
     )
     return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
@@ -55,11 +68,10 @@ def main_resource(session: Session, ask: Amounts) -> int:
     return max(asked, key=lambda row: int(ask[row]) / max(1, int(total[row])), default=PODS)
 
 
-def _standing(session: Session, queue: int, resource: int) -> str:
+def _standing(session: Session, queue: int, resource: int, held_after: Amounts) -> str:
     name = session.axis.names[resource]
     before, after = (
-        format_amount(name, int(held[resource, queue]))
-        for held in (session.held, session.ledger.held)
+        format_amount(name, int(held[resource, queue])) for held in (session.held, held_after)
     )
     share, quota = (
         "unlimited" if amount >= UNLIMITED else format_amount(name, amount)

@@ -13,6 +13,8 @@ from kaisched.actions.evicting import Evicting
 from kaisched.actions.reasons import reclaim_reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.actions.plan import Plan
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
@@ -27,7 +29,7 @@ class Reclaim:
 
     def run(self, session: Session) -> None:
         """Take back what can be taken."""
-        if session.jobs.pending.any():
+        if session.jobs_waiting:
             _Reclaiming(session, self.name).run()
 
 
@@ -42,5 +44,5 @@ class _Reclaiming(Evicting):
     def _class(self, claim: Claim) -> tuple[object, ...]:
         return claim.queue, claim.ask.tobytes()
 
-    def _reason(self, claim: Claim, plan: Plan) -> str:
+    def _reason(self, claim: Claim, plan: Plan) -> Callable[[], str]:
         return reclaim_reason(self._session, claim, plan)

@@ -36,8 +36,10 @@ _NOT_OVER_SHARE: Final = int(Refusal.NOT_OVER_SHARE)
 """Speaks of the unit's queue: what stands behind it in the same queue is refused as well."""
 STEPS: Final = 64
 """How often one search may place its claim for real."""
+_FEWEST: Final = 2
+"""Units looked at first: they are enough more often than not."""
 _FIRST: Final = 8
-"""Units looked at first."""
+"""Units looked at, one by one, before it is asked whether all of them could be enough."""
 _GROWTH: Final = 16
 """So many times as many units are looked at next."""
 _FEW: Final = 4
@@ -124,17 +126,20 @@ class _Attempt:
         """Take units until the claim fits; return the plan or why there is none."""
         line, chosen = self._line, self._chosen
         allowed: list[int] = []
-        begin, end = 0, _FIRST
+        begin, end = 0, _FEWEST
         while True:
             allowed += self._allowed(begin, end)
-            # Most claims take the first unit or two. Before more are looked at one by one, all of
+            # Most claims take the first unit or two. Before many are looked at one by one, all of
             # them at once must be enough.
-            if not begin or self._suffice(allowed):
+            if begin < _FIRST or self._suffice(allowed):
                 for place in allowed[len(chosen) :]:
                     found = self._take(place)
                     if found is not None:
                         return found
-            if not begin and not self._is_met() and not self._could_suffice():
+            if end < _FIRST:
+                begin, end = end, _FIRST
+                continue
+            if end == _FIRST and not self._is_met() and not self._could_suffice():
                 return int(Refusal.NO_VICTIMS)
             if end >= len(line.places) or self._closed >= line.queues or self._is_single:
                 break

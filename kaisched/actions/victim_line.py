@@ -99,7 +99,9 @@ class VictimLine:
                     gone.add(place)
         self._seen = len(evictions)
         if gone:
-            self.places = self.places[~np.isin(self.places, list(gone))]
+            stays = np.ones(len(victims), np.bool_)
+            stays[list(gone)] = False
+            self.places = self.places[stays.take(self.places)]
 
     def _forget_moved(self) -> None:
         """Drop units with pods that this cycle has given another place."""

@@ -107,7 +107,8 @@ def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Part]]) -> V
     if with_core:
         later = _keys_without(session, surplus, rows[len(job) :])
         keys = [np.concatenate(pair) for pair in zip(keys, later, strict=True)]
-    order = _last_first(session, rows, [*keys, jobs.created_s[rows]])
+    queue = jobs.queue_of_job[rows]
+    order = last_first(session, rows, [queue, *keys, jobs.created_s[rows]])
     if not surplus:
         rows = rows[order]
         amounts = _whole_amounts(session, rows)
@@ -137,16 +138,16 @@ def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Part]]) -> V
     return Victims(session, rows, jobs.queue_of_job[rows], is_core, amounts, split_off)
 
 
-def _last_first(session: Session, rows: RowVec, keys: list[Any]) -> RowVec:
-    """Return the places of job rows by leaf queue, last in order first; names settle ties."""
-    queue = session.jobs.queue_of_job[rows]
-    columns = [queue, *keys]
+def last_first(session: Session, rows: RowVec, columns: list[Any]) -> RowVec:
+    """Return the places of job rows by key columns, the last first; names settle ties."""
     order: RowVec = np.lexsort(columns[::-1])[::-1]
     same = np.ones(max(len(rows) - 1, 0), np.bool_)
-    for key in columns:
-        ranked = key[order]
+    for key in reversed(columns):  # the last column, their creation, leaves hardly any tie
+        ranked = key.take(order)
         same &= ranked[1:] == ranked[:-1]
-    tied = np.flatnonzero(same)
+        if not np.count_nonzero(same):
+            break
+    tied = same.nonzero()[0]
     if tied.size:
         names = session.jobs.name
         begins = tied[np.diff(tied, prepend=-2) > 1]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kaisched.framework.probe import Probe
     from kaisched.framework.session import Session
 
-_HIGHEST: Final = max(Refusal)
+_HIGHEST: Final = int(max(Refusal))  # a plain number: arrays compare slowly with an enum's
 _IS_CODE: Final[BoolVec] = np.isin(np.arange(_HIGHEST + 1), list(Refusal))
 _PENDING: Final = int(TaskState.PENDING)
 _TRUE: Final = 1
@@ -73,7 +73,8 @@ def code_fault(codes: Any, count: int) -> str:
         return wrong(codes, (count,), "i")
     if not count or not np.count_nonzero(codes):
         return ""
-    if codes.min() < 0 or codes.max() > _HIGHEST or not _IS_CODE[codes].all():
+    least, most = np.minimum.reduce(codes), np.maximum.reduce(codes)
+    if least < 0 or most > _HIGHEST or not np.logical_and.reduce(_IS_CODE.take(codes)):
         return "answered a number that is no refusal code"
     return ""
 

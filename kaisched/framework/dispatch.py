@@ -63,6 +63,12 @@ class Questions(NodeQuestions):
             for answer in self._answers[question]
         )
         """True when answers about a job change with its own row only."""
+        self.is_class_bound = all(
+            answer.owner.is_class_bound
+            for question in ("job_gate", "claim_gate")
+            for answer in self._answers[question]
+        )
+        """True when jobs of one queue, ask and preemptibility are told the same about claims."""
         super().__init__(self._answers)
 
     def probed(self, probe: Probe) -> Questions:

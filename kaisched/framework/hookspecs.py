@@ -105,6 +105,13 @@ class Plugin:
     Answers may then be kept from cycle to cycle for jobs of which nothing has changed.
     """
 
+    is_class_bound: bool = False
+    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` looks at no
+    more of a job than its queue, its ask and whether it is preemptible.
+
+    One job of each class may then be asked about for all of them.
+    """
+
     Arguments: ClassVar[type[_Arguments]] = _Arguments
 
     def __init__(self, arguments: _Arguments) -> None:

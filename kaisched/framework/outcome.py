@@ -9,6 +9,8 @@ import numpy as np
 from kaisched.framework.records import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.core.axis import CodeVec, RowVec
 
 
@@ -19,7 +21,8 @@ class Eviction(NamedTuple):
     node: int
     action: str
     beneficiary: str
-    reason: str
+    reason: str | Callable[[], str]
+    """The sentence, or what makes it once somebody reads it."""
 
 
 _NONE = np.empty(0, np.int64)
@@ -65,11 +68,26 @@ class Outcome:
             known = self.claims[action] = np.zeros_like(self.refusal)
         known[job] = codes
 
+    def note_all_claims(self, action: str, codes: CodeVec) -> None:
+        """Note the same for every job at once: ``codes`` is ``(J,)``, 0 leaves what is known."""
+        known = self.claims.get(action)
+        if known is None:
+            self.claims[action] = codes
+        else:
+            np.copyto(known, codes, where=codes != 0)
+
     def nominate(self, task: int, node: int) -> None:
         """Keep a promise."""
         self.nominations.append((task, node))
 
-    def evict(self, task: int, node: int, action: str, beneficiary: str, reason: str) -> None:
+    def evict(
+        self,
+        task: int,
+        node: int,
+        action: str,
+        beneficiary: str,
+        reason: str | Callable[[], str],
+    ) -> None:
         """Keep an eviction."""
         self.evictions.append(Eviction(task, node, action, beneficiary, reason))
 

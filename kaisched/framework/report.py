@@ -121,7 +121,7 @@ class Evictions(Lazy[Evict]):
                 _group(session, move.task),
                 move.action,
                 move.beneficiary,
-                move.reason,
+                move.reason if isinstance(move.reason, str) else move.reason(),
                 move.task,
                 move.node,
             )

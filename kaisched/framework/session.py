@@ -3,7 +3,8 @@
 Holds the snapshot, the ledger (made on first use: a cycle that places nothing copies nothing), what
 the plugins returned at opening, and the questions, compiled once per shard. The names without an
 underscore are what plugins may rely on. What an action has to remember it puts into ``facts`` under
-its own name, JSON-like; that of the cycle before is in ``memory.facts``.
+its own name, JSON-like; that of the cycle before is in ``memory.facts``. What one action finds out
+and the next can use in the same cycle goes into ``found``, together with what it rests on.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Session:
         self.hints: dict[str, Any] = memory.hints
         self.failures: list[PluginFailure] = []
         self.gates: tuple[Any, ...] | None = None
+        self.found: dict[str, Any] = {}
 
     @once
     def held(self) -> Amounts:
@@ -128,6 +130,11 @@ class Session:
     def jobs_waiting(self) -> int:
         """How many jobs had pending tasks when the cycle began."""
         return int(np.count_nonzero(self.jobs.pending))
+
+    @property
+    def moves(self) -> int:
+        """A number that grows with every change of the ledger; 0 while there is none."""
+        return len(self.ledger.touched) + 1 if self.has_moved else 0
 
     @property
     def has_moved(self) -> bool:

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import event, given, note
+from hypothesis import event, example, given, note
 from hypothesis import strategies as st
 
 from kaisched.actions import evicting
@@ -95,6 +95,8 @@ def runs_with(snapshot, result, name, promised):
     return bool((stands >= podsets.minimum[first : first + len(stands)]).all())
 
 
+# An elastic pod of a line that an earlier claim has taken, before it was looked up where it is.
+@example(make_crowded(100000001, nodes=2, queues=2, running=8, pending=2, most=3))
 @given(crowded)
 def test_equal_input_gives_equal_bytes(cluster):
     for _, snapshot, result, memory in cycles(cluster):

@@ -14,6 +14,7 @@ class Gang(Plugin):
 
     name = "gang"
     is_job_bound = True
+    is_class_bound = True
 
     @hookimpl
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:

@@ -52,6 +52,7 @@ class Proportion(Plugin):
     """Divides the cluster fairly, serves the most deprived queue first, keeps queues in bounds."""
 
     name = "proportion"
+    is_class_bound = True
 
     Arguments = ProportionArguments
 
