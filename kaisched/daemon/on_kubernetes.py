@@ -18,7 +18,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.reflector import Pace, Phase, Reflector
+from kaisched.cluster.kubernetes.reflector import Pace, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
 from kaisched.daemon.health import Check
 from kaisched.daemon.tenure import Tenure
@@ -202,8 +202,8 @@ class KubernetesDaemon:
         for reflector in self.reflectors:
             if not reflector.is_synced:
                 return f"{reflector.watched.qualified}: {reflector.phase.value}"
-            if reflector.phase is Phase.SYNCED and now_s - reflector.heard_s > most_s:
-                age_s = now_s - reflector.heard_s
+            age_s = now_s - reflector.heard_s
+            if reflector.watched.is_required and age_s > most_s:
                 return f"{reflector.watched.qualified}: nothing heard for {age_s:.0f} s"
         return ""
 

@@ -80,7 +80,7 @@ class Tenure:
         self._end = threading.Event()
         self._outbox, self._reports = _outboxes(settings, self.gate)
         self.cluster = KubernetesCluster(
-            client,
+            client.hurried(_write_s(settings)),
             self.gate,
             self._outbox,
             clock,
@@ -94,7 +94,9 @@ class Tenure:
             note=self._note,
         )
         store, pool = self.cluster.store, shard.spec.partition_label_value
-        self._reporter = Reporter(client, self._reports, clock, store, node_pool=pool)
+        self._reporter = Reporter(
+            client.hurried(_write_s(settings)), self._reports, clock, store, node_pool=pool
+        )
         self._usage, wait_s = usage_feed(found, clock)
         self.loop = Loop(
             self.cluster,
@@ -163,13 +165,17 @@ class Tenure:
             self._reporter.after(turn.snapshot, turn.result)
 
 
+def _write_s(settings: SchedulerConfiguration) -> float:
+    """Return how long a write may take: a fraction of the time for which a lead is sure."""
+    return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
+
+
 def _outboxes(settings: SchedulerConfiguration, gate: Gate) -> tuple[Outbox, Outbox]:
     """Return one for what is decided and one for reports, which must never be in its way."""
-    how = settings.kubernetes
-    write_s = min(how.request_timeout, settings.leader_election.renew_deadline / 3)
+    how, write_s = settings.kubernetes, _write_s(settings)
     return (
         Outbox(gate, writers=how.writers, per_second=how.writes_per_second, write_s=write_s),
-        Outbox(gate, writers=1, per_second=how.reports_per_second, write_s=0.0, name="reports"),
+        Outbox(gate, writers=1, per_second=how.reports_per_second, write_s=write_s, name="reports"),
     )
 
 

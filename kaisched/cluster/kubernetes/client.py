@@ -6,6 +6,7 @@ The official client decodes every answer into models, which costs six times as m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -119,6 +120,12 @@ class Client:
             num_pools=2, maxsize=connections, block=False, retries=False, **access.pool
         )
 
+    def hurried(self, timeout_s: float) -> Client:
+        """Return a client on the same connections that waits no longer than this for an answer."""
+        other = copy(self)
+        other.timeout_s = timeout_s
+        return other
+
     def call(
         self,
         method: str,
@@ -136,9 +143,10 @@ class Client:
             ClusterUnavailable: there was none; whether the request was carried out is not known.
 
         """
+        seconds = timeout_s or self.timeout_s
         response = self._open(
             method, path, query, body, content_type, accept,
-            urllib3.Timeout(connect=CONNECT_S, read=timeout_s or self.timeout_s),
+            urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds)),
             preload=True,
         )  # fmt: skip
         return _answer(response)

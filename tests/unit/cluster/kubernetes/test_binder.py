@@ -1,11 +1,14 @@
 """Every answer to a bind: the pod is bound once, or what was assumed of it is taken back."""
 
+import time
+
 import pytest
 
 from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER
 from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 
 
@@ -126,3 +129,14 @@ def test_a_nominated_node_is_named(desk, make_pod, get_pod):
     nominate = Nominate("default/p", uid, "n7", "default/g", 0, 0)
     assert NominateWork(desk, nominate).send() is None
     assert get_pod("p")["status"]["nominatedNodeName"] == "n7"
+
+
+def test_b26_a_write_is_over_before_the_lead_may_be(client, server, make_pod):
+    """Each request has a time of its own, and it is the hurried one that counts."""
+    make_pod("p")
+    server.faults.add(Fault(verb="get", plural="pods", delay_s=3.0))
+    start_s = time.monotonic()
+    with pytest.raises(ClusterUnavailable):
+        client.hurried(0.2).call("GET", "/api/v1/namespaces/default/pods/p")
+    assert time.monotonic() - start_s < 2.0
+    assert client.timeout_s == 5.0
