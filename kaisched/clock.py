@@ -33,6 +33,14 @@ class SystemClock:
             time.sleep(seconds)
 
 
+def monotonic_s() -> float:
+    """Return seconds since some fixed instant; nobody can set this clock back or forward.
+
+    For time-outs, leases and pauses between requests. What is decided goes by a :class:`Clock`.
+    """
+    return time.monotonic()
+
+
 class ManualClock:
     """A clock that stands still until it is moved; sleeping moves it."""
 

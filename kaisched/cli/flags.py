@@ -22,6 +22,14 @@ SchedulePeriod: TypeAlias = Annotated[
 Cluster: TypeAlias = Annotated[
     Literal["embedded", "kubernetes"] | None, typer.Option(help="Which cluster to schedule.")
 ]
+Kubeconfig: TypeAlias = Annotated[
+    str | None, typer.Option(help="Kubeconfig file of a real cluster.")
+]
+Context: TypeAlias = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
+Observe: TypeAlias = Annotated[
+    bool | None,
+    typer.Option("--observe/--no-observe", help="Decide and log, write nothing to the cluster."),
+]
 MetricsAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where metrics are served.")]
 MetricsPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the metrics.")]
 HealthAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where probes are served.")]
@@ -39,6 +47,9 @@ _SETTING: Final = {
     "shard": ("shards", "--shard"),
     "schedule_period": ("schedulePeriod", "--schedule-period"),
     "cluster": ("cluster", "--cluster"),
+    "kubeconfig": ("kubernetes.kubeconfig", "--kubeconfig"),
+    "context": ("kubernetes.context", "--context"),
+    "observe": ("kubernetes.observe", "--observe"),
     "metrics_bind_address": ("metrics.bindAddress", "--metrics-bind-address"),
     "metrics_port": ("metrics.port", "--metrics-port"),
     "health_bind_address": ("health.bindAddress", "--health-bind-address"),

@@ -14,6 +14,9 @@ def command(
     shard: flags.Shard = None,
     schedule_period: flags.SchedulePeriod = None,
     cluster: flags.Cluster = None,
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+    observe: flags.Observe = None,
     metrics_bind_address: flags.MetricsAddress = None,
     metrics_port: flags.MetricsPort = None,
     health_bind_address: flags.HealthAddress = None,
@@ -24,7 +27,8 @@ def command(
     """Run the scheduler until SIGTERM or Ctrl-C; the cycle under way is finished first.
 
     Flags override the environment, which overrides the file; what none of them says has a default.
-    Without a cluster it schedules one in memory, filled from the manifests.
+    Unless it is told of a real cluster (--cluster kubernetes), it schedules one in memory, filled
+    from the manifests.
     """
     given = locals()  # the parameters: nothing else is defined yet
     from kaisched.config.loading import load_settings  # noqa: PLC0415 - not for the help

@@ -54,8 +54,9 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
 
 def owner_of(obj: KubernetesObject | PartialObject) -> Owner:
     """Return what grouping needs of a workload."""
+    minimum = 1
     if isinstance(obj, PartialObject):
-        api_version, kind = obj.api_version, obj.kind
+        api_version, kind, minimum = obj.api_version, obj.kind, obj.minimum
     else:
         api_version, kind = obj.API_VERSION, obj.KIND
-    return Owner(api_version.rpartition("/")[0], kind, obj.metadata)
+    return Owner(api_version.rpartition("/")[0], kind, obj.metadata, minimum)

@@ -45,6 +45,19 @@ _RULES: Final = {
     ("apps", "StatefulSet"): Rule(),
     ("apps", "ReplicaSet"): Rule(is_per_pod=True, priority_class="inference"),
     ("apps", "Deployment"): Rule(is_per_pod=True, priority_class="inference", is_seen_through=True),
+    ("jobset.x-k8s.io", "JobSet"): Rule(),
+    ("kubeflow.org", "PyTorchJob"): Rule(),
+    ("kubeflow.org", "TFJob"): Rule(),
+    ("kubeflow.org", "XGBoostJob"): Rule(),
+    ("kubeflow.org", "JAXJob"): Rule(),
+    ("kubeflow.org", "MPIJob"): Rule(),
+    ("trainer.kubeflow.org", "TrainJob"): Rule(is_seen_through=True),
+    ("ray.io", "RayCluster"): Rule(),
+    ("ray.io", "RayJob"): Rule(is_seen_through=True),
+    ("ray.io", "RayService"): Rule(is_seen_through=True),
+    ("argoproj.io", "Workflow"): Rule(is_per_pod=True, is_seen_through=True),
+    ("tekton.dev", "TaskRun"): Rule(is_per_pod=True, is_seen_through=True),
+    ("tekton.dev", "PipelineRun"): Rule(is_per_pod=True, is_seen_through=True),
 }
 _ALONE: Final = Rule(is_per_pod=True)
 
@@ -56,6 +69,8 @@ class Owner:
     api_group: str
     kind: str
     meta: ObjectMeta
+    minimum: int = 1
+    """Pods that must start together, as its spec says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +86,8 @@ class Membership:
     """Of the owners from the outermost in, then of the pod: the first that says it counts."""
     owner_uids: tuple[str, ...] = ()
     """Of all owners looked for, those not found included."""
+    minimum: int = 1
+    """As the spec of the workload says."""
 
 
 class Grouper:
@@ -97,13 +114,14 @@ class Grouper:
         if name is not None:
             return Membership(f"{pod.namespace}/{name}", is_declared=True, metas=(pod.meta,))
         chain, uids = self._chain(pod.meta)
-        rule, base = _ALONE, (pod.meta.name, pod.meta.uid, "pod")
-        for reference, _ in chain:
+        rule, base, minimum = _ALONE, (pod.meta.name, pod.meta.uid, "pod"), 1
+        for reference, owner in chain:
             of_kind = _RULES.get((_api_group(reference), reference.kind))
             if of_kind is None:
                 break
             if not (of_kind.is_per_pod or of_kind.is_seen_through):
                 base = (reference.name, reference.uid, reference.kind.lower())
+                minimum = 1 if owner is None else owner.minimum
             if not of_kind.is_seen_through:
                 rule = of_kind
         owners = [owner.meta for _, owner in chain if owner is not None]
@@ -113,6 +131,7 @@ class Grouper:
             rule=rule,
             metas=(*reversed(owners), pod.meta),
             owner_uids=uids,
+            minimum=minimum,
         )
 
     def _chain(
@@ -142,7 +161,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses) -> Jo
     ``pod`` speaks for all pods of the job. A pod that names a pod group which does not exist is in
     a job with a fault.
     """
-    fault, declared, minimum = "", None, 1
+    fault, declared, minimum = "", None, member.minimum
     if member.is_declared:
         fault = f"pod group {member.job} does not exist"
     elif any(labels.is_grouping_skipped(meta) for meta in member.metas):

@@ -112,6 +112,16 @@ class Groups:
         for group in list(self._group.values()):
             self._bring_in_line(group)
 
+    def pods_of(self, name: str) -> list[PodRow]:
+        """Return the pods of a job."""
+        group = self._group.get(name)
+        return [] if group is None else [pod for pod, _ in group.member.values()]
+
+    def is_declared(self, name: str) -> bool:
+        """Tell whether a job has a PodGroup object."""
+        group = self._group.get(name)
+        return group is not None and group.declared is not None
+
     def faults(self) -> Mapping[str, Mapping[str, str]]:
         """Return what is wrong, by job and by pod; under an empty pod with the job as such."""
         return self._fault

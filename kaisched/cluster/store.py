@@ -291,6 +291,27 @@ class StateStore(RowStore):
             self._assumed[key] = TaskState.RELEASING
             self.evict(task, at_s)
 
+    def is_assumed(self, key: str) -> bool:
+        """Tell whether something is assumed of a pod that no event has confirmed yet."""
+        return key in self._assumed
+
+    def version_of(self, key: str) -> tuple[str, str]:
+        """Return (UID, resource version) of a pod as it was last taken in; empty for none."""
+        found = self._pods.get(key)
+        return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
+
+    def pending_pods(self, job: str) -> list[tuple[str, str]]:
+        """Return (key, UID) of the pods of a job that wait for a node."""
+        return [
+            (pod.key, pod.uid)
+            for pod in self._groups.pods_of(job)
+            if pod.state == TaskState.PENDING and pod.key not in self._assumed
+        ]
+
+    def is_declared(self, job: str) -> bool:
+        """Tell whether a PodGroup object stands behind a job."""
+        return self._groups.is_declared(job)
+
     def refute(self, key: str) -> None:
         """Take back what was assumed: the pod is what its object says."""
         if self._assumed.pop(key, None) is not None and key in self._pods:

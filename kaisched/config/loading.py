@@ -19,6 +19,8 @@ from kaisched.units import format_duration
 PREFIX: Final = "KAISCHED_"
 FILE_VARIABLE: Final = "KAISCHED_CONFIG"
 """Names the settings file where no flag does."""
+NO_SETTINGS: Final = (FILE_VARIABLE, "KAISCHED_FAILPOINT")
+"""Variables of ours that set nothing; the second is for tests (kaisched.cluster.kubernetes)."""
 DEFAULT: Final = "default"
 # What Kubernetes puts into pods beside a Service called kaisched or kaisched-something.
 _SERVICE_LINK: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
@@ -170,7 +172,7 @@ def _nearest(path: str, above: str) -> str:
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
     path_of = {leaf.variable: leaf.path for leaf in leaves()}
     for name, value in sorted(environment.items()):
-        if not name.startswith(PREFIX) or name == FILE_VARIABLE:
+        if not name.startswith(PREFIX) or name in NO_SETTINGS:
             continue
         if _SERVICE_LINK.search(name) or _LINK_VALUE.match(value):
             continue
@@ -236,4 +238,5 @@ def _kind(value: Any, annotation: Any) -> str:
         return " or ".join(choices)
     if isinstance(value, tuple):
         return "list"
-    return {float: "duration", int: "integer", str: "text"}.get(type(value), "text")
+    kinds = {bool: "true or false", float: "duration", int: "integer"}
+    return kinds.get(type(value), "text")

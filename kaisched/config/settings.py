@@ -6,9 +6,9 @@ Keys are camelCase in the file; ``metrics.port`` is ``KAISCHED_METRICS__PORT`` i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -68,6 +68,82 @@ class Logs(BaseModel):
     )
 
 
+class Kubernetes(BaseModel):
+    """How a real cluster is reached and how it is treated."""
+
+    model_config = _KEYS
+
+    kubeconfig: str = Field(
+        default="",
+        description="Kubeconfig file; without, the pod's own account, else what `KUBECONFIG` names"
+        " or `~/.kube/config`.",
+    )
+    context: str = Field(
+        default="", description="Context of the kubeconfig; without, its current one."
+    )
+    namespace: str = Field(
+        default="",
+        description="Where the leases are; without, the namespace of our pod, else `kaisched`.",
+    )
+    observe: bool = Field(
+        default=False,
+        description="Decide and log, write nothing: to run beside another scheduler.",
+    )
+    writers: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=8, description="Binds and evictions that are under way at a time."
+    )
+    writes_per_second: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=500, description="Binds and evictions sent a second, at most."
+    )
+    reports_per_second: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=20, description="Conditions, queue statuses and events written a second, at most."
+    )
+    request_timeout: Period = Field(
+        default=10.0, description="How long the API server may take to answer."
+    )
+    watch_idle: Period = Field(
+        default=90.0,
+        description="A watch that is silent for so long is taken for dead and opened again.",
+    )
+    compare_period: Period = Field(
+        default=600.0, description="After so long everything is listed again and compared."
+    )
+    max_cache_age: Period = Field(
+        default=180.0,
+        description="Nothing is decided when the API server was last heard from longer ago.",
+    )
+    eviction_mode: Literal["evict", "delete"] = Field(
+        default="evict",
+        description="`evict` keeps to disruption budgets; `delete` deletes victims regardless.",
+    )
+
+
+class LeaderElection(BaseModel):
+    """How one of several processes comes to lead a shard."""
+
+    model_config = _KEYS
+
+    enabled: bool = Field(
+        default=True, description="Without it, two processes must never run for one shard."
+    )
+    identity: str = Field(
+        default="", description="What this process is called; without, host name and a random part."
+    )
+    lease_duration: Period = Field(
+        default=15.0, description="Others wait so long after the last renewal they have seen."
+    )
+    renew_deadline: Period = Field(
+        default=10.0, description="Without a renewal for so long, the process ends."
+    )
+    retry_period: Period = Field(default=2.0, description="Time between renewals.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.retry_period < self.renew_deadline < self.lease_duration:
+            raise ValueError("retryPeriod < renewDeadline < leaseDuration must hold")
+        return self
+
+
 class SchedulerConfiguration(BaseSettings):
     """Settings of one scheduler process."""
 
@@ -81,7 +157,8 @@ class SchedulerConfiguration(BaseSettings):
 
     shards: Paths = Field(
         default=(),
-        description="SchedulingShard files; without, one among the manifests, or the default.",
+        description="SchedulingShard files; without, those of the cluster (in memory: one among the"
+        " manifests), or the default.",
     )
     schedule_period: Period = Field(
         default=1.0, description="Longest time between two cycles, such as `1s` or `500ms`."
@@ -94,11 +171,17 @@ class SchedulerConfiguration(BaseSettings):
     )
     cluster: Literal["embedded", "kubernetes"] = Field(
         default="embedded",
-        description="`embedded`: a cluster in memory, filled from the manifests; `kubernetes` comes"
-        " with a later version.",
+        description="`embedded`: a cluster in memory, filled from the manifests; `kubernetes`: a"
+        " real one.",
     )
     manifests: Paths = Field(
         default=(), description="Files or folders of objects the embedded cluster starts with."
+    )
+    kubernetes: Kubernetes = Field(
+        default=Kubernetes(), description="How a real cluster is reached and treated."
+    )
+    leader_election: LeaderElection = Field(
+        default=LeaderElection(), description="How one of several processes comes to lead."
     )
     metrics: Listener = Field(
         default=Listener(port=8080), description="Where `/metrics` is served."

@@ -17,6 +17,8 @@ from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kaisched.clock import Clock
     from kaisched.cluster.ports import IntentSink, SnapshotSource
     from kaisched.core.usage import Usage
@@ -44,8 +46,9 @@ class Loop:
         usage_source: UsageSource | None = None,
         usage_wait_s: float = 0.0,
         shard: str = "default",
+        after: Callable[[Turn], None] = lambda _: None,
     ) -> None:
-        """Hold what a turn needs; nothing is done yet."""
+        """Hold what a turn needs; nothing is done yet. ``after`` is told of each turn."""
         self._source = source
         self._sink = sink
         self._policy = policy
@@ -53,6 +56,7 @@ class Loop:
         self._collector = collector
         self._period_s = period_s
         self._usage_source = usage_source
+        self._after = after
         self._usage_wait_s = usage_wait_s
         self._usage_said: tuple[str, ...] = ()
         self._memory = Memory()
@@ -113,6 +117,7 @@ class Loop:
             )
             self._memory = turn.memory
             self._tell(turn)
+            self._after(turn)
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
             self._failed(start_s, error)
             return None

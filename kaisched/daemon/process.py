@@ -12,24 +12,31 @@ import structlog
 from kaisched import __version__
 from kaisched.clock import SystemClock
 from kaisched.daemon.loop import Loop
-from kaisched.daemon.serving import Pages, Server, metrics_page, probe_page, serve
+from kaisched.daemon.on_kubernetes import KubernetesDaemon
+from kaisched.daemon.serving import (
+    Page,
+    Pages,
+    Request,
+    Server,
+    metrics_page,
+    probe_page,
+    serve,
+)
+from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import fill, open_cluster, read_manifests
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
 from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.metrics import CycleCollector, registry_of
-from kaisched.usage.factory import open_store
-from kaisched.usage.feed import UsageFeed
-from kaisched.usage.settings import read_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kaisched.clock import Clock
     from kaisched.config.loading import LoadedSettings
     from kaisched.config.settings import SchedulerConfiguration
-    from kaisched.engine.shards import FoundShard
+    from kaisched.daemon.health import Check
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -42,23 +49,42 @@ def run_process(loaded: LoadedSettings) -> None:
 
     """
     settings = loaded.settings
-    if settings.cluster == "kubernetes":
-        raise ConfigError(
-            "a cluster of this kind comes with a later version",
-            file=loaded.origins.get("cluster", ""),
-            path="cluster",
-            value=settings.cluster,
-            fix="use embedded, a cluster in memory that is filled from manifests",
-        )
     clock = SystemClock()
     configure_logs(log_format=settings.log.format, level=settings.log.level, now_s=clock.now_s)
+    if settings.cluster == "kubernetes":
+        _run_on_kubernetes(settings, clock)
+        return
     collector = CycleCollector()
     with ExitStack() as closing:
         loop = _embedded_loop(settings, collector, clock, closing)
-        for server in _servers(settings, collector, loop, clock):
+        health = _health_pages(
+            lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
+        )
+        metrics: Pages = {"/metrics": metrics_page(registry_of(collector))}
+        for server in _servers(settings, metrics, health):
             closing.callback(server.close)
-        with _ended_by_signals(loop):
+        with _ended_by_signals(loop.stop):
             loop.run()
+
+
+def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
+    daemon = KubernetesDaemon(settings, clock)
+    # Shards are known once the cluster answers, which may take a while; probes come before.
+    metrics: Pages = {"/metrics": lambda request: _metrics_of(daemon, request)}
+    with ExitStack() as closing:
+        for server in _servers(settings, metrics, _health_pages(daemon.live, daemon.ready)):
+            closing.callback(server.close)
+        with _ended_by_signals(daemon.stop):
+            daemon.run()
+
+
+def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
+    """Return the metrics of one shard, the first unless ``?shard=`` names another."""
+    wanted = request.query.get("shard", [""])[0]
+    for tenure in daemon.tenures:
+        if wanted in {"", tenure.name}:
+            return metrics_page(registry_of(tenure.collector))(request)
+    return metrics_page(registry_of(CycleCollector()))(request)
 
 
 def _embedded_loop(
@@ -84,7 +110,7 @@ def _embedded_loop(
         plugins=[setting.plugin.name for setting in policy.plugins],
         actions=[action.name for action in policy.actions],
     )
-    feed, wait_s = _usage_feed(found, clock)
+    feed, wait_s = usage_feed(found, clock)
     if feed is not None:
         closing.callback(feed.close)
     return Loop(
@@ -100,24 +126,14 @@ def _embedded_loop(
     )
 
 
-def _usage_feed(found: FoundShard, clock: Clock) -> tuple[UsageFeed | None, float]:
-    """Open the usage history a shard asks for; return how long to wait for its first answer."""
-    config = found.shard.spec.usage_db_config
-    if config is None:
-        return None, 0.0
-    settings = read_usage(config, found.shard.name, found.file)
-    return UsageFeed(open_store(settings, clock), settings.fetch_s), settings.wait_s
+def _health_pages(
+    live: Callable[[], tuple[Check, ...]], ready: Callable[[], tuple[Check, ...]]
+) -> Pages:
+    return {"/livez": probe_page(live), "/readyz": probe_page(ready)}
 
 
-def _servers(
-    settings: SchedulerConfiguration, collector: CycleCollector, loop: Loop, clock: Clock
-) -> list[Server]:
+def _servers(settings: SchedulerConfiguration, metrics: Pages, health: Pages) -> list[Server]:
     """Start what probes and scrapes ask; one server where both have one address and port."""
-    metrics: Pages = {"/metrics": metrics_page(registry_of(collector))}
-    health: Pages = {
-        "/livez": probe_page(lambda: loop.health.live(clock.now_s())),
-        "/readyz": probe_page(lambda: loop.health.ready(clock.now_s())),
-    }
     wanted = [("metrics", settings.metrics, metrics), ("health", settings.health, health)]
     if settings.metrics == settings.health and settings.metrics.port != 0:
         wanted = [("metrics", settings.metrics, {**metrics, **health})]
@@ -138,13 +154,13 @@ def _servers(
 
 
 @contextmanager
-def _ended_by_signals(loop: Loop) -> Iterator[None]:
-    """Stop the loop at the first signal; a second one ends the process at once."""
+def _ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Stop at the first signal; a second one ends the process at once."""
 
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
         # Not here: this may interrupt the very thread that holds the lock which stop() needs.
-        threading.Thread(target=loop.stop, daemon=True).start()
+        threading.Thread(target=stop, daemon=True).start()
 
     before = {number: signal.signal(number, end) for number in _SIGNALS}
     try:

@@ -57,6 +57,35 @@ def shard_among(loaded: Loaded) -> FoundShard:
     return _only_shard(loaded) or FoundShard(default_shard(), "", [])
 
 
+def shards_in(files: Sequence[Path], among: Sequence[SchedulingShard]) -> list[FoundShard]:
+    """Return the shards of a process: the files', or else those of its cluster, or the default.
+
+    Raises:
+        ConfigError: a file is not there, or two shards are for the same nodes.
+        ObjectError: a shard is wrong.
+
+    """
+    found = [read_shard(file) for file in files]
+    found = found or [FoundShard(shard, "", []) for shard in among]
+    found = found or [FoundShard(default_shard(), "", [])]
+    by_pool: dict[str, FoundShard] = {}
+    for one in found:
+        pool = one.shard.spec.partition_label_value
+        other = by_pool.setdefault(pool, one)
+        if other is not one or any(
+            it.shard.name == one.shard.name for it in found if it is not one
+        ):
+            raise ConfigError(
+                f"two shards for the same nodes, or of one name: {other.shard.name} and"
+                f" {one.shard.name}",
+                file=one.file,
+                path="spec.partitionLabelValue",
+                value=pool,
+                fix="give each shard a name and a node pool of its own",
+            )
+    return found
+
+
 def shard_for(loaded: Loaded, files: Sequence[Path]) -> FoundShard:
     """Return the shard of a daemon: the file's that its settings name, or the manifests'.
 
@@ -66,7 +95,7 @@ def shard_for(loaded: Loaded, files: Sequence[Path]) -> FoundShard:
     """
     if len(files) > 1:
         raise ConfigError(
-            "several shards in one process come with a later version",
+            "a cluster in memory has one shard",
             path="shards",
             fix="run one process for each",
         )

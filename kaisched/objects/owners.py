@@ -101,3 +101,5 @@ class PartialObject(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
     api_version: str = ""
     kind: str = ""
+    minimum: int = 1
+    """Pods that must start together, as its spec says."""

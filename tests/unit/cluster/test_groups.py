@@ -454,3 +454,48 @@ def test_an_annotation_that_requires_a_topology_level_refuses_the_job(key):
 
 def test_an_empty_topology_annotation_asks_for_nothing():
     assert job(store_of(pod("p", annotations={REQUIRED: ""})))["refusal"] == Refusal.NONE
+
+
+def workload(name, kind, api, minimum=1, owner=None):
+    references = [] if owner is None else [owner]
+    meta = ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}", owner_references=references)
+    return PartialObject(metadata=meta, api_version=api, kind=kind, minimum=minimum)
+
+
+def reference_to(obj):
+    return OwnerReference(
+        api_version=obj.api_version, kind=obj.kind, name=obj.metadata.name, uid=obj.metadata.uid,
+        controller=True,
+    )  # fmt: skip
+
+
+def test_a_training_job_needs_as_many_pods_as_its_spec_says():
+    store = store_of(
+        workload("train", "PyTorchJob", "kubeflow.org/v1", 4),
+        *(owned(name, "PyTorchJob", "train", api="kubeflow.org/v1") for name in "pq"),
+    )
+    assert jobs(store) == {"ns/pg-train-uid-train": ["p", "q"]}
+    assert job(store)["minimum"] == 4
+
+
+def test_the_jobs_of_a_job_set_are_one_job_whoever_made_the_set():
+    train = workload("t", "TrainJob", "trainer.kubeflow.org/v1alpha1")
+    job_set = workload("s", "JobSet", "jobset.x-k8s.io/v1alpha2", 2, reference_to(train))
+    inner = [workload(name, "Job", "batch/v1", owner=reference_to(job_set)) for name in ("x", "y")]
+    parts = [train, job_set, *inner, owned("p", "Job", "x"), owned("q", "Job", "y")]
+    for order in (parts, parts[::-1]):
+        store = store_of(*order)
+        assert jobs(store) == {"ns/pg-s-uid-s": ["p", "q"]}
+        assert job(store, "ns/pg-s-uid-s")["minimum"] == 2
+
+
+def test_the_pods_of_a_workflow_stand_alone_and_share_its_queue():
+    flow = workload("flow", "Workflow", "argoproj.io/v1alpha1")
+    flow = replace(flow, metadata=replace(flow.metadata, labels={"kai.scheduler/queue": "b"}))
+    store = store_of(
+        flow,
+        *(owned(name, "Workflow", "flow", api="argoproj.io/v1alpha1", uid="uid-flow")
+          for name in "pq"),
+    )  # fmt: skip
+    assert sorted(jobs(store).values()) == [["p"], ["q"]]
+    assert {job(store, name)["queue"] for name in jobs(store)} == {"b"}

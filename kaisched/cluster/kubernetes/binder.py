@@ -1,0 +1,195 @@
+"""Binding pods and naming their future nodes.
+
+A bind is an atomic change of a pod without a node, so no pod can be bound twice, however often we
+try; what an answer that was lost did is read from the pod.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Final
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.failpoints import passing
+from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.pods import (
+    CONFLICT,
+    FORBIDDEN,
+    GONE,
+    Desk,
+    Note,
+    is_passing,
+    path_of,
+)
+from kaisched.errors import ClusterUnavailable
+from kaisched.framework.intents import Bind, Nominate
+from kaisched.objects.pod import Pod
+
+REFUSED_S: Final = 5.0
+"""Pause after a bind was refused for another reason than the pod."""
+DEADLINE_S: Final = 60.0
+"""So long a bind is tried; then its pod is decided again."""
+
+
+class Gang:
+    """The binds of one job in one cycle: once one of them cannot be done, no more are begun."""
+
+    __slots__ = ("_lock", "_why", "done", "name")
+
+    def __init__(self, name: str) -> None:
+        """Begin with none done."""
+        self.name = name
+        self.done = 0
+        self._why = ""
+        self._lock = threading.Lock()
+
+    @property
+    def why(self) -> str:
+        """Why the rest is given up; empty while it is not."""
+        return self._why
+
+    def count(self) -> None:
+        """Note a bind that was done."""
+        with self._lock:
+            self.done += 1
+
+    def give_up(self, why: str) -> bool:
+        """Give up what has not begun; return whether that is new."""
+        with self._lock:
+            is_new, self._why = not self._why, self._why or why
+        return is_new
+
+
+@dataclass(slots=True)
+class BindWork:
+    """One pod to bind."""
+
+    desk: Desk
+    bind: Bind
+    gang: Gang
+    begun_s: float = -1.0
+    is_lost: bool = False
+    """An answer was lost: the pod may be bound."""
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def send(self) -> float | None:
+        """Bind; return None when that is settled one way or the other."""
+        if self.gang.why and self.begun_s < 0:
+            self.drop(f"its job could not be bound whole: {self.gang.why}")
+            return None
+        if self.begun_s < 0:
+            self.begun_s = monotonic_s()
+        try:
+            return self._read() if self.is_lost else self._bind()
+        except ClusterUnavailable as error:
+            self.is_lost = True
+            return self._again(str(error))
+
+    def drop(self, why: str) -> None:
+        """Let the pod be decided again; one that may be bound is read first, by the watch."""
+        self.desk.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
+        self.desk.refute(self.bind.pod)
+
+    def _bind(self) -> float | None:
+        bind, desk = self.bind, self.desk
+        namespace, _, name = bind.pod.partition("/")
+        metadata = {"name": name, "namespace": namespace, "uid": bind.uid}
+        annotations = desk.annotations()
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {**metadata, "annotations": annotations} if annotations else metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
+        }
+        passing("bind.before_post")
+        answer = desk.client.call("POST", path_of(bind.pod, "binding"), body=body)
+        passing("bind.after_post")
+        if answer.is_done:
+            self._done()
+            return None
+        if answer.code == CONFLICT:
+            return self._read()
+        if answer.code == GONE:
+            desk.read(bind.pod, bind.uid)
+            return self._failed("it is gone")
+        if is_passing(answer):
+            return self._again(answer.text(), answer.retry_after_s)
+        # Refused for what we are (403) or what we sent: that passes only by somebody's doing, so
+        # the pod keeps its room and is tried again ever more rarely.
+        if answer.code == FORBIDDEN:
+            desk.log.error("bind_forbidden", answer=answer.text(), needs="create on pods/binding")
+        return self._again(answer.text(), REFUSED_S)
+
+    def _read(self) -> float | None:
+        """See what the pod is: bound by us, to be bound still, or another matter."""
+        pod = self.desk.read(self.bind.pod, self.bind.uid)
+        is_it = pod is not None and pod.metadata.uid == self.bind.uid
+        if is_it and pod is not None and pod.spec.node_name == self.bind.node:
+            self._done()
+            return None
+        why = _why_not(pod, self.bind.uid)
+        if why:
+            return self._failed(why)
+        was_lost, self.is_lost = self.is_lost, False
+        return self._again("the bind had no effect" if was_lost else "somebody changed the pod")
+
+    def _done(self) -> None:
+        self.gang.count()
+        bind = self.bind
+        text = f"assigned to {bind.node}"
+        self.desk.note(Note(bind.pod, bind.uid, "Scheduled", "Binding", text))
+
+    def _again(self, why: str, asked_s: float = 0.0) -> float | None:
+        if monotonic_s() - self.begun_s > DEADLINE_S:
+            return self._failed(why)
+        return self.pauses.next_s(asked_s)
+
+    def _failed(self, why: str) -> float | None:
+        desk, bind = self.desk, self.bind
+        desk.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
+        if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
+            # Those that are bound stay until the stale-gang action judges the job as a whole.
+            desk.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
+        desk.refute(bind.pod)
+        return None
+
+
+def _why_not(pod: Pod | None, uid: str) -> str:
+    """Return why a pod cannot be bound any more; empty if it can."""
+    if pod is None:
+        return "it is gone"
+    if pod.metadata.uid != uid:
+        return "another pod has its name"
+    if pod.spec.node_name:
+        return f"it is on {pod.spec.node_name}"
+    if pod.metadata.deletion_timestamp:
+        return "it is being deleted"
+    return "it has scheduling gates" if pod.spec.scheduling_gates else ""
+
+
+@dataclass(slots=True)
+class NominateWork:
+    """A node to be named in a pod's status, for autoscalers to see; nobody relies on it."""
+
+    desk: Desk
+    nominate: Nominate
+    tries: int = 3
+    pauses: Pauses = field(default_factory=Pauses)
+
+    def send(self) -> float | None:
+        """Name the node."""
+        nominate = self.nominate
+        self.tries -= 1
+        try:
+            answer = self.desk.patch_status(
+                nominate.pod, nominate.uid, {"nominatedNodeName": nominate.node}
+            )
+        except ClusterUnavailable:
+            return self.pauses.next_s() if self.tries else None
+        if is_passing(answer) and self.tries:
+            return self.pauses.next_s(answer.retry_after_s)
+        return None
+
+    def drop(self, why: str) -> None:
+        """Do without."""

@@ -1,0 +1,224 @@
+"""Raw JSON over kept-alive connections.
+
+The official client decodes every answer into models, which costs six times as much as the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from kaisched import __version__
+from kaisched.cluster.kubernetes.access import Access
+from kaisched.errors import ClusterUnavailable
+
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+JSON: Final = "application/json"
+CONNECT_S: Final = 5.0
+"""How long a connection may take to come up."""
+_BLOCK: Final = 1 << 16
+_MOST_MESSAGE: Final = 300
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct):
+    """Why a request was not done, as the server says it."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+_STATUS: Final = msgspec.json.Decoder(Status)
+
+
+class Answer(NamedTuple):
+    """The answer to one request."""
+
+    code: int
+    data: bytes
+    retry_after_s: float = 0.0
+    """How long the server asks us to wait; 0 where it does not say."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the server did what was asked."""
+        return 200 <= self.code < 300  # noqa: PLR2004 - HTTP's own numbers
+
+    def status(self) -> Status:
+        """Return what an answer that is no success says; as much of it as can be read."""
+        try:
+            return _STATUS.decode(self.data)
+        except msgspec.DecodeError:
+            text = self.data[:_MOST_MESSAGE].decode("utf-8", "replace")
+            return Status(self.code, "", text)
+
+    def text(self) -> str:
+        """Return the answer in one line."""
+        status = self.status()
+        return f"{self.code} {status.reason}: {status.message[:_MOST_MESSAGE]}".strip(": ")
+
+
+class Stream:
+    """An answer that goes on: its pieces as they come."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        """Hold an answer of code 200."""
+        self._response = response
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the pieces until the server ends the answer.
+
+        Raises:
+            ClusterUnavailable: the connection broke, or was silent for too long.
+
+        """
+        try:
+            yield from self._response.stream(_BLOCK)
+        except (HTTPError, OSError, ValueError, AttributeError) as wrong:
+            # The last two: closed by another thread in the middle of a read.
+            raise ClusterUnavailable(f"the stream broke: {_told(wrong)}") from wrong
+
+    def interrupt(self) -> None:
+        """End it, from any thread: whoever waits for a piece waits no longer."""
+        try:
+            self._response.shutdown()
+        except (HTTPError, OSError, ValueError, RuntimeError, AttributeError):
+            self._response.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._response.close()
+
+
+class Client:
+    """Asks one API server. For any number of threads."""
+
+    def __init__(self, access: Access, *, connections: int = 16, timeout_s: float = 10.0) -> None:
+        """Connect when the first request is made.
+
+        Args:
+            access: where and how.
+            connections: so many are kept open.
+            timeout_s: how long an answer may take, unless a request says otherwise.
+
+        """
+        self.access = access
+        self.timeout_s = timeout_s
+        self._pool = urllib3.PoolManager(
+            num_pools=2, maxsize=connections, block=False, retries=False, **access.pool
+        )
+
+    def hurried(self, timeout_s: float) -> Client:
+        """Return a client on the same connections that waits no longer than this for an answer."""
+        other = copy(self)
+        other.timeout_s = timeout_s
+        return other
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Make a request and return its answer, whatever its code.
+
+        Raises:
+            ClusterUnavailable: there was none; whether the request was carried out is not known.
+
+        """
+        seconds = timeout_s or self.timeout_s
+        response = self._open(
+            method, path, query, body, content_type, accept,
+            urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds)),
+            preload=True,
+        )  # fmt: skip
+        return _answer(response)
+
+    def stream(self, path: str, query: Mapping[str, str], accept: str, idle_s: float) -> Stream:
+        """Open an answer that goes on; it breaks when nothing comes for ``idle_s``.
+
+        Raises:
+            ClusterUnavailable: no connection.
+            RefusedError: the server answered, but not with a stream.
+
+        """
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=idle_s)
+        response = self._open("GET", path, query, None, JSON, accept, timeout, preload=False)
+        if response.status == 200:  # noqa: PLR2004 - HTTP's own number
+            return Stream(response)
+        try:
+            answer = _answer(response, response.read(_BLOCK))
+        except HTTPError as wrong:
+            raise ClusterUnavailable(f"no answer: {_told(wrong)}") from wrong
+        finally:
+            response.close()
+        raise RefusedError(answer)
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: object,
+        content_type: str,
+        accept: str,
+        timeout: urllib3.Timeout,
+        *,
+        preload: bool,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": accept, "User-Agent": f"kaisched/{__version__}"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        url = f"{self.access.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            authorization = self.access.authorization()
+            if authorization:
+                headers["Authorization"] = authorization
+            return self._pool.request(
+                method,
+                url,
+                body=None if body is None else msgspec.json.encode(body),
+                headers=headers,
+                timeout=timeout,
+                preload_content=preload,
+                redirect=False,
+            )
+        except (HTTPError, OSError) as wrong:
+            raise ClusterUnavailable(f"no answer from the API server: {_told(wrong)}") from wrong
+
+
+class RefusedError(Exception):
+    """The server answered a request for a stream with something else."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.text())
+        self.answer = answer
+
+
+def _answer(response: urllib3.BaseHTTPResponse, data: bytes | None = None) -> Answer:
+    header = response.headers.get("Retry-After", "")
+    seconds = float(header) if header.isdecimal() else 0.0
+    return Answer(response.status, response.data if data is None else data, seconds)
+
+
+def _told(wrong: Exception) -> str:
+    """Return what is wrong, without the address: it may hold a password."""
+    cause: Any = getattr(wrong, "reason", None) or wrong
+    return type(cause).__name__

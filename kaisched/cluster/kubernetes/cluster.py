@@ -1,0 +1,250 @@
+"""A shard of a real cluster: a snapshot source and an intent sink.
+
+One thread, the loop's, owns the store. Reflectors and writers leave news in a queue, which every
+snapshot takes in first; so nothing is locked, and what a cycle sees is of one moment.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import structlog
+
+from kaisched.clock import Clock, monotonic_s
+from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.evictor import EvictWork
+from kaisched.cluster.kubernetes.failpoints import passing
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.outbox import Outbox
+from kaisched.cluster.kubernetes.pods import Desk, News, Note
+from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
+from kaisched.core.snapshot import Snapshot
+from kaisched.errors import ClusterUnavailable
+from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.objects.pod import Pod
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.wire import ObjectMeta
+
+BIND, EVICT, READ, NOMINATE = range(4)
+"""Ranks of writes: what others wait for comes first."""
+CONFIRM_S: Final = 30.0
+"""What was sent and no event has confirmed by then is read from the server."""
+
+
+class KubernetesCluster:
+    """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        gate: Gate,
+        outbox: Outbox,
+        clock: Clock,
+        *,
+        schedulers: Iterable[str] = OUR_SCHEDULERS,
+        node_pool: str = "",
+        gpu_resources: Sequence[str] = GPU_RESOURCES,
+        why_stale: Callable[[], str] = lambda: "",
+        is_observing: bool = False,
+        is_deleting: bool = False,
+        shard: str = "default",
+        note: Callable[[Note], None] = lambda _: None,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            client: asks the server.
+            gate: open while we lead the shard.
+            outbox: takes the writes.
+            clock: says when an eviction was decided.
+            schedulers: as for the store, like the next two.
+            node_pool: see there.
+            gpu_resources: see there.
+            why_stale: says why nothing may be decided now; empty when it may.
+            is_observing: nothing is written; what would be is logged.
+            is_deleting: victims are deleted instead of evicted.
+            shard: for logs.
+            note: tells people what was done.
+
+        """
+        self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
+        self.wake: Callable[[], None] = lambda: None
+        """Called when there is news that may change a decision."""
+        self.bad_news = 0
+        """Changes the store could not take in: bugs, each of them logged."""
+        self._outbox = outbox
+        self._clock = clock
+        self._why_stale = why_stale
+        self._is_observing = is_observing
+        self._log: Any = structlog.get_logger().bind(shard=shard)
+        self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
+        self._news: deque[News] = deque()
+        self._sent: deque[tuple[float, str]] = deque()
+        """(When it should be confirmed, pod) of binds and evictions, the oldest first."""
+        self._protected: dict[tuple[str, str], float] = {}
+        self._nominated: dict[str, str] = {}
+        """Pod to node, as the last cycle that decided something named them."""
+        self._observed: set[tuple[str, str, str]] = set()
+        self._generations: dict[str, tuple[str, int]] = {}
+
+    # -- news ------------------------------------------------------------------------------------
+
+    def tell(self, change: Change) -> None:
+        """Take in a change at the next snapshot, and wake the loop if it may matter."""
+        self._news.append(change)
+        if self._may_matter(change):
+            self.wake()
+
+    def post(self, news: News) -> None:
+        """Take in news at the next snapshot, which comes at once."""
+        self._news.append(news)
+        self.wake()
+
+    def _may_matter(self, change: Change) -> bool:
+        """Tell whether a change may let something be decided that could not be before.
+
+        A pod on its node frees nothing and asks for nothing. A pending pod asks again when its
+        spec changes (the generation tells), not when its status does: that is our own writing.
+        """
+        pod = change.obj
+        if not isinstance(pod, Pod):
+            return True
+        meta = pod.metadata
+        if change.is_gone:
+            self._generations.pop(pod.key, None)
+            return True
+        if meta.deletion_timestamp or pod.status.phase in {"Succeeded", "Failed"}:
+            return True
+        now = (meta.uid, meta.generation)
+        is_known = self._generations.get(pod.key) == now
+        self._generations[pod.key] = now
+        return not is_known and not pod.spec.node_name
+
+    def snapshot(self) -> Snapshot:
+        """Take in all news and return the present state.
+
+        Raises:
+            ClusterUnavailable: too little is known, or it is too old, to decide anything.
+
+        """
+        passing("snapshot.before")
+        for _ in range(len(self._news)):
+            self._take_in(self._news.popleft())
+        why = self._why_stale()
+        if why:
+            raise ClusterUnavailable(why)
+        self._look_after_sent()
+        return self.store.snapshot()
+
+    def _take_in(self, news: News) -> None:
+        try:
+            if not isinstance(news, Change):
+                news(self.store)
+            elif news.is_gone:
+                remove(self.store, news.obj)
+            elif not (news.is_read and self._is_older(news.obj.metadata)):
+                upsert(self.store, news.obj)
+        except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
+            self.bad_news += 1
+            name = "" if not isinstance(news, Change) else news.obj.metadata.name
+            self._log.error("news_left_out", name=name, exc_info=error)
+
+    def _is_older(self, meta: ObjectMeta) -> bool:
+        """Tell whether the watch has said something newer about a pod that was read aside of it."""
+        uid, version = self.store.version_of(f"{meta.namespace}/{meta.name}")
+        is_told = version.isdecimal() and meta.resource_version.isdecimal()
+        return uid == meta.uid and is_told and int(meta.resource_version) < int(version)
+
+    def _look_after_sent(self) -> None:
+        now_s = monotonic_s()
+        while self._sent and self._sent[0][0] <= now_s:
+            _, key = self._sent.popleft()
+            if self.store.is_assumed(key):
+                self._outbox.put(READ, _ReadWork(self._desk, key, self.store.version_of(key)[0]))
+                self._sent.append((now_s + CONFIRM_S, key))
+
+    # -- intents ---------------------------------------------------------------------------------
+
+    def apply(
+        self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
+    ) -> None:
+        """Send what was decided; until the server confirms it, the store assumes it."""
+        if self._is_observing:
+            self._observe(binds, evictions)
+            return
+        passing("apply.before")
+        self._evict(evictions)
+        self._bind(binds)
+        for nominate in nominations:
+            if self._nominated.get(nominate.pod) != nominate.node:
+                self._outbox.put(NOMINATE, NominateWork(self._desk, nominate))
+        self._nominated = {nominate.pod: nominate.node for nominate in nominations}
+        passing("apply.after")
+
+    def _bind(self, binds: Sequence[Bind]) -> None:
+        gangs: dict[str, Gang] = {}
+        due_s = monotonic_s() + CONFIRM_S
+        for bind in binds:
+            gang = gangs.get(bind.pod_group) or gangs.setdefault(
+                bind.pod_group, Gang(bind.pod_group)
+            )
+            self.store.assume_bound(bind.pod, bind.node)
+            self._sent.append((due_s, bind.pod))
+            self._outbox.put(BIND, BindWork(self._desk, bind, gang))
+
+    def _evict(self, evictions: Sequence[Evict]) -> None:
+        now_s = monotonic_s()
+        plans: dict[tuple[str, str], list[Evict]] = {}
+        for evict in evictions:
+            plans.setdefault((evict.action, evict.beneficiary), []).append(evict)
+        self._protected = {pod: s for pod, s in self._protected.items() if s > now_s}
+        for plan in plans.values():
+            if any((evict.pod, evict.uid) in self._protected for evict in plan):
+                continue
+            for evict in plan:
+                self.store.assume_evicted(evict.pod, self._clock.now_s())
+                self._sent.append((now_s + CONFIRM_S, evict.pod))
+            self._outbox.put(EVICT, EvictWork(self._desk, plan, self._protect))
+
+    def _protect(self, pod: str, uid: str, seconds: float) -> None:
+        until_s = monotonic_s() + seconds
+
+        def note(_: StateStore) -> None:
+            self._protected[pod, uid] = until_s
+
+        self.post(note)
+
+    def _observe(self, binds: Sequence[Bind], evictions: Sequence[Evict]) -> None:
+        """Log what is new among what would be done."""
+        now = {("bind", bind.pod, bind.node) for bind in binds}
+        now |= {("evict", evict.pod, evict.node) for evict in evictions}
+        for what, pod, node in sorted(now - self._observed):
+            self._log.info("would_" + what, pod=pod, node=node)
+        self._observed = now
+
+
+class _ReadWork:
+    """A pod of which something is assumed, to be read."""
+
+    def __init__(self, desk: Desk, key: str, uid: str) -> None:
+        """Keep what is needed."""
+        self._desk, self._key, self._uid = desk, key, uid
+
+    def send(self) -> float | None:
+        """Read it; if nothing was done about it, that is what the store shall believe."""
+        try:
+            pod = self._desk.read(self._key, self._uid)
+        except ClusterUnavailable:
+            return None  # looked after again later
+        if pod is not None:
+            self._desk.refute(self._key)
+            self._desk.log.info("assumption_checked", pod=self._key, node=pod.spec.node_name)
+        return None
+
+    def drop(self, why: str) -> None:
+        """Leave it: it is looked after again later."""

@@ -1,0 +1,45 @@
+"""Named places in which tests end the process, to see what a restart makes of it.
+
+``KAISCHED_FAILPOINT=bind.after_post:3`` kills it the third time it comes by. The variable is read
+once; without it a place costs one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Final
+
+VARIABLE: Final = "KAISCHED_FAILPOINT"
+POINTS: Final = (
+    "snapshot.before",
+    "apply.before",
+    "apply.after",
+    "bind.before_post",
+    "bind.after_post",
+    "evict.before_post",
+    "evict.after_post",
+    "status.before_patch",
+    "status.after_patch",
+)
+_lock: Final = threading.Lock()
+
+
+def _read() -> tuple[str, int]:
+    name, _, times = os.environ.get(VARIABLE, "").partition(":")
+    return name, int(times) if times.isdecimal() else 1
+
+
+_wanted, _left = _read()
+
+
+def passing(point: str) -> None:
+    """Die here if a test wants it."""
+    if point != _wanted:
+        return
+    global _left  # noqa: PLW0603 - the process has one life
+    with _lock:
+        _left -= 1
+        if _left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)

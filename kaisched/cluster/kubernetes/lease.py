@@ -1,0 +1,238 @@
+"""Who leads: one lease a shard, on monotonic time.
+
+A lease keeps two leaders apart only as long as both keep to it, so the gate is opened no longer
+than the last renewal is good for, counted from when its request was *sent*.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from kaisched.clock import Clock, monotonic_s
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.errors import ClusterUnavailable
+
+_CONFLICT: Final = 409
+_ABSENT: Final = 404
+LONGEST_S: Final = 3600
+"""A lease that claims to last longer is held no longer than this."""
+_MOST_TRANSITIONS: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """How a leadership is held, in seconds."""
+
+    lease_s: float = 15.0
+    """Others wait so long after the last renewal they have seen."""
+    renew_s: float = 10.0
+    """Without a renewal for so long we lead no more."""
+    retry_s: float = 2.0
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Meta(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_LEASES: Final = msgspec.json.Decoder(_Lease)
+
+
+class Elector:
+    """Takes a lease when it is free and renews it, in a thread of its own."""
+
+    def __init__(
+        self,
+        client: Client,
+        gate: Gate,
+        clock: Clock,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaseTimes | None = None,
+        on_won: Callable[[], None] = lambda: None,
+        on_lost: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            client: asks the server.
+            gate: opened while we lead.
+            clock: what the lease is stamped with, for people to read; nothing goes by it.
+            namespace: where the lease is.
+            name: what it is called.
+            identity: what we are called; no two processes may have the same.
+            times: how it is held.
+            on_won: told from the elector's thread.
+            on_lost: told why, once; the elector has ended then.
+
+        """
+        self._client, self._gate, self._clock = client, gate, clock
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace, self._name, self._identity = namespace, name, identity
+        self._times = times or LeaseTimes()
+        self._on_won, self._on_lost = on_won, on_lost
+        self._log: Any = structlog.get_logger().bind(lease=f"{namespace}/{name}")
+        self._seen: tuple[str, float] = ("", -1.0)
+        """The resource version last seen, and when it was first seen."""
+        self._held: _Lease | None = None
+        self._pauses = Pauses()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self.run, name=f"elector-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Try to lead from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Shut the gate, and let go of the lease so that others need not wait."""
+        self._gate.shut()
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(self._times.renew_s)
+        held, self._held = self._held, None
+        if held is not None:
+            held.spec.holder_identity = ""
+            held.spec.lease_duration_seconds = 1
+            try:
+                self._put(held)
+            except ClusterUnavailable:
+                self._log.info("lease_not_released")
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Take the lease, then renew it until it is lost or we are stopped."""
+        retry_s = self._times.retry_s
+        while not self._end.is_set() and not self._try():
+            self._end.wait(self._pauses.spread(retry_s, 1.2 * retry_s))
+        if self._end.is_set():
+            return
+        self._log.info("lease_won", holder=self._identity, epoch=self._gate.term.epoch)
+        self._on_won()
+        while not self._end.wait(min(retry_s, max(self._left_s(), 0.0))):
+            if self._try() or self._end.is_set():
+                continue
+            if self._held is None or self._left_s() <= 0.0:
+                self._gate.shut()
+                why = "somebody else holds it" if self._held is None else "it was not renewed"
+                self._log.error("lease_lost", why=why)
+                self._on_lost(f"lease {self._namespace}/{self._name} was lost: {why}")
+                return
+
+    def _left_s(self) -> float:
+        return self._gate.term.until_s - monotonic_s()
+
+    def _try(self) -> bool:
+        """Take or renew; return whether we lead. Whatever goes wrong is a renewal that failed."""
+        sent_s = monotonic_s()
+        try:
+            return self._take(sent_s)
+        except (ClusterUnavailable, msgspec.DecodeError) as error:
+            self._log.info("lease_not_reached", err=str(error))
+            return False
+
+    def _take(self, sent_s: float) -> bool:
+        if self._held is not None:
+            held = self._held
+            held.spec.renew_time = self._now()
+            return self._put(held, sent_s)
+        answer = self._client.call(
+            "GET", f"{self._folder}/{self._name}", timeout_s=self._request_s()
+        )
+        if answer.code == _ABSENT:
+            spec = self._spec_of(0, None)
+            return self._put(_Lease(_Meta(self._name, self._namespace), spec), sent_s)
+        if not answer.is_done:
+            raise ClusterUnavailable(f"the lease cannot be read: {answer.text()}")
+        lease = _LEASES.decode(answer.data)
+        if not self._is_free(lease):
+            return False
+        return self._put(_Lease(lease.metadata, self._spec_of(None, lease.spec)), sent_s)
+
+    def _is_free(self, lease: _Lease) -> bool:
+        """Tell whether nobody holds a lease: by what *we* have seen, not by the times in it."""
+        version, since_s = self._seen
+        if version != lease.metadata.resource_version:
+            version, since_s = self._seen = lease.metadata.resource_version, monotonic_s()
+        holder, seconds = lease.spec.holder_identity, lease.spec.lease_duration_seconds
+        if not holder:
+            return True
+        if seconds is None or not 0 < seconds <= LONGEST_S:
+            seconds = int(self._times.lease_s)
+        return monotonic_s() - since_s >= seconds
+
+    def _spec_of(self, epoch: int | None, old: _Spec | None) -> _Spec:
+        if epoch is None:
+            before = (old.lease_transitions if old else 0) or 0
+            epoch = before + 1 if 0 <= before < _MOST_TRANSITIONS else 0
+        now = self._now()
+        return _Spec(self._identity, max(int(self._times.lease_s), 1), now, now, epoch)
+
+    def _put(self, lease: _Lease, sent_s: float | None = None) -> bool:
+        """Write a lease; the gate is opened if that was to take or renew it (``sent_s``)."""
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": lease.metadata,
+            "spec": lease.spec,
+        }
+        is_new = not lease.metadata.resource_version
+        method, path = ("POST", self._folder) if is_new else ("PUT", f"{self._folder}/{self._name}")
+        answer = self._client.call(method, path, body=body, timeout_s=self._request_s())
+        if answer.code == _CONFLICT:
+            self._conflict()
+            return False
+        if answer.code == _ABSENT and not is_new:
+            lease.metadata.resource_version = ""  # deleted under us: made anew at the next try
+        if not answer.is_done:
+            raise ClusterUnavailable(f"the lease cannot be written: {answer.text()}")
+        if sent_s is not None:
+            self._held = _LEASES.decode(answer.data)
+            epoch = self._held.spec.lease_transitions or 0
+            self._gate.open(sent_s + self._times.renew_s, self._identity, epoch)
+        return True
+
+    def _conflict(self) -> None:
+        """Somebody wrote the lease: we ourselves, if an answer was lost, or another."""
+        if self._held is None:
+            return
+        answer = self._client.call(
+            "GET", f"{self._folder}/{self._name}", timeout_s=self._request_s()
+        )
+        if not answer.is_done:
+            raise ClusterUnavailable(f"the lease cannot be read: {answer.text()}")
+        now = _LEASES.decode(answer.data)
+        self._held = now if now.spec.holder_identity == self._identity else None
+
+    def _request_s(self) -> float:
+        return self._times.renew_s / 3
+
+    def _now(self) -> str:
+        # Always six digits: the server reads no other number of them.
+        now = datetime.fromtimestamp(self._clock.now_s(), UTC)
+        return now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

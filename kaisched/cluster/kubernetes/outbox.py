@@ -1,0 +1,145 @@
+"""Writes waiting to be sent: few at a time, not too many a second, none unless we lead."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from typing import Any, Final, Protocol
+
+import structlog
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.gate import Gate
+
+MOST_WAITING: Final = 200_000
+"""More than this is never kept: what was dropped is decided again."""
+
+
+class Work(Protocol):
+    """Something to be written."""
+
+    def send(self) -> float | None:
+        """Write; return None when done, or after how many seconds to try again."""
+        ...
+
+    def drop(self, why: str) -> None:
+        """Give it up: it will not be sent."""
+        ...
+
+
+class Outbox:
+    """Sends work in order, the lower rank first, in threads of its own."""
+
+    def __init__(
+        self, gate: Gate, *, writers: int, per_second: float, write_s: float, name: str = "writer"
+    ) -> None:
+        """Start the writers.
+
+        Args:
+            gate: asked before each piece of work.
+            writers: so many pieces are under way at a time.
+            per_second: so many are sent a second at most.
+            write_s: how long one may take; it must end while the gate is open.
+            name: of the threads.
+
+        """
+        self._gate, self._write_s = gate, write_s
+        self._gap_s = 1.0 / per_second
+        self._next_s = 0.0
+        self._ready: list[tuple[int, int, Work]] = []
+        self._later: list[tuple[float, int, int, Work]] = []
+        self._number = 0
+        self._under_way = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+        self._log: Any = structlog.get_logger()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
+            for number in range(writers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, rank: int, work: Work, delay_s: float = 0.0) -> bool:
+        """Send work when its turn comes, not before ``delay_s``; False where it was dropped."""
+        with self._changed:
+            is_full = len(self._ready) + len(self._later) >= MOST_WAITING
+            if not is_full and not self._is_closed:
+                self._enqueue(rank, work, delay_s)
+                self._changed.notify()
+                return True
+        work.drop("too much is waiting" if is_full else "stopping")
+        return False
+
+    def _enqueue(self, rank: int, work: Work, delay_s: float) -> None:
+        self._number += 1
+        if delay_s > 0:
+            ready_s = monotonic_s() + delay_s
+            heapq.heappush(self._later, (ready_s, rank, self._number, work))
+        else:
+            heapq.heappush(self._ready, (rank, self._number, work))
+
+    @property
+    def waiting(self) -> int:
+        """How much is not done yet, what is under way included."""
+        with self._changed:
+            return len(self._ready) + len(self._later) + self._under_way
+
+    def close(self, patience_s: float) -> None:
+        """Finish what is under way and drop the rest."""
+        with self._changed:
+            self._is_closed = True
+            left = [*(it[-1] for it in self._ready), *(it[-1] for it in self._later)]
+            self._ready, self._later = [], []
+            self._changed.notify_all()
+        for work in left:
+            work.drop("stopping")
+        end_s = monotonic_s() + patience_s
+        for thread in self._threads:
+            thread.join(max(end_s - monotonic_s(), 0.0))
+
+    # -- the threads -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            rank, work = taken
+            again_s: float | None = None
+            try:
+                if self._gate.is_open(self._write_s):
+                    again_s = work.send()
+                else:
+                    work.drop("we do not lead")
+            except Exception as error:  # noqa: BLE001 - one bad piece must not end the writer
+                self._log.error("write_failed", err=f"{type(error).__name__}: {error}")
+                work.drop("a bug")
+            self._done(rank, work, again_s)
+
+    def _done(self, rank: int, work: Work, again_s: float | None) -> None:
+        with self._changed:
+            self._under_way -= 1
+            is_dropped = again_s is not None and self._is_closed
+            if again_s is not None and not is_dropped:
+                self._enqueue(rank, work, again_s)
+                self._changed.notify()
+        if is_dropped:
+            work.drop("stopping")
+
+    def _take(self) -> tuple[int, Work] | None:
+        """Wait for the next piece whose turn it is; None at the end."""
+        with self._changed:
+            while True:
+                now_s = monotonic_s()
+                while self._later and self._later[0][0] <= now_s:
+                    _, rank, number, work = heapq.heappop(self._later)
+                    heapq.heappush(self._ready, (rank, number, work))
+                if self._is_closed:
+                    return None
+                if self._ready and self._next_s <= now_s:
+                    # A writer that overslept by some gaps may catch up on a tenth of a second.
+                    self._next_s = max(self._next_s, now_s - 0.1) + self._gap_s
+                    rank, _, work = heapq.heappop(self._ready)
+                    self._under_way += 1
+                    return rank, work
+                waits = [self._later[0][0]] if self._later else []
+                waits += [self._next_s] if self._ready else []
+                self._changed.wait(max(min(waits) - now_s, 0.0) if waits else None)

@@ -1,0 +1,36 @@
+"""How long to wait before the next try: longer each time, and never two clients in step."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+LEAST_S: Final = 0.1
+MOST_S: Final = 10.0
+_GROWTH: Final = 3.0
+
+
+class Pauses:
+    """Pauses of decorrelated jitter: each between the least and thrice the one before."""
+
+    def __init__(self, least_s: float = LEAST_S, most_s: float = MOST_S) -> None:
+        """Start with the shortest."""
+        self._least_s = least_s
+        self._most_s = most_s
+        self._last_s = least_s
+        self._chance = np.random.default_rng()
+
+    def next_s(self, asked_s: float = 0.0) -> float:
+        """Return the next pause, at least as long as the server asked for."""
+        up_to_s = min(self._last_s * _GROWTH, self._most_s)
+        self._last_s = float(self._chance.uniform(self._least_s, up_to_s))
+        return max(self._last_s, asked_s)
+
+    def reset(self) -> None:
+        """Start again: all has been well for a while."""
+        self._last_s = self._least_s
+
+    def spread(self, least_s: float, most_s: float) -> float:
+        """Return some time between two."""
+        return float(self._chance.uniform(least_s, most_s))

@@ -1,0 +1,111 @@
+"""What is written about one pod: where, how, and what the pod really is when an answer is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.cluster.kubernetes.resources import PODS
+from kaisched.cluster.store import StateStore
+from kaisched.errors import ClusterUnavailable, ObjectError
+from kaisched.objects.decode import decode_json
+from kaisched.objects.pod import Pod
+
+FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 403, 404, 409, 429, 500
+LEADER: Final = "kaisched.io/leader"
+EPOCH: Final = "kaisched.io/leader-epoch"
+"""Annotations on what a leader binds and evicts: a later leader's number is higher."""
+
+News: TypeAlias = Change | Callable[[StateStore], None]
+"""A change of an object, or something the store is to be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that happened to a pod, for people to read."""
+
+    pod: str
+    uid: str
+    reason: str
+    action: str
+    text: str
+    is_warning: bool = False
+
+
+def _ignored(_: Note) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What all writers of a shard share."""
+
+    client: Client
+    gate: Gate
+    post: Callable[[News], None]
+    """Hands news to the thread that owns the store."""
+    log: Any
+    is_deleting: bool = False
+    """Victims are deleted, whatever their disruption budgets say."""
+    grace_s: int | None = None
+    """How long a victim may take to end; what its own spec says unless given."""
+    note: Callable[[Note], None] = _ignored
+    """Tells people of something, if there is time for it."""
+
+    def annotations(self) -> dict[str, str]:
+        """Return what marks a write as this leader's."""
+        term = self.gate.term
+        return {LEADER: term.holder, EPOCH: str(term.epoch)} if term.holder else {}
+
+    def refute(self, key: str) -> None:
+        """Take back what the store assumed of a pod."""
+        self.post(lambda store: store.refute(key))
+
+    def read(self, key: str, uid: str) -> Pod | None:
+        """Return a pod as it is now, None if it is gone; the store is told.
+
+        With the UID that was meant: if the pod is gone, another may be there since.
+
+        Raises:
+            ClusterUnavailable: it could not be read.
+
+        """
+        answer = self.client.call("GET", path_of(key))
+        namespace, _, name = key.partition("/")
+        if answer.code == GONE:
+            self.post(Change(PODS.stub(namespace, name, uid), is_gone=True))
+            return None
+        if not answer.is_done:
+            raise ClusterUnavailable(f"pod {key} cannot be read: {answer.text()}")
+        try:
+            pod = decode_json(answer.data, Pod)
+        except ObjectError as error:
+            raise ClusterUnavailable(f"pod {key} makes no sense: {error}") from error
+        self.post(Change(pod, is_read=True))
+        return pod
+
+    def patch_status(self, key: str, uid: str, status: dict[str, Any]) -> Answer:
+        """Change a part of a pod's status, if it is still that pod; conditions go by their type.
+
+        Raises:
+            ClusterUnavailable: no answer.
+
+        """
+        body = {"metadata": {"uid": uid}, "status": status}
+        return self.client.call("PATCH", path_of(key, "status"), body=body, content_type=STRATEGIC)
+
+
+def path_of(key: str, subresource: str = "") -> str:
+    """Return the path of a pod (``namespace/name``), or of a part of it."""
+    namespace, _, name = key.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def is_passing(answer: Answer) -> bool:
+    """Tell whether the same request may succeed a little later."""
+    return answer.code == BUSY or answer.code >= SERVER_FAULT

@@ -1,0 +1,394 @@
+"""One kind of object, followed: listed once, then watched, listed again whenever that is surer.
+
+What the server answers and what is done about it: docs/explanation/on-kubernetes.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.client import Answer, Client, RefusedError, Stream
+from kaisched.cluster.kubernetes.lines import lines_of
+from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.resources import Seen, Watched, bare_event
+from kaisched.errors import ClusterUnavailable, ObjectError
+
+PAGE: Final = 500
+HEALTHY_S: Final = 60.0
+"""A watch that lasted so long ended in good order; the next one need not wait."""
+MOST_UNAUTHORIZED: Final = 5
+_GONE, _UNAUTHORIZED, _FORBIDDEN, _ABSENT, _LATER = 410, 401, 403, 404, 504
+
+
+class Change(NamedTuple):
+    """An object came or changed, or is gone; then only its identity is known."""
+
+    obj: Seen
+    is_gone: bool = False
+    is_read: bool = False
+    """Read aside of the watch: it may be older than what the watch has told already."""
+
+
+Tell = Callable[[Change], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How patient a reflector is, in seconds."""
+
+    idle_s: float = 90.0
+    """A watch that is silent for longer is taken for dead; servers send a bookmark a minute."""
+    watch_s: tuple[float, float] = (300.0, 600.0)
+    """The server is asked to end a watch after some time between these."""
+    compare_s: float = 600.0
+    """After so long everything is listed again and compared."""
+    absent_s: float = 60.0
+    """How often a kind is looked for that the server does not know, or does not show us."""
+    least_pause_s: float = 0.1
+    most_pause_s: float = 10.0
+
+
+class Phase(Enum):
+    """How far a reflector has come."""
+
+    STARTING = "not listed yet"
+    SYNCED = "synced"
+    ABSENT = "not served"
+    FORBIDDEN = "forbidden"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a reflector has been through."""
+
+    relists: dict[str, int] = field(default_factory=dict)
+    """By reason."""
+    watches: int = 0
+    bad_objects: int = 0
+    mismatches: int = 0
+    """Objects that a watch had missed, as a later list showed."""
+
+
+class _ListAgainError(Exception):
+    """What was watched cannot be gone on with."""
+
+
+class Reflector:
+    """Follows one kind in a thread of its own; what is known stays known while it cannot."""
+
+    def __init__(
+        self,
+        client: Client,
+        watched: Watched,
+        tell: Tell,
+        *,
+        pace: Pace | None = None,
+        on_fatal: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Do nothing yet.
+
+        Args:
+            client: asks the server.
+            watched: the kind.
+            tell: told of every change, from the reflector's thread.
+            pace: how patient it is.
+            on_fatal: told why it is of no use to go on: our account is not known any more.
+
+        """
+        self.watched = watched
+        self.phase = Phase.STARTING
+        self.tally = Tally()
+        self.heard_s = monotonic_s()
+        """When the server was last heard from, on the monotonic clock."""
+        self._client = client
+        self._tell = tell
+        self._pace = pace or Pace()
+        self._pauses = Pauses(self._pace.least_pause_s, self._pace.most_pause_s)
+        self._on_fatal = on_fatal
+        self._log: Any = structlog.get_logger().bind(kind=watched.qualified)
+        self._known: dict[str, tuple[str, str]] = {}
+        """Key to (UID, resource version)."""
+        self._version = self._seen_version = ""
+        self._listed_s = 0.0
+        self._asked = self._answered = 0
+        """Lists that were asked for from outside, and those of them that are done."""
+        self._reason = "start"
+        self._unauthorized = 0
+        self._stream: Stream | None = None
+        self._end = threading.Event()
+        self._hurry = threading.Event()
+        self._thread = threading.Thread(
+            target=self.run, name=f"reflector-{watched.plural}", daemon=True
+        )
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether nothing more is to be waited for."""
+        if self.watched.is_required:
+            return self.phase is Phase.SYNCED
+        return self.phase is not Phase.STARTING
+
+    def start(self) -> None:
+        """Follow the kind from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a request under way is cut off."""
+        self._end.set()
+        self._interrupt()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def list_again(self, reason: str) -> int:
+        """List everything anew, as soon as possible; return a number for :meth:`has_listed`."""
+        self._reason = reason
+        self._asked += 1
+        self._interrupt()
+        return self._asked
+
+    def has_listed(self, asked: int) -> bool:
+        """Tell whether a list is done that began after it was asked for."""
+        return self._answered >= asked
+
+    def _interrupt(self) -> None:
+        self._hurry.set()
+        stream = self._stream
+        if stream is not None:
+            stream.interrupt()
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """List and watch until stopped."""
+        while not self._end.is_set():
+            self._hurry.clear()
+            pause_s = 0.0
+            try:
+                pause_s = self._step()
+            except _ListAgainError as reason:
+                self._version, self._reason = "", str(reason)
+                pause_s = self._pauses.next_s()
+            except RefusedError as refused:
+                pause_s = self._refused(refused.answer)
+            except ClusterUnavailable as error:
+                if not self._hurry.is_set():
+                    self._log.info("request_interrupted", err=str(error))
+                    pause_s = self._pauses.next_s()
+            except ObjectError as problem:
+                self._bad(problem)
+                self._version, self._reason = "", "unreadable"
+                pause_s = self._pauses.next_s()
+            self._hurry.wait(pause_s)
+
+    def _step(self) -> float:
+        """List or watch once; return how long to pause."""
+        if self._version and monotonic_s() - self._listed_s > self._pace.compare_s:
+            self._version, self._reason = "", "compare"
+        if self._asked > self._answered or not self._version:
+            self._list()
+            return 0.0
+        start_s = monotonic_s()
+        self._watch()
+        if monotonic_s() - start_s >= HEALTHY_S:
+            self._pauses.reset()
+            return 0.0
+        return self._pauses.next_s()
+
+    def _refused(self, answer: Answer) -> float:
+        """Decide about an answer that is no success; return how long to pause."""
+        pause_s = self._pauses.next_s(answer.retry_after_s)
+        if answer.code == _GONE:
+            self._version, self._reason = "", "expired"
+            return pause_s
+        if answer.code == _UNAUTHORIZED:
+            self._unauthorized += 1
+            if self._unauthorized >= MOST_UNAUTHORIZED:
+                self._on_fatal(f"the API server does not know our account: {answer.text()}")
+        elif answer.code == _ABSENT:
+            self._unreadable(Phase.ABSENT, answer)
+            return self._pace.absent_s if not self.watched.is_required else pause_s
+        elif answer.code == _FORBIDDEN:
+            self._unreadable(Phase.FORBIDDEN, answer)
+            return max(pause_s, min(self._pace.absent_s, self._pace.most_pause_s))
+        # 429, 500, 503 and 504 (the server is behind what we have seen) pass by waiting.
+        self._log.info("request_refused", answer=answer.text(), pause_s=round(pause_s, 2))
+        return pause_s
+
+    def _unreadable(self, phase: Phase, answer: Answer) -> None:
+        """Say that a kind cannot be read and what is needed; what is known stays known.
+
+        Only a definition that went takes its objects with it.
+        """
+        watched = self.watched
+        needs = f"get, list and watch on {watched.qualified}"
+        if self.phase is not phase:
+            is_normal = phase is Phase.ABSENT and not watched.is_required
+            (self._log.info if is_normal else self._log.warning)(
+                "kind_unreadable",
+                why=phase.value,
+                answer=answer.text(),
+                needs=needs if phase is Phase.FORBIDDEN else watched.api_version,
+                is_required=watched.is_required,
+            )
+        if self.phase is Phase.SYNCED:
+            if phase is Phase.FORBIDDEN or watched.is_required:
+                return
+            for key in list(self._known):
+                self._gone(key)
+        self.phase = phase
+
+    # -- lists -----------------------------------------------------------------------------------
+
+    def _list(self) -> None:
+        reason, asked = self._reason, self._asked
+        try:
+            found = self._pages(PAGE)
+        except _ListAgainError:
+            try:
+                found = self._pages(PAGE)  # pages expire when they are read too slowly
+            except _ListAgainError:
+                found = self._pages(0)
+        gone = [key for key in self._known if key not in found.listed]
+        for key in gone:
+            self._gone(key)
+        differences = found.changed + len(gone)
+        self.tally.relists[reason] = self.tally.relists.get(reason, 0) + 1
+        if reason == "compare" and differences and found.version == self._seen_version:
+            self.tally.mismatches += differences
+            self._log.warning("cache_mismatch_repaired", objects=differences)
+        if _is_before(found.version, self._seen_version):
+            self._log.warning(
+                "resource_version_went_back", seen=self._seen_version, now=found.version
+            )
+        self._version = self._seen_version = found.version
+        self._listed_s = self.heard_s = monotonic_s()
+        self._unauthorized, self._answered = 0, asked
+        if self.phase is not Phase.SYNCED:
+            self.phase = Phase.SYNCED
+            self._log.info("kind_synced", objects=len(self._known), reason=reason)
+
+    def _pages(self, size: int) -> _Found:
+        """Read all pages, telling what is new."""
+        found = _Found()
+        query = {"limit": str(size)} if size else {}
+        while True:
+            answer = self._client.call(
+                "GET", self.watched.path, query=query, accept=self.watched.list_accept
+            )
+            if answer.code == _GONE:
+                raise _ListAgainError("expired")
+            if not answer.is_done:
+                raise RefusedError(answer)
+            page = self.watched.read_list(answer.data)
+            for problem in page.problems:
+                self._bad(problem)
+            for obj in page.objects:
+                found.listed.add(_key(obj))
+                found.changed += self._came(obj)
+            found.version = page.resource_version
+            if not page.next_page:
+                return found
+            query = {**query, "continue": page.next_page}
+            if self._end.is_set():
+                raise ClusterUnavailable("stopped")
+
+    def _came(self, obj: Seen) -> bool:
+        """Tell of an object unless it is known just so; return whether it was told."""
+        key, now = _key(obj), (obj.metadata.uid, obj.metadata.resource_version)
+        if self._known.get(key) == now:
+            return False
+        self._known[key] = now
+        self._tell(Change(obj))
+        return True
+
+    def _gone(self, key: str) -> None:
+        uid, _ = self._known.pop(key, ("", ""))
+        namespace, _, name = key.partition("/")
+        self._tell(Change(self.watched.stub(namespace, name, uid), is_gone=True))
+
+    def _bad(self, problem: ObjectError) -> None:
+        self.tally.bad_objects += 1
+        self._log.warning("object_left_out", err=str(problem))
+
+    # -- watches ---------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        seconds = int(self._pauses.spread(*self._pace.watch_s)) or 1
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(seconds),
+        }
+        watched = self.watched
+        stream = self._client.stream(watched.path, query, watched.watch_accept, self._pace.idle_s)
+        self._stream = stream
+        self.tally.watches += 1
+        self.heard_s = monotonic_s()
+        try:
+            if (
+                self._asked > self._answered or self._end.is_set()
+            ):  # asked before there was a stream to end
+                return
+            for line in lines_of(stream.chunks()):
+                self.heard_s = monotonic_s()
+                self._take(line)
+        finally:
+            self._stream = None
+            stream.close()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event = self.watched.read_event(line)
+        except ObjectError as problem:
+            self._drop_bad(line, problem)
+            return
+        if event.type == "ERROR":
+            code = event.status.get("code")
+            raise _ListAgainError("expired" if code == _GONE else f"error {code}")
+        if event.object is not None:
+            if event.type == "DELETED":
+                self._gone(_key(event.object))
+            else:
+                self._came(event.object)
+        if event.resource_version:
+            self._version = self._seen_version = event.resource_version
+
+    def _drop_bad(self, line: bytes, problem: ObjectError) -> None:
+        """Go on without an object that makes no sense; what is no event at all ends the watch."""
+        try:
+            event = bare_event(line)
+        except ObjectError:
+            raise problem from None
+        self._bad(problem)
+        key = _key(event.object)
+        if key in self._known:
+            self._gone(key)
+        self._version = self._seen_version = event.resource_version
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a list has shown."""
+
+    version: str = ""
+    listed: set[str] = field(default_factory=set)
+    changed: int = 0
+
+
+def _key(obj: Any) -> str:
+    return f"{obj.metadata.namespace}/{obj.metadata.name}"
+
+
+def _is_before(version: str, seen: str) -> bool:
+    return version.isdecimal() and seen.isdecimal() and int(version) < int(seen)

@@ -1,0 +1,198 @@
+"""The kinds that are watched: where they are, how they are read, and whether they must be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from kaisched.errors import ObjectError
+from kaisched.objects.gang_sizes import SIZED, minimum_of
+from kaisched.objects.node import Node
+from kaisched.objects.owners import PartialObject, PriorityClass
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.stream import ListAnswer, WatchEvent, decode_event, decode_list
+from kaisched.objects.topology import Topology
+from kaisched.objects.wire import KubernetesObject, ObjectMeta
+
+Seen: TypeAlias = KubernetesObject | PartialObject
+"""An object as a reflector reads it: whole, or of an owner the metadata."""
+
+_WHOLE: Final = "application/json"
+_META: Final = "application/json;as={};g=meta.k8s.io;v=v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One kind."""
+
+    api_version: str
+    plural: str
+    kind: str
+    is_required: bool
+    """Nothing is decided before it could be read; what is not required may be missing."""
+    list_accept: str
+    watch_accept: str
+    read_list: Callable[[bytes], ListAnswer[Any]]
+    read_event: Callable[[bytes], WatchEvent[Any]]
+    stub: Callable[[str, str, str], Seen]
+    """Make an object of which only (namespace, name, UID) are known, to be dropped."""
+
+    @property
+    def path(self) -> str:
+        """The path of all objects of the kind, in every namespace."""
+        root = "apis" if "/" in self.api_version else "api"
+        return f"/{root}/{self.api_version}/{self.plural}"
+
+    @property
+    def qualified(self) -> str:
+        """The plural with its API group, as rules of access have it."""
+        group, _, _ = self.api_version.rpartition("/")
+        return f"{self.plural}.{group}" if group else self.plural
+
+
+def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = False) -> Watched:
+    """Return a kind of which the fields that its struct names are read."""
+
+    def stub(namespace: str, name: str, uid: str) -> KubernetesObject:
+        meta = {"namespace": namespace, "name": name, "uid": uid}
+        return msgspec.convert({"metadata": meta, "spec": {}, "value": 0}, type_)
+
+    return Watched(
+        type_.API_VERSION,
+        plural,
+        type_.KIND,
+        is_required,
+        _WHOLE,
+        _WHOLE,
+        lambda data: decode_list(data, type_),
+        lambda line: decode_event(line, type_),
+        stub,
+    )
+
+
+def owner(api_version: str, plural: str, kind: str) -> Watched:
+    """Return a kind of workload: its metadata, and of some how many pods must start together."""
+    is_sized = kind in SIZED
+
+    def named(obj: _Owner) -> PartialObject:
+        minimum = minimum_of(kind, obj.spec) if is_sized else 1
+        return PartialObject(
+            metadata=obj.metadata, api_version=api_version, kind=kind, minimum=minimum
+        )
+
+    def read_list(data: bytes) -> ListAnswer[Any]:
+        try:
+            answer = _METAS.decode(data)
+        except msgspec.DecodeError as error:
+            raise ObjectError(f"no list: {error}", kind=kind) from None
+        meta = answer.metadata
+        objects: list[Any] = [named(obj) for obj in answer.items or ()]
+        return ListAnswer(objects, [], meta.resource_version, meta.continue_)
+
+    def read_event(line: bytes) -> WatchEvent[Any]:
+        event = bare_event(line)
+        return event if event.object is None else event._replace(object=named(event.object))
+
+    def stub(namespace: str, name: str, uid: str) -> PartialObject:
+        meta = {"namespace": namespace, "name": name, "uid": uid}
+        return named(msgspec.convert({"metadata": meta}, _Owner))
+
+    return Watched(
+        api_version,
+        plural,
+        kind,
+        False,
+        _WHOLE if is_sized else _META.format("PartialObjectMetadataList"),
+        _WHOLE if is_sized else _META.format("PartialObjectMetadata"),
+        read_list,
+        read_event,
+        stub,
+    )
+
+
+def bare_event(line: bytes) -> WatchEvent[Any]:
+    """Return a watch event with no more than the metadata of its object.
+
+    Raises:
+        ObjectError: it is no event, or of nothing.
+
+    """
+    try:
+        event = _META_EVENTS.decode(line)
+        if event.type in {"ERROR", "BOOKMARK"}:
+            return decode_event(line, Pod)
+        obj: Any = msgspec.json.decode(event.object, type=_Owner)
+    except msgspec.DecodeError as error:
+        raise ObjectError(f"no watch event: {error}") from None
+    return WatchEvent(event.type, obj, obj.metadata.resource_version, {})
+
+
+class _Owner(msgspec.Struct, gc=False):
+    metadata: ObjectMeta
+    spec: Any = None
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _MetaList(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[_Owner] | None = None
+
+
+class _MetaEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_METAS: Final = msgspec.json.Decoder(_MetaList)
+_META_EVENTS: Final = msgspec.json.Decoder(_MetaEvent)
+
+PODS: Final = whole(Pod, "pods", is_required=True)
+NODES: Final = whole(Node, "nodes", is_required=True)
+QUEUES: Final = whole(Queue, "queues", is_required=True)
+POD_GROUPS: Final = whole(PodGroup, "podgroups")
+SHARDS: Final = whole(SchedulingShard, "schedulingshards")
+
+OWNERS: Final = tuple(
+    owner(*row)
+    for row in (
+        ("batch/v1", "jobs", "Job"),
+        ("batch/v1", "cronjobs", "CronJob"),
+        ("apps/v1", "replicasets", "ReplicaSet"),
+        ("apps/v1", "deployments", "Deployment"),
+        ("apps/v1", "statefulsets", "StatefulSet"),
+        ("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet"),
+        ("kubeflow.org/v1", "pytorchjobs", "PyTorchJob"),
+        ("kubeflow.org/v1", "tfjobs", "TFJob"),
+        ("kubeflow.org/v1", "xgboostjobs", "XGBoostJob"),
+        ("kubeflow.org/v1", "jaxjobs", "JAXJob"),
+        ("kubeflow.org/v2beta1", "mpijobs", "MPIJob"),
+        ("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob"),
+        ("ray.io/v1", "rayclusters", "RayCluster"),
+        ("ray.io/v1", "rayjobs", "RayJob"),
+        ("ray.io/v1", "rayservices", "RayService"),
+        ("argoproj.io/v1alpha1", "workflows", "Workflow"),
+        ("tekton.dev/v1", "taskruns", "TaskRun"),
+        ("tekton.dev/v1", "pipelineruns", "PipelineRun"),
+    )
+)
+
+# Owners and classes first: pods that come before what they refer to are looked at twice.
+ALL: Final = (
+    whole(PriorityClass, "priorityclasses", is_required=True),
+    QUEUES,
+    whole(Topology, "topologies"),
+    NODES,
+    *OWNERS,
+    POD_GROUPS,
+    PODS,
+)

@@ -1,0 +1,228 @@
+"""The process on a real cluster: reflectors feed the stores of its shards, each shard has a loop.
+
+What a fault does to it: docs/explanation/on-kubernetes.md.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.access import find_access
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.reflector import Pace, Reflector
+from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
+from kaisched.daemon.health import Check
+from kaisched.daemon.tenure import Tenure
+from kaisched.engine.shards import shards_in
+from kaisched.errors import ClusterUnavailable
+
+if TYPE_CHECKING:
+    from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.reflector import Change
+    from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.engine.shards import FoundShard
+    from kaisched.objects.shard import SchedulingShard
+
+_POLL_S: Final = 0.2
+_ABSENT: Final = 404
+_REPORT_S: Final = 10.0
+"""How often it is told what is waited for at the start."""
+
+
+class KubernetesDaemon:
+    """Runs until stopped, or until it may not go on."""
+
+    def __init__(
+        self, settings: SchedulerConfiguration, clock: Clock, client: Client | None = None
+    ) -> None:
+        """Make what needs no server.
+
+        Raises:
+            ConfigError: no access to a cluster is configured.
+
+        """
+        how = settings.kubernetes
+        self._settings, self._clock = settings, clock
+        if client is None:
+            access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
+            # Every kind keeps one connection busy, beside those of the writers.
+            wanted = len(ALL) + how.writers + 4
+            client = Client(access, connections=wanted, timeout_s=how.request_timeout)
+        self._client = client
+        random_part = uuid.uuid4().hex[:8]
+        self.identity = (
+            settings.leader_election.identity
+            or f"{os.uname().nodename}-{os.getpid()}-{random_part}"
+        )
+        self.tenures: tuple[Tenure, ...] = ()
+        self.reflectors = tuple(
+            Reflector(client, watched, self._tell, pace=self._pace(), on_fatal=self.fail)
+            for watched in ALL
+        )
+        self._error = ""
+        self._end = threading.Event()
+        self._log: Any = structlog.get_logger()
+
+    def run(self) -> None:
+        """Run until :meth:`stop`.
+
+        Raises:
+            ClusterUnavailable: a lease was lost, or our account is not known any more: a fresh
+                process has no half state.
+            ConfigError: a shard does not fit.
+
+        """
+        try:
+            found = self._find_shards()
+            self.tenures = tuple(self._tenure(one) for one in found)
+            for reflector in self.reflectors:
+                reflector.start()
+            self._wait_for_sync()
+            for tenure in self.tenures:
+                if not self._end.is_set():
+                    tenure.start()
+            while not self._end.wait(_POLL_S):
+                for tenure in self.tenures:
+                    if tenure.is_overdue:
+                        self.fail(f"the lease of shard {tenure.name} has run out")
+        finally:
+            self._shut_down()
+        if self._error:
+            raise ClusterUnavailable(self._error)
+
+    def stop(self) -> None:
+        """End in good order; from any thread."""
+        self._end.set()
+
+    def fail(self, why: str) -> None:
+        """End, and say why."""
+        self._error = self._error or why
+        for tenure in self.tenures:
+            tenure.gate.shut()
+        self._end.set()
+
+    def live(self) -> tuple[Check, ...]:
+        """Return what liveness depends on: that the loops of shards we lead go round."""
+        now_s = self._clock.now_s()
+        leading = [tenure for tenure in self.tenures if tenure.is_leading]
+        found = [check for tenure in leading for check in tenure.loop.health.live(now_s)]
+        return tuple(found) or (Check("loop", True, "we lead no shard yet"),)
+
+    def ready(self) -> tuple[Check, ...]:
+        """Return what readiness depends on; one that stands by is ready."""
+        missing = self._unsynced()
+        now_s = self._clock.now_s()
+        checks = [
+            Check(
+                "cluster",
+                bool(self.tenures) and not missing,
+                f"waits for {', '.join(missing)}" if missing else "in step",
+            )
+        ]
+        for tenure in self.tenures:
+            if tenure.is_leading:
+                checks.extend(tenure.loop.health.ready(now_s))
+            checks.append(
+                Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
+            )
+        return tuple(checks)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _pace(self) -> Pace:
+        how = self._settings.kubernetes
+        return Pace(idle_s=how.watch_idle, compare_s=how.compare_period)
+
+    def _tenure(self, found: FoundShard) -> Tenure:
+        return Tenure(
+            self._settings,
+            self._client,
+            found,
+            self._clock,
+            self.identity,
+            why_stale=self.why_stale,
+            barrier=self._catch_up,
+            on_lost=self.fail,
+        )
+
+    def _tell(self, change: Change) -> None:
+        for tenure in self.tenures:
+            tenure.tell(change)
+
+    def _find_shards(self) -> list[FoundShard]:
+        """Return the shards; a server that cannot be reached yet is waited for."""
+        files = self._settings.shards
+        among: list[SchedulingShard] = []
+        pauses = Pauses()
+        while not files and not self._end.is_set():
+            try:
+                answer = self._client.call("GET", SHARDS.path)
+                if answer.code == _ABSENT:
+                    break
+                if answer.is_done:
+                    read = SHARDS.read_list(answer.data)
+                    if read.problems:
+                        raise read.problems[0]
+                    among = sorted(read.objects, key=lambda shard: shard.name)
+                    break
+                why = answer.text()
+            except ClusterUnavailable as error:
+                why = str(error)
+            self._log.warning("waiting_for_cluster", err=why)
+            self._end.wait(pauses.next_s())
+        return shards_in(files, among)
+
+    # -- keeping in step -------------------------------------------------------------------------
+
+    def _unsynced(self) -> list[str]:
+        return [it.watched.qualified for it in self.reflectors if not it.is_synced]
+
+    def _wait_for_sync(self) -> None:
+        told_s = monotonic_s()
+        while (missing := self._unsynced()) and not self._end.wait(0.01):
+            if monotonic_s() - told_s > _REPORT_S:
+                told_s = monotonic_s()
+                self._log.warning("waiting_for_kinds", kinds=missing)
+        # What was read now lives long: the cycle collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+
+    def why_stale(self) -> str:
+        """Return why nothing may be decided now; empty when it may."""
+        now_s, most_s = monotonic_s(), self._settings.kubernetes.max_cache_age
+        for reflector in self.reflectors:
+            if not reflector.is_synced:
+                return f"{reflector.watched.qualified}: {reflector.phase.value}"
+            age_s = now_s - reflector.heard_s
+            if reflector.watched.is_required and age_s > most_s:
+                return f"{reflector.watched.qualified}: nothing heard for {age_s:.0f} s"
+        return ""
+
+    def _catch_up(self, end: threading.Event) -> None:
+        """List pods and nodes anew: what a standby has seen may lag behind the last leader."""
+        asked = [
+            (reflector, reflector.list_again("take-over"))
+            for reflector in self.reflectors
+            if reflector.watched in {PODS, NODES}
+        ]
+        while not all(reflector.has_listed(number) for reflector, number in asked):
+            if end.wait(0.005) or self._end.is_set():
+                return
+
+    def _shut_down(self) -> None:
+        self._log.info("stopping", why=self._error or "asked to")
+        for tenure in self.tenures:
+            tenure.stop()
+        for reflector in self.reflectors:
+            reflector.stop()
+        for reflector in self.reflectors:
+            reflector.join(1.0)

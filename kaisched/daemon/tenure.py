@@ -1,0 +1,202 @@
+"""One shard of a real cluster: who leads it, and what the leader does."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from kaisched.cluster.kubernetes.cluster import KubernetesCluster
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
+from kaisched.cluster.kubernetes.outbox import Outbox
+from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.daemon.loop import Loop
+from kaisched.daemon.usage import usage_feed
+from kaisched.engine.policy import build_policy
+from kaisched.telemetry.metrics import CycleCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.client import Client
+    from kaisched.cluster.kubernetes.pods import Note
+    from kaisched.cluster.kubernetes.reflector import Change
+    from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.engine.shards import FoundShard
+    from kaisched.engine.turn import Turn
+
+PATIENCE_S: Final = 2.0
+"""How long what is under way may take when the process ends."""
+
+
+class Tenure:
+    """Waits for the lead of one shard, then runs its loop until stopped or overthrown."""
+
+    def __init__(
+        self,
+        settings: SchedulerConfiguration,
+        client: Client,
+        found: FoundShard,
+        clock: Clock,
+        identity: str,
+        *,
+        why_stale: Callable[[], str],
+        barrier: Callable[[threading.Event], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        """Make all parts; nothing runs yet.
+
+        Args:
+            settings: of the process.
+            client: asks the server.
+            found: the shard.
+            clock: the machine's.
+            identity: what the process is called.
+            why_stale: says why nothing may be decided now; empty when it may.
+            barrier: brings what is known up to date, before a new leader's first decision.
+            on_lost: told when the lead is lost.
+
+        Raises:
+            ConfigError: the shard does not fit.
+            PluginError: a plugin it enables is broken.
+
+        """
+        shard, how = found.shard, settings.kubernetes
+        policy, said = build_policy(shard, found.file)
+        self.name = shard.name
+        self.is_leading = False
+        self.collector = CycleCollector()
+        self.gate = Gate()
+        self._log: Any = structlog.get_logger().bind(shard=shard.name)
+        for text in [*found.warnings, *said]:
+            self._log.warning("setting_without_effect", err=text)
+        self._is_observing = how.observe
+        self._is_alone = how.observe or not settings.leader_election.enabled
+        self._barrier = barrier
+        self._end = threading.Event()
+        self._outbox, self._reports = _outboxes(settings, self.gate)
+        self.cluster = KubernetesCluster(
+            client.hurried(_write_s(settings)),
+            self.gate,
+            self._outbox,
+            clock,
+            schedulers=settings.scheduler_names,
+            node_pool=shard.spec.partition_label_value,
+            gpu_resources=shard.spec.gpu_resources,
+            why_stale=why_stale,
+            is_observing=how.observe,
+            is_deleting=how.eviction_mode == "delete",
+            shard=shard.name,
+            note=self._note,
+        )
+        store, pool = self.cluster.store, shard.spec.partition_label_value
+        self._reporter = Reporter(
+            client.hurried(_write_s(settings)), self._reports, clock, store, node_pool=pool
+        )
+        self._usage, wait_s = usage_feed(found, clock)
+        self.loop = Loop(
+            self.cluster,
+            self.cluster,
+            policy,
+            clock,
+            self.collector,
+            period_s=settings.schedule_period,
+            usage_source=self._usage,
+            usage_wait_s=wait_s,
+            shard=shard.name,
+            after=self._report,
+        )
+        self.cluster.wake = self.loop.wake
+        self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
+        self._thread = threading.Thread(target=self._lead, name=f"loop-{shard.name}", daemon=True)
+
+    def tell(self, change: Change) -> None:
+        """Take in a change of an object; from any thread."""
+        self.cluster.tell(change)
+        self._reporter.tell(change)
+
+    def start(self) -> None:
+        """Lead as soon as nobody else does."""
+        if self._is_alone:
+            if not self._is_observing:  # a shut gate lets nothing out, whatever asks for it
+                self.gate.open(math.inf)
+            self.won()
+        else:
+            self._elector.start()
+
+    def won(self) -> None:
+        """Begin to decide."""
+        if not self._end.is_set():
+            self._thread.start()
+
+    def _lead(self) -> None:
+        self._barrier(self._end)
+        if self._end.is_set():
+            return
+        self.is_leading = True
+        self.loop.run()
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether we should lead and the lease has run out: the elector may be stuck."""
+        return self.is_leading and not self._is_observing and not self.gate.is_open()
+
+    def stop(self) -> None:
+        """Finish the cycle and the writes under way, then let others lead."""
+        self._end.set()
+        self.loop.stop()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._usage is not None:
+            self._usage.close()
+        self._reports.close(0.0)
+        self._outbox.close(PATIENCE_S)
+        self._elector.stop()
+
+    def _note(self, note: Note) -> None:
+        self._reporter.note(note)
+
+    def _report(self, turn: Turn) -> None:
+        if not self._is_observing:
+            self._reporter.after(turn.snapshot, turn.result)
+
+
+def _write_s(settings: SchedulerConfiguration) -> float:
+    """Return how long a write may take: a fraction of the time for which a lead is sure."""
+    return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
+
+
+def _outboxes(settings: SchedulerConfiguration, gate: Gate) -> tuple[Outbox, Outbox]:
+    """Return one for what is decided and one for reports, which must never be in its way."""
+    how, write_s = settings.kubernetes, _write_s(settings)
+    return (
+        Outbox(gate, writers=how.writers, per_second=how.writes_per_second, write_s=write_s),
+        Outbox(gate, writers=1, per_second=how.reports_per_second, write_s=write_s, name="reports"),
+    )
+
+
+def _elector(
+    settings: SchedulerConfiguration,
+    client: Client,
+    gate: Gate,
+    clock: Clock,
+    identity: str,
+    tenure: Tenure,
+    on_lost: Callable[[str], None],
+) -> Elector:
+    election = settings.leader_election
+    return Elector(
+        client,
+        gate,
+        clock,
+        namespace=settings.kubernetes.namespace or client.access.namespace,
+        name=f"kaisched-{tenure.name}",
+        identity=identity,
+        times=LeaseTimes(election.lease_duration, election.renew_deadline, election.retry_period),
+        on_won=tenure.won,
+        on_lost=on_lost,
+    )

@@ -1,0 +1,27 @@
+"""The usage history of a shard, opened for its loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.usage.factory import open_store
+from kaisched.usage.feed import UsageFeed
+from kaisched.usage.settings import read_usage
+
+if TYPE_CHECKING:
+    from kaisched.clock import Clock
+    from kaisched.engine.shards import FoundShard
+
+
+def usage_feed(found: FoundShard, clock: Clock) -> tuple[UsageFeed | None, float]:
+    """Open the usage history a shard asks for; return how long to wait for its first answer.
+
+    Raises:
+        ConfigError: the shard asks for what cannot be opened.
+
+    """
+    config = found.shard.spec.usage_db_config
+    if config is None:
+        return None, 0.0
+    settings = read_usage(config, found.shard.name, found.file)
+    return UsageFeed(open_store(settings, clock), settings.fetch_s), settings.wait_s

@@ -1,0 +1,1 @@
+"""The daemon, end to end, on an API server."""

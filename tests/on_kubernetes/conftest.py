@@ -1,0 +1,25 @@
+"""One cluster a test."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.on_kubernetes.rig import KUBECONFIG, Rig
+
+
+@pytest.fixture
+def rig():
+    with capture_logs() as logs:
+        rig = Rig()
+        rig.logs = logs
+        try:
+            yield rig
+        finally:
+            rig.close()
+
+
+@pytest.fixture
+def server(rig):
+    """The scripted side of the server, which a real one has not."""
+    if KUBECONFIG:
+        pytest.skip("faults are scripted in the embedded API server only")
+    return rig.server

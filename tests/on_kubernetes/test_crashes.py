@@ -1,0 +1,129 @@
+"""The daemon as a process of its own, killed and stopped: a restart makes good what was left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kaisched.cluster.kubernetes.failpoints import POINTS
+from tests.on_kubernetes.rig import until
+from tests.on_kubernetes.test_faults import ALONE, assert_no_overcommit, binds, cluster
+
+pytestmark = pytest.mark.slow
+__all__ = ["cluster"]
+
+
+@pytest.fixture
+def kubeconfig(cluster, tmp_path):
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: here\n"
+        f"clusters: [{{name: here, cluster: {{server: {cluster.access.host}}}}}]\n"
+        "users: [{name: me, user: {}}]\n"
+        "contexts: [{name: here, context: {cluster: here, user: me}}]\n",
+        encoding="utf-8",
+    )
+    return file
+
+
+@pytest.fixture
+def start(kubeconfig, tmp_path):
+    """Start ``kaisched run`` on the cluster, with more variables."""
+    started = []
+
+    def start(**variables):
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("KAISCHED_")},
+            "KAISCHED_CLUSTER": "kubernetes",
+            "KAISCHED_KUBERNETES__KUBECONFIG": str(kubeconfig),
+            "KAISCHED_KUBERNETES__NAMESPACE": "default",
+            "KAISCHED_SCHEDULE_PERIOD": "100ms",
+            "KAISCHED_METRICS__PORT": "0",
+            "KAISCHED_HEALTH__PORT": "0",
+            "KAISCHED_LEADER_ELECTION__ENABLED": "false",
+            **variables,
+        }
+        log = (tmp_path / f"log-{len(started)}").open("wb")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kaisched", "run"], env=environment, stdout=log, stderr=log
+        )
+        started.append((process, log))
+        return process
+
+    yield start
+    for process, log in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        log.close()
+
+
+@pytest.mark.parametrize("point", [*POINTS, "bind.after_post:3", "evict.after_post:2"])
+def test_b25_killed_at_a_point_and_started_again(cluster, server, start, point):
+    """Two gangs, a job that waits, and one that takes from another queue what it deserves."""
+    cluster.queue("c", 4)
+    cluster.queue("b", 8)
+    cluster.gang("g", "c", 4)
+    cluster.gang("wide", "c", 12, minimum=1)
+    process = start(KAISCHED_FAILPOINT=point)
+    cluster.pod("never", "a", 9)
+    if point.startswith("evict"):
+        until(lambda: len(cluster.placed()) == 16, 30)
+    cluster.gang("late", "b", 4)
+    assert process.wait(30) == -signal.SIGKILL
+    cluster.start(**ALONE)  # in this process: half the time, and as good as any other
+    names = [f"{gang}-{number}" for gang in ("g", "late") for number in range(4)]
+    placed = cluster.wait_placed(*names, seconds=40)
+    assert "never" not in placed
+    counted = binds(server)
+    assert set(counted.values()) == {1}
+    assert_no_overcommit(cluster)
+
+
+def test_b26_a_leader_that_slept_writes_nothing_when_it_wakes(cluster, server, start):
+    lease = {
+        "KAISCHED_LEADER_ELECTION__ENABLED": "true",
+        "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "3s",
+        "KAISCHED_LEADER_ELECTION__RENEW_DEADLINE": "2s",
+        "KAISCHED_LEADER_ELECTION__RETRY_PERIOD": "200ms",
+    }
+    process = start(**lease)
+    cluster.pod("first", "a")
+    cluster.wait_placed("first", seconds=30)
+    process.send_signal(signal.SIGSTOP)
+    cluster.pod("second", "a")
+    time.sleep(2.5)
+    server.log.clear()
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(15) == 4
+    writes = [
+        seen for seen in server.log
+        if seen.subresource in {"binding", "eviction", "status"} and seen.name == "second"
+    ]  # fmt: skip
+    assert writes == []
+    start(**lease)
+    cluster.wait_placed("first", "second", seconds=30)
+
+
+def test_b35_sigterm_lets_others_lead_at_once(cluster, start):
+    lease = {
+        "KAISCHED_LEADER_ELECTION__ENABLED": "true",
+        "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "60s",
+    }
+    process = start(**lease)
+    cluster.gang("g", "a", 8)
+    cluster.wait_placed(*(f"g-{number}" for number in range(8)), seconds=30)
+    process.terminate()
+    assert process.wait(15) == 0
+    start(**lease)
+    cluster.pod("next", "a")
+    cluster.wait_placed("next", seconds=30)
+    until(lambda: len(cluster.placed()) == 9)

@@ -1,0 +1,206 @@
+"""What a user of a cluster sees: the daemon in this process, an API server, a kubelet stand-in."""
+
+import time
+
+import pytest
+
+from tests.on_kubernetes.rig import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster(rig):
+    """Two nodes of eight GPUs, two queues that deserve eight each."""
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("root", -1)
+    rig.queue("a", 8, "root")
+    rig.queue("b", 8, "root")
+    rig.start_kubelet()
+    return rig
+
+
+def test_gang_starts_whole_or_not_at_all(cluster):
+    cluster.start().wait_leading()
+    cluster.gang("big", "a", 17)
+    cluster.gang("fits", "a", 16)
+    placed = cluster.wait_placed(*(f"fits-{number}" for number in range(16)))
+    assert len(placed) == 16
+    message = until(lambda: cluster.condition("big-0").get("message"))
+    assert cluster.condition("big-0")["status"] == "False"
+    assert cluster.condition("big-0")["reason"] == "Unschedulable"
+    assert message
+
+
+def test_binpack_fills_one_node_before_the_next(cluster):
+    cluster.start().wait_leading()
+    for number in range(8):
+        cluster.pod(f"p{number}", "a")
+        cluster.wait_placed(f"p{number}")
+    assert len(set(cluster.placed().values())) == 1
+
+
+def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster):
+    cluster.pod("theirs", "a", 8, nodeName="n0", schedulerName="default-scheduler")
+    cluster.pod("waiting", "a", 1, schedulerName="default-scheduler")
+    cluster.start().wait_leading()
+    cluster.gang("ours", "a", 8)
+    placed = cluster.wait_placed(*(f"ours-{number}" for number in range(8)))
+    assert {placed[f"ours-{number}"] for number in range(8)} == {"n1"}
+    assert "waiting" not in placed
+
+
+def test_gated_pods_wait_for_their_gates(cluster):
+    cluster.start().wait_leading()
+    cluster.pod("gated", "a", schedulingGates=[{"name": "x.io/later"}])
+    cluster.pod("free", "a")
+    assert "gated" not in cluster.wait_placed("free")
+    path = f"{cluster.pods_path}/gated"
+    cluster.must("PATCH", path, {"spec": {"schedulingGates": None}}, "application/merge-patch+json")
+    cluster.wait_placed("gated")
+
+
+def test_reclaim_gives_a_queue_what_it_deserves(cluster):
+    cluster.start().wait_leading()
+    for number in range(16):
+        cluster.pod(f"a{number}", "a")
+    cluster.wait_placed(*(f"a{number}" for number in range(16)))
+    cluster.gang("b", "b", 8)
+    placed = cluster.wait_placed(*(f"b-{number}" for number in range(8)))
+    assert sum(name.startswith("a") for name in placed) == 8
+    evicted = [line for line in cluster.logs if line["event"] == "pod_evicted"]
+    assert len(evicted) == 8
+    assert {line["action"] for line in evicted} == {"reclaim"}
+
+
+def test_preempt_takes_from_lower_priorities_of_the_same_queue(cluster):
+    for name, value in (("train-x", 50), ("urgent-x", 90)):
+        cluster.must(
+            "POST",
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            {"metadata": {"name": f"{name}-{cluster.namespace}"}, "value": value},
+        )
+    low, high = f"train-x-{cluster.namespace}", f"urgent-x-{cluster.namespace}"
+    cluster.start().wait_leading()
+    cluster.gang("low", "a", 16, minimum=1, priorityClassName=low)
+    cluster.wait_placed(*(f"low-{number}" for number in range(16)))
+    cluster.gang("high", "a", 2, gpus=2, priorityClassName=high)
+    placed = cluster.wait_placed("high-0", "high-1")
+    assert sum(name.startswith("low") for name in placed) == 12
+
+
+def test_consolidation_moves_pods_together(cluster):
+    """Eight pods of one GPU, four on each node: a pod of eight needs one node for itself."""
+    for number in range(8):
+        cluster.pod(f"p{number}", "a", nodeName=f"n{number % 2}")
+    daemon = cluster.start().wait_leading()
+    # Nobody makes the moved pods anew here, as a controller would; the victims are what matters.
+    cluster.pod("whole", "b", 8)
+    placed = cluster.wait_placed("whole")
+    assert sum(node == placed["whole"] for node in placed.values()) == 1
+    actions = {line["action"] for line in cluster.logs if line["event"] == "pod_evicted"}
+    assert actions
+    assert daemon.error is None
+
+
+def test_stale_gang_is_evicted_after_its_grace(cluster):
+    cluster.start().wait_leading()
+    cluster.gang("g", "a", 4, stalenessGracePeriod="1s")
+    cluster.wait_placed("g-0", "g-1", "g-2", "g-3")
+    until(lambda: all(pod["status"]["phase"] == "Running" for pod in cluster.pods().values()))
+    cluster.delete_pod("g-0")
+    until(lambda: not cluster.placed())
+    actions = {line["action"] for line in cluster.logs if line["event"] == "pod_evicted"}
+    assert actions == {"stalegang"}
+
+
+def test_elastic_jobs_start_at_their_minimum_and_grow(cluster):
+    cluster.start().wait_leading()
+    cluster.pod("other", "b", 8)
+    cluster.wait_placed("other")
+    cluster.gang("e", "a", 10, minimum=2)
+    until(lambda: sum(name.startswith("e-") for name in cluster.placed()) == 8)
+    time.sleep(0.5)
+    assert sum(name.startswith("e-") for name in cluster.placed()) == 8
+
+
+def test_limits_hold(cluster):
+    cluster.queue("c", 2, "root", limit=3)
+    cluster.start().wait_leading()
+    for number in range(5):
+        cluster.pod(f"c{number}", "c")
+    until(lambda: len(cluster.placed()) == 3)
+    time.sleep(0.5)
+    assert len(cluster.placed()) == 3
+
+
+def test_two_shards_keep_to_their_nodes(cluster, tmp_path):
+    files = []
+    for name in ("one", "two"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(
+            "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\n"
+            f"metadata: {{name: {name}}}\nspec: {{partitionLabelValue: {name}}}\n",
+            encoding="utf-8",
+        )
+        files.append(file)
+        labels = {"kai.scheduler/node-pool": name}
+        cluster.node(f"node-{name}", 4, labels)
+        cluster.queue(f"queue-{name}", 4, labels=labels)
+    daemon = cluster.start(shards=files).wait_leading()
+    for name in ("one", "two"):
+        for number in range(6):
+            cluster.pod(
+                f"{name}{number}", f"queue-{name}", labels={"kai.scheduler/node-pool": name}
+            )
+    placed = until(lambda: len(cluster.placed()) == 8 and cluster.placed())
+    assert all(node == f"node-{pod[:3]}" for pod, node in placed.items())
+    leases = {tenure.gate.term.holder for tenure in daemon.daemon.tenures}
+    assert leases == {daemon.daemon.identity}
+
+
+def test_observing_writes_nothing(cluster):
+    daemon = cluster.start(kubernetes={"observe": True}).wait_leading()
+    cluster.pod("p", "a")
+    until(lambda: [line for line in cluster.logs if line["event"] == "would_bind"])
+    assert cluster.placed() == {}
+    assert cluster.condition("p") == {}
+    assert not cluster.ask("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/"
+                           "kaisched-default").is_done  # fmt: skip
+    assert daemon.error is None
+
+
+def test_queues_and_pod_groups_say_how_they_are(cluster):
+    cluster.start().wait_leading()
+    cluster.gang("g", "a", 4)
+    cluster.gang("big", "a", 32)
+    cluster.wait_placed("g-0", "g-1", "g-2", "g-3")
+    path = "/apis/scheduling.run.ai/v2/queues"
+    wanted = {"nvidia.com/gpu": "4"}
+    until(lambda: cluster.must("GET", f"{path}/a").get("status", {}).get("allocated") == wanted)
+    status = cluster.must("GET", f"{path}/a")["status"]
+    assert status["requested"] == {"nvidia.com/gpu": "36"}
+    assert cluster.must("GET", f"{path}/root")["status"]["childQueues"] == ["a", "b"]
+    group = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{cluster.namespace}/podgroups/big"
+    conditions = until(
+        lambda: cluster.must("GET", group).get("status", {}).get("schedulingConditions")
+    )
+    assert conditions[0]["type"] == "UnschedulableOnNodePool"
+
+
+def test_nothing_is_written_when_nothing_changes(cluster, server):
+    """Quiet: an idle daemon renews its lease and does nothing else."""
+    cluster.start().wait_leading()
+    cluster.pod("p", "a")
+    cluster.pod("never", "a", 9)
+    cluster.wait_placed("p")
+    until(lambda: cluster.condition("never").get("reason") == "Unschedulable")
+    time.sleep(3.0)
+    server.log.clear()
+    time.sleep(1.5)
+    writes = {
+        seen.plural for seen in server.log
+        if seen.verb in {"create", "update", "patch", "delete"} and seen.plural != "leases"
+    }  # fmt: skip
+    assert writes == set()

@@ -1,0 +1,59 @@
+"""An API server with a namespace, and what a shard's writers share."""
+
+import pytest
+import structlog
+from msgspec import json
+
+from kaisched.cluster.embedded.apiserver import ApiServer
+from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.pods import Desk
+
+
+@pytest.fixture
+def server():
+    with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    return Client(Access(server.url), connections=2, timeout_s=5.0)
+
+
+@pytest.fixture
+def news():
+    """What the store would be told."""
+    return []
+
+
+@pytest.fixture
+def desk(client, news):
+    gate = Gate()
+    gate.open(1e9, "us", 3)
+    return Desk(client, gate, news.append, structlog.get_logger())
+
+
+@pytest.fixture
+def make_pod(client):
+    """Create a pod in the namespace ``default`` and return it."""
+
+    def make(name, **spec):
+        body = {
+            "metadata": {"name": name, "labels": spec.pop("labels", {})},
+            "spec": {"containers": [{"name": "main", "image": "none"}], **spec},
+        }
+        answer = client.call("POST", "/api/v1/namespaces/default/pods", body=body)
+        assert answer.is_done, answer.text()
+        return json.decode(answer.data)
+
+    return make
+
+
+@pytest.fixture
+def get_pod(client):
+    def get(name):
+        return json.decode(client.call("GET", f"/api/v1/namespaces/default/pods/{name}").data)
+
+    return get

@@ -1,0 +1,142 @@
+"""Every answer to a bind: the pod is bound once, or what was assumed of it is taken back."""
+
+import time
+
+import pytest
+
+from kaisched.cluster.embedded.apiserver import Fault
+from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.pods import EPOCH, LEADER
+from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.errors import ClusterUnavailable
+from kaisched.framework.intents import Bind, Nominate
+
+
+class Store:
+    """Counts what is taken back."""
+
+    def __init__(self):
+        self.refuted = []
+
+    def refute(self, key):
+        self.refuted.append(key)
+
+
+def refuted(news):
+    store = Store()
+    for it in news:
+        if not isinstance(it, Change):
+            it(store)
+    return store.refuted
+
+
+@pytest.fixture
+def work(desk, make_pod):
+    """A bind of a new pod to n0."""
+
+    def work(name, gang=None, uid="", **spec):
+        pod = make_pod(name, **spec)
+        uid = uid or pod["metadata"]["uid"]
+        bind = Bind(f"default/{name}", uid, "n0", "default/g", 0, 0)
+        return BindWork(desk, bind, gang or Gang("default/g"))
+
+    return work
+
+
+def test_a_pod_is_bound_and_marked_with_its_leader(work, news, get_pod):
+    assert work("p").send() is None
+    pod = get_pod("p")
+    assert pod["spec"]["nodeName"] == "n0"
+    assert pod["metadata"]["annotations"] == {LEADER: "us", EPOCH: "3"}
+    assert refuted(news) == []
+
+
+def test_a11_a_pod_that_another_has_bound_is_taken_back(work, news, client):
+    binding = work("p")
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n9"}}
+    assert client.call("POST", "/api/v1/namespaces/default/pods/p/binding", body=body).is_done
+    assert binding.send() is None
+    assert refuted(news) == ["default/p"]
+    told = [it.obj.spec.node_name for it in news if isinstance(it, Change)]
+    assert told == ["n9"]
+
+
+def test_a12_a_pod_made_anew_under_the_same_name_is_not_touched(work, news, get_pod):
+    assert work("p", uid="11111111-1111-1111-1111-111111111111").send() is None
+    assert "nodeName" not in get_pod("p")["spec"]
+    assert refuted(news) == ["default/p"]
+
+
+def test_a12_a_pod_that_is_gone_is_taken_back(work, news, client):
+    binding = work("p")
+    assert client.call("DELETE", "/api/v1/namespaces/default/pods/p").is_done
+    assert binding.send() is None
+    assert refuted(news) == ["default/p"]
+    assert [it.is_gone for it in news if isinstance(it, Change)] == [True]
+
+
+def test_a_pod_with_gates_is_taken_back(work, news):
+    assert work("p", schedulingGates=[{"name": "x.io/later"}]).send() is None
+    assert refuted(news) == ["default/p"]
+
+
+def test_a09_a_lost_answer_is_looked_up(work, news, server, get_pod):
+    server.faults.add(Fault("drop_after", subresource="binding"))
+    binding = work("p")
+    assert binding.send() > 0
+    assert binding.send() is None
+    assert get_pod("p")["spec"]["nodeName"] == "n0"
+    assert refuted(news) == []
+    assert sum(seen.subresource == "binding" for seen in server.log) == 1
+
+
+def test_a10_what_never_arrived_is_sent_again(work, server, get_pod):
+    server.faults.add(Fault("drop_before", subresource="binding"))
+    binding = work("p")
+    assert binding.send() > 0
+    assert binding.send() > 0
+    assert binding.send() is None
+    assert get_pod("p")["spec"]["nodeName"] == "n0"
+
+
+def test_a07_the_server_says_how_long_to_wait(work, server):
+    server.faults.add(Fault("status", subresource="binding", code=429, retry_after_s=7))
+    assert work("p").send() >= 7.0
+
+
+def test_a_bind_is_given_up_in_the_end(work, server, news):
+    server.faults.add(Fault("status", subresource="binding", code=503, times=None))
+    binding = work("p")
+    assert binding.send() > 0
+    binding.begun_s -= 100.0
+    assert binding.send() is None
+    assert refuted(news) == ["default/p"]
+
+
+def test_the_rest_of_a_gang_that_cannot_be_whole_is_not_begun(work, news, client, get_pod):
+    gang = Gang("default/g")
+    first, second, third = (work(name, gang) for name in ("p", "q", "r"))
+    assert first.send() is None
+    assert client.call("DELETE", "/api/v1/namespaces/default/pods/q").is_done
+    assert second.send() is None
+    assert third.send() is None
+    assert "nodeName" not in get_pod("r")["spec"]
+    assert sorted(refuted(news)) == ["default/q", "default/r"]
+
+
+def test_a_nominated_node_is_named(desk, make_pod, get_pod):
+    uid = make_pod("p")["metadata"]["uid"]
+    nominate = Nominate("default/p", uid, "n7", "default/g", 0, 0)
+    assert NominateWork(desk, nominate).send() is None
+    assert get_pod("p")["status"]["nominatedNodeName"] == "n7"
+
+
+def test_b26_a_write_is_over_before_the_lead_may_be(client, server, make_pod):
+    """Each request has a time of its own, and it is the hurried one that counts."""
+    make_pod("p")
+    server.faults.add(Fault(verb="get", plural="pods", delay_s=3.0))
+    start_s = time.monotonic()
+    with pytest.raises(ClusterUnavailable):
+        client.hurried(0.2).call("GET", "/api/v1/namespaces/default/pods/p")
+    assert time.monotonic() - start_s < 2.0
+    assert client.timeout_s == 5.0

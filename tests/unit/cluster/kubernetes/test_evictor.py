@@ -1,0 +1,120 @@
+"""Victims leave in order, all or none that matters; a budget's refusal is remembered."""
+
+import pytest
+
+from kaisched.cluster.embedded.apiserver import Fault
+from kaisched.cluster.kubernetes.evictor import EvictWork
+from kaisched.framework.intents import Evict
+from tests.unit.cluster.kubernetes.test_binder import refuted
+
+
+@pytest.fixture
+def protected():
+    return []
+
+
+@pytest.fixture
+def plan(desk, protected):
+    """The victims of one job."""
+
+    def plan(*pods, desk=desk):
+        victims = [
+            Evict(f"default/{pod['metadata']['name']}", pod["metadata"]["uid"], "n0", "default/v",
+                  "reclaim", "default/b", "more than its share", 0, 0)
+            for pod in pods
+        ]  # fmt: skip
+        return EvictWork(desk, victims, lambda *said: protected.append(said))
+
+    return plan
+
+
+@pytest.fixture
+def budget(client):
+    """Protect pods with the label, of which none may be disrupted."""
+    body = {
+        "metadata": {"name": "budget"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "safe"}}},
+    }
+    path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    assert client.call("POST", path, body=body).is_done
+
+
+def ready(client, make_pod, name, **spec):
+    pod = make_pod(name, nodeName="n0", **spec)
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    path = f"/api/v1/namespaces/default/pods/{name}/status"
+    assert client.call("PATCH", path, body={"status": status},
+                       content_type="application/merge-patch+json").is_done  # fmt: skip
+    return pod
+
+
+def test_victims_are_asked_to_leave(plan, make_pod, get_pod):
+    victims = [make_pod(name, nodeName="n0") for name in ("p", "q")]
+    assert plan(*victims).send() is None
+    for name in ("p", "q"):
+        pod = get_pod(name)
+        assert pod["metadata"]["deletionTimestamp"]
+        assert "DisruptionTarget" in {it["type"] for it in pod["status"]["conditions"]}
+
+
+def test_nobody_is_evicted_in_vain(plan, budget, client, make_pod, get_pod, news, protected):
+    """The second of two victims is protected: the first keeps running."""
+    free = ready(client, make_pod, "free")
+    safe = ready(client, make_pod, "safe", labels={"app": "safe"})
+    assert plan(free, safe).send() is None
+    assert "deletionTimestamp" not in get_pod("free")["metadata"]
+    assert sorted(refuted(news)) == ["default/free", "default/safe"]
+    assert [said[0] for said in protected] == ["default/safe"]
+    assert protected[0][2] >= 10.0
+
+
+def test_deleting_does_not_ask_budgets(plan, budget, desk, client, make_pod, get_pod, protected):
+    safe = ready(client, make_pod, "safe", labels={"app": "safe"})
+    desk = type(desk)(desk.client, desk.gate, desk.post, desk.log, is_deleting=True)
+    assert plan(safe, desk=desk).send() is None
+    pod = get_pod("safe")
+    assert pod["metadata"]["deletionTimestamp"]
+    reasons = {it["type"]: it.get("reason") for it in pod["status"]["conditions"]}
+    assert reasons["DisruptionTarget"] == "PreemptionByScheduler"
+    assert "Ready" in reasons
+    assert protected == []
+
+
+def test_a_victim_that_is_gone_already_is_no_obstacle(plan, client, make_pod, get_pod):
+    gone, there = make_pod("gone", nodeName="n0"), make_pod("there", nodeName="n0")
+    path = "/api/v1/namespaces/default/pods/gone?gracePeriodSeconds=0"
+    assert client.call("DELETE", path).is_done
+    assert plan(gone, there).send() is None
+    assert get_pod("there")["metadata"]["deletionTimestamp"]
+
+
+def test_another_pod_of_the_name_is_not_evicted(plan, make_pod, get_pod):
+    pod = make_pod("p", nodeName="n0")
+    other = {"metadata": {"name": "p", "uid": "11111111-1111-1111-1111-111111111111"}}
+    assert plan(other).send() is None
+    assert get_pod("p")["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert "deletionTimestamp" not in get_pod("p")["metadata"]
+
+
+@pytest.mark.parametrize("effect", ["status", "drop_before", "drop_after"])
+def test_a_passing_fault_is_waited_out(plan, server, make_pod, get_pod, protected, effect):
+    server.faults.add(Fault(effect, subresource="eviction", code=503))
+    work = plan(make_pod("p", nodeName="n0"))
+    assert work.send() > 0
+    assert work.send() is None
+    assert get_pod("p")["metadata"]["deletionTimestamp"]
+    assert protected == []
+
+
+def test_what_is_dropped_lives_on(plan, make_pod, get_pod, news):
+    work = plan(make_pod("p", nodeName="n0"))
+    work.drop("we do not lead")
+    assert "deletionTimestamp" not in get_pod("p")["metadata"]
+    assert refuted(news) == ["default/p"]
+
+
+def test_the_reason_is_noted_for_people(desk, make_pod, plan):
+    notes = []
+    desk = type(desk)(desk.client, desk.gate, desk.post, desk.log, note=notes.append)
+    assert plan(make_pod("p", nodeName="n0"), desk=desk).send() is None
+    assert [(note.reason, note.text) for note in notes] == [("Evicted", "more than its share")]

@@ -1,0 +1,203 @@
+"""Lines, pauses, gate, outbox, access, quantities: the small parts by themselves."""
+
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.access import find_access
+from kaisched.cluster.kubernetes.client import Answer
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.lines import lines_of
+from kaisched.cluster.kubernetes.outbox import Outbox
+from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.reports import quantities
+from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
+from kaisched.errors import ConfigError, ObjectError
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(1, 20), max_size=40))
+def test_a17_lines_do_not_depend_on_where_the_stream_is_cut(data, sizes):
+    chunks, at = [], 0
+    for size in sizes:
+        chunks.append(data[at : at + size])
+        at += size
+    chunks.append(data[at:])
+    whole = [line for line in data.split(b"\n")[:-1] if line.strip()]
+    assert list(lines_of(chunks)) == whole
+
+
+def test_a17_a_line_without_end_is_not_kept():
+    with pytest.raises(ObjectError, match="longer than"):
+        list(lines_of([b"x" * 600_000, b"x" * 600_000], longest=1 << 20))
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b'{"type":"ADDED"}', b'{"type":"ADDED","object":1}'])
+def test_a17_what_is_no_event_is_told(line):
+    for watched in (PODS, ALL[-4]):
+        with pytest.raises(ObjectError):
+            watched.read_event(line)
+    with pytest.raises(ObjectError):
+        bare_event(line)
+
+
+def test_pauses_grow_up_to_a_limit_and_obey_the_server():
+    pauses = Pauses(0.1, 2.0)
+    taken = [pauses.next_s() for _ in range(200)]
+    assert all(0.1 <= pause_s <= 2.0 for pause_s in taken)
+    assert taken[0] <= 0.3
+    assert max(taken) > 1.0
+    assert pauses.next_s(asked_s=9.0) == 9.0
+    pauses.reset()
+    assert pauses.next_s() <= 0.3
+
+
+def test_the_gate_shuts_by_itself_before_a_write_could_end_too_late():
+    gate = Gate()
+    assert not gate.is_open()
+    gate.open(monotonic_s() + 10.0)
+    assert gate.is_open(9.0)
+    assert not gate.is_open(11.0)
+    gate.shut()
+    assert not gate.is_open()
+
+
+class Work:
+    """Notes what happens to it; may want several tries or wait for a signal."""
+
+    def __init__(self, name, log, tries=1, wait=None):
+        self.name, self.log, self.tries, self.wait = name, log, tries, wait
+
+    def send(self):
+        if self.wait is not None:
+            self.wait.wait(5)
+        self.tries -= 1
+        self.log.append(self.name)
+        return 0.01 if self.tries else None
+
+    def drop(self, why):
+        self.log.append(f"{self.name}: {why}")
+
+
+@pytest.fixture
+def gate():
+    gate = Gate()
+    gate.open(monotonic_s() + 60.0)
+    return gate
+
+
+def emptied(outbox):
+    end_s = time.monotonic() + 5
+    while outbox.waiting and time.monotonic() < end_s:
+        time.sleep(0.005)
+    assert outbox.waiting == 0
+
+
+def test_work_goes_by_rank_and_is_tried_again(gate):
+    log, hold = [], threading.Event()
+    outbox = Outbox(gate, writers=1, per_second=1000, write_s=1.0)
+    outbox.put(0, Work("first", log, wait=hold))
+    time.sleep(0.05)
+    outbox.put(3, Work("last", log))
+    outbox.put(1, Work("twice", log, tries=2))
+    outbox.put(2, Work("later", log), delay_s=0.2)
+    hold.set()
+    emptied(outbox)
+    outbox.close(1.0)
+    assert log == ["first", "twice", "last", "twice", "later"]
+
+
+def test_nothing_is_sent_through_a_shut_gate(gate):
+    log = []
+    outbox = Outbox(gate, writers=2, per_second=1000, write_s=1.0)
+    gate.shut()
+    outbox.put(0, Work("work", log))
+    emptied(outbox)
+    outbox.close(1.0)
+    assert log == ["work: we do not lead"]
+
+
+def test_no_more_is_sent_a_second_than_allowed(gate):
+    log = []
+    outbox = Outbox(gate, writers=4, per_second=50, write_s=1.0)
+    start_s = time.monotonic()
+    for number in range(25):
+        outbox.put(0, Work(str(number), log))
+    emptied(outbox)
+    took_s = time.monotonic() - start_s
+    outbox.close(1.0)
+    assert len(log) == 25
+    assert took_s >= 19 / 50  # a tenth of a second may be caught up on
+
+
+def test_closing_finishes_what_is_under_way_and_drops_the_rest(gate):
+    log, hold = [], threading.Event()
+    outbox = Outbox(gate, writers=1, per_second=1000, write_s=1.0)
+    outbox.put(0, Work("under way", log, tries=2, wait=hold))
+    time.sleep(0.05)
+    outbox.put(0, Work("waiting", log))
+    closing = threading.Thread(target=outbox.close, args=(5.0,))
+    closing.start()
+    time.sleep(0.05)
+    hold.set()
+    closing.join()
+    assert log == ["waiting: stopping", "under way", "under way: stopping"]
+    assert not outbox.put(0, Work("late", log))
+
+
+def test_a_piece_of_work_with_a_bug_does_not_end_the_writer(gate):
+    log = []
+
+    class Bug(Work):
+        def send(self):
+            raise ZeroDivisionError
+
+    outbox = Outbox(gate, writers=1, per_second=1000, write_s=1.0)
+    outbox.put(0, Bug("bug", log))
+    outbox.put(0, Work("next", log))
+    emptied(outbox)
+    outbox.close(1.0)
+    assert log == ["bug: a bug", "next"]
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path):
+    missing = tmp_path / "nowhere"
+    with pytest.raises(ConfigError, match=r"nowhere.*kubernetes\.kubeconfig"):
+        find_access(missing)
+    bad = tmp_path / "bad"
+    bad.write_text("clusters: 7\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="no access to a cluster"):
+        find_access(bad)
+
+
+def test_a_kubeconfig_says_where_and_who(tmp_path):
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: one\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "users: [{name: u, user: {token: sesame}}]\n"
+        "contexts: [{name: one, context: {cluster: c, user: u}}]\n",
+        encoding="utf-8",
+    )
+    access = find_access(file)
+    assert access.host == "http://127.0.0.1:1"
+    assert access.authorization() == "Bearer sesame"
+    with pytest.raises(ConfigError):
+        find_access(file, "two")
+
+
+def test_amounts_are_written_as_quantities():
+    amounts = {"cpu": 1500, "memory": 1024, "gpu": 2500, "pods": 3, "x.io/y": 4}
+    assert quantities(amounts) == {
+        "cpu": "1500m", "memory": "1024Mi", "nvidia.com/gpu": "2500m", "x.io/y": "4",
+    }  # fmt: skip
+    assert quantities({"gpu": 8000, "cpu": 0}) == {"nvidia.com/gpu": "8"}
+
+
+def test_an_answer_that_is_no_status_is_told_as_it_is():
+    assert Answer(502, b"<html>").text() == "502 : <html>"
+    status = b'{"code":409,"reason":"Conflict","message":"no"}'
+    assert Answer(409, status).text() == "409 Conflict: no"
