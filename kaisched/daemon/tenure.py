@@ -48,14 +48,14 @@ class Tenure:
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        """Make all parts; nothing runs yet.
+        """Make all parts; nothing runs yet. ``identity`` is what the process is called.
 
         Args:
             settings: of the process.
             client: asks the server.
             found: the shard.
             clock: the machine's.
-            identity: what the process is called.
+            identity: unlike that of any other process.
             why_stale: says why nothing may be decided now; empty when it may.
             barrier: brings what is known up to date, before a new leader's first decision.
             on_lost: told when the lead is lost.
@@ -79,7 +79,31 @@ class Tenure:
         self._barrier = barrier
         self._end = threading.Event()
         self._outbox, self._reports = _outboxes(settings, self.gate)
-        self.cluster = KubernetesCluster(
+        self.cluster = self._cluster(settings, client, found, clock, why_stale)
+        store, pool = self.cluster.store, shard.spec.partition_label_value
+        self._reporter = Reporter(
+            client.hurried(_write_s(settings)), self._reports, clock, store, node_pool=pool
+        )
+        self._usage, wait_s = usage_feed(found, clock)
+        self.loop = Loop(
+            self.cluster, self.cluster, policy, clock, self.collector,
+            period_s=settings.schedule_period, usage_source=self._usage, usage_wait_s=wait_s,
+            shard=shard.name, after=self._report,
+        )  # fmt: skip
+        self.cluster.wake = self.loop.wake
+        self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
+        self._thread = threading.Thread(target=self._lead, name=f"loop-{shard.name}", daemon=True)
+
+    def _cluster(
+        self,
+        settings: SchedulerConfiguration,
+        client: Client,
+        found: FoundShard,
+        clock: Clock,
+        why_stale: Callable[[], str],
+    ) -> KubernetesCluster:
+        shard, how = found.shard, settings.kubernetes
+        return KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.gate,
             self._outbox,
@@ -93,26 +117,6 @@ class Tenure:
             shard=shard.name,
             note=self._note,
         )
-        store, pool = self.cluster.store, shard.spec.partition_label_value
-        self._reporter = Reporter(
-            client.hurried(_write_s(settings)), self._reports, clock, store, node_pool=pool
-        )
-        self._usage, wait_s = usage_feed(found, clock)
-        self.loop = Loop(
-            self.cluster,
-            self.cluster,
-            policy,
-            clock,
-            self.collector,
-            period_s=settings.schedule_period,
-            usage_source=self._usage,
-            usage_wait_s=wait_s,
-            shard=shard.name,
-            after=self._report,
-        )
-        self.cluster.wake = self.loop.wake
-        self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
-        self._thread = threading.Thread(target=self._lead, name=f"loop-{shard.name}", daemon=True)
 
     def tell(self, change: Change) -> None:
         """Take in a change of an object; from any thread."""

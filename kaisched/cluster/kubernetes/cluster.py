@@ -55,16 +55,13 @@ class KubernetesCluster:
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
     ) -> None:
-        """Know nothing yet.
+        """Know nothing yet. ``schedulers``, ``node_pool``, ``gpu_resources``: as for the store.
 
         Args:
             client: asks the server.
             gate: open while we lead the shard.
             outbox: takes the writes.
             clock: says when an eviction was decided.
-            schedulers: as for the store, like the next two.
-            node_pool: see there.
-            gpu_resources: see there.
             why_stale: says why nothing may be decided now; empty when it may.
             is_observing: nothing is written; what would be is logged.
             is_deleting: victims are deleted instead of evicted.
