@@ -1,7 +1,8 @@
 # Two stages: what builds the package is not in the image that runs it.
-ARG PYTHON_VERSION=3.13
+# For a base that cannot change: --build-arg BASE=python@sha256:...
+ARG BASE=python:3.13.7-slim-bookworm
 
-FROM python:${PYTHON_VERSION}-slim AS build
+FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 
@@ -10,17 +11,17 @@ COPY requirements/build.lock requirements/runtime.lock requirements/
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --require-hashes -r requirements/build.lock
 RUN python -m venv /opt/kaisched \
- && /opt/kaisched/bin/pip install --require-hashes -r requirements/runtime.lock
+ && /opt/kaisched/bin/pip install --no-compile --require-hashes -r requirements/runtime.lock
 
 COPY pyproject.toml README.md LICENSE ./
 COPY kaisched kaisched
 COPY plugins/kaisched_plugins plugins/kaisched_plugins
+COPY deploy/image/slim.py deploy/image/slim.py
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /dist . \
- && /opt/kaisched/bin/pip install --no-deps /dist/*.whl \
- && /opt/kaisched/bin/python -m compileall -q /opt/kaisched \
- && /opt/kaisched/bin/pip uninstall --yes pip
+ && /opt/kaisched/bin/pip install --no-compile --no-deps /dist/*.whl \
+ && /opt/build/bin/python deploy/image/slim.py /opt/kaisched
 
-FROM python:${PYTHON_VERSION}-slim
+FROM ${BASE}
 COPY --from=build /opt/kaisched /opt/kaisched
 # A number, so that Kubernetes can see that it is not root.
 USER 65532:65532

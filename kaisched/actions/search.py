@@ -124,28 +124,23 @@ class _Attempt:
 
     def run(self) -> Plan | int:
         """Take units until the claim fits; return the plan or why there is none."""
-        line, chosen = self._line, self._chosen
         allowed: list[int] = []
         begin, end = 0, _FEWEST
         while True:
             allowed += self._allowed(begin, end)
-            # Most claims take the first unit or two. Before many are looked at one by one, all of
-            # them at once must be enough.
+            # Before many are looked at one by one, all of them at once must be enough.
             if begin < _FIRST or self._suffice(allowed):
-                for place in allowed[len(chosen) :]:
+                for place in allowed[len(self._chosen) :]:
                     found = self._take(place)
                     if found is not None:
                         return found
-            if end < _FIRST:
-                begin, end = end, _FIRST
-                continue
             if end == _FIRST and not self._is_met() and not self._could_suffice():
                 return int(Refusal.NO_VICTIMS)
-            if end >= len(line.places) or self._closed >= line.queues or self._is_single:
+            if end >= _FIRST and (self._is_single or not self._line.goes_on(end, self._closed)):
                 break
-            begin, end = end, end * _GROWTH
+            begin, end = end, end * _GROWTH if end >= _FIRST else _FIRST
         if self._delay > 0 and self._is_met():
-            plan = self._settle(chosen)
+            plan = self._settle(self._chosen)
             if plan is not None:
                 return plan
         return self._node_by_node() or self._why_not()

@@ -40,6 +40,10 @@ class VictimLine:
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
 
+    def goes_on(self, end: int, closed: set[int]) -> bool:
+        """Tell whether there are units behind the first ``end``, and queues that are not closed."""
+        return end < len(self.places) and not closed >= self.queues
+
     def part(self, place: int) -> Part:
         """Return the unit at a place."""
         return self.victims.part(place)

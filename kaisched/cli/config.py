@@ -1,9 +1,10 @@
-"""``kaisched config``: the settings of the process, and where each value comes from."""
+"""``kaisched config``: the settings of the process, and the definitions of its objects."""
 
 from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -15,7 +16,10 @@ command = typer.Typer(no_args_is_help=True)
 
 @command.callback()
 def _group() -> None:
-    """Show the settings in force and where each comes from."""
+    """Show the settings in force, or print the definitions of the objects.
+
+    `config show` says where each setting comes from; `config crds` is what to apply to a cluster.
+    """
 
 
 @command.command("show")
@@ -60,6 +64,24 @@ def show(
         return
     shown = ((key, origin, _cell(value)) for key, value, origin in rows)
     print_table("Settings", tuple(map(Column, ("KEY", "ORIGIN", "VALUE"))), shown)
+
+
+@command.command("crds")
+def crds(
+    into: Annotated[
+        Path | None, typer.Option("--into", help="Write one file for each into this folder.")
+    ] = None,
+) -> None:
+    """Print the CustomResourceDefinitions of queues, pod groups, shards and topologies.
+
+    As YAML, for `kubectl apply`. They are made from what the scheduler reads.
+    """
+    from kaisched.cli.definitions import files, write  # noqa: PLC0415 - only when asked
+
+    if into is None:
+        print("---\n".join(files().values()), end="")  # noqa: T201
+    else:
+        write(into)
 
 
 def _cell(value: object) -> str:

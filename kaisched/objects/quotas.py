@@ -24,7 +24,7 @@ from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import MAX_AMOUNT, UNLIMITED, is_in_mebibytes, parse_quantity
 
 OWN_NAMES: Final = ("gpu", "cpu", "memory")
-_OTHER_NAMES: Final = ("pods", "ephemeral-storage")
+OTHER_NAMES: Final = ("pods", "ephemeral-storage")
 WEIGHT_NAMES: Final = {"None": 0.0, "Low": 1.0, "Medium": 2.0, "High": 3.0}
 MAX_WEIGHT: Final = 1e9
 MIN_WEIGHT: Final = 1e-9
@@ -99,7 +99,7 @@ def _name_faults(name: str) -> Iterator[Fault]:
     if name in GPU_RESOURCES:
         yield Fault(path, "GPUs of all vendors are counted together", fix='write "gpu"')
     elif "/" not in name and not name.startswith("hugepages-"):
-        known = (*OWN_NAMES, *_OTHER_NAMES)
+        known = (*OWN_NAMES, *OTHER_NAMES)
         if name not in known:
             yield Fault(path, f"unknown resource {name[:80]!r}", fix=did_you_mean(name, known))
 

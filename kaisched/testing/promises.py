@@ -23,6 +23,8 @@ def broken_promises(plugin: Plugin, session: Session) -> Iterator[str]:
         yield from _closed_gates(plugin, session)
     if plugin.is_job_bound:
         yield from _answers_of_the_hour(plugin, session)
+    if plugin.is_class_bound:
+        yield from _unequal_claims(plugin, session)
 
 
 def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
@@ -76,3 +78,28 @@ def _answers_of_the_hour(plugin: Plugin, session: Session) -> Iterator[str]:
     for question, (now, then) in answers.items():
         if not np.array_equal(np.asarray(now), np.asarray(then)):
             yield f"{question}: it promises to look at the job's own row only, but the time matters"
+
+
+def _unequal_claims(plugin: Plugin, session: Session) -> Iterator[str]:
+    """Check the promise to tell jobs of a queue the same: each asks once for little, once for much.
+
+    And the promise to tell every action the same about a job as such.
+    """
+    every = np.arange(len(session.jobs.name))
+    alike = [plugin.job_gate(session, action, every) for action in ("allocate", "reclaim")]
+    if not np.array_equal(np.asarray(alike[0]), np.asarray(alike[1])):
+        yield "job_gate: it promises to answer every action alike, but the action matters"
+    jobs = session.jobs
+    job = np.flatnonzero(jobs.queue_of_job >= 0)
+    classes = list(zip(jobs.queue_of_job[job].tolist(), jobs.is_preemptible[job], strict=True))
+    for action in ("reclaim", "preempt"):
+        for amount in (1, _HUGE):
+            ask = np.full((len(session.axis), len(job)), amount, np.int64)
+            codes: Any = plugin.claim_gate(session, action, job, ask)
+            told = [0] * len(job) if codes is None else np.asarray(codes).tolist()
+            if len(set(zip(classes, told, strict=True))) > len(set(classes)):
+                yield (
+                    "claim_gate: it promises to look at queue, ask and preemptibility only, but it"
+                    " tells equal claims apart"
+                )
+                return

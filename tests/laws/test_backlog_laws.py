@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.actions import backlog
+from kaisched.actions import backlog, claimants
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from tests.laws.clusters import NOW_S
+from tests.laws.crowded import carried_out, crowded, make_crowded
 
 POLICY = default_policy()
 NEVER = 1 << 30
@@ -88,3 +90,44 @@ def test_the_backlog_is_used():
     with pytest.MonkeyPatch.context() as patch:
         assert sum(replay(seed, 0, patch)[1] for seed in range(10)) > 100
         assert replay(0, NEVER, patch)[1] == 0
+
+
+def decided(cluster, worth, patch):
+    """Return what three cycles decide, each carried out before the next, and what was spied on."""
+    patch.setattr(backlog, "_WORTH", worth)
+    asked = []
+    patch.setattr(claimants.Claimants, "allowed", spied(claimants.Claimants.allowed, asked))
+    memory, told = Memory(), []
+    for _ in range(3):
+        result, memory = run_cycle(cluster.store().snapshot(), None, POLICY, NOW_S, memory)
+        told.append(result.encode())
+        cluster = carried_out(cluster, result)
+    return told, len(asked)
+
+
+def spied(method, calls):
+    def called(*arguments):
+        calls.append(arguments)
+        return method(*arguments)
+
+    return called
+
+
+@given(crowded)
+def test_asking_classes_about_claims_decides_what_asking_every_job_does(cluster):
+    """The same bytes, and with them the same reasons why nothing was taken for a job."""
+    with pytest.MonkeyPatch.context() as patch:
+        by_class, _ = decided(cluster, 0, patch)
+    with pytest.MonkeyPatch.context() as patch:
+        by_job, calls = decided(cluster, NEVER, patch)
+    assert by_class == by_job
+    assert not calls
+
+
+def test_classes_are_asked_about_claims():
+    """The law above would be empty if jobs were asked one by one each time."""
+    calls = 0
+    for seed in range(40):
+        with pytest.MonkeyPatch.context() as patch:
+            calls += decided(make_crowded(seed), 0, patch)[1]
+    assert calls > 20

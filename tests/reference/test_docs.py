@@ -103,6 +103,18 @@ def test_every_page_is_in_the_index_of_its_folder(folder):
     assert (pages | indexes | examples) - linked == set()
 
 
+def test_every_picture_is_small_and_on_a_page():
+    shown = {
+        (ROOT / path).parent.joinpath(link).resolve() for path in PAGES for link in links_of(path)
+    }
+    pictures = sorted((DOCS / "pictures").iterdir())
+    assert pictures
+    for picture in pictures:
+        most = {".svg": 150_000, ".png": 300_000}[picture.suffix]
+        assert picture.stat().st_size < most, picture.name
+        assert picture in shown, picture.name
+
+
 def test_pages_that_code_names_exist():
     named = {
         page

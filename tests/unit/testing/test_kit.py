@@ -167,6 +167,24 @@ def test_a_plugin_that_goes_by_the_clock_must_not_promise_to_look_at_their_rows_
     check_plugin(broken("job_order", by_day))
 
 
+def test_a_plugin_that_tells_equal_claims_apart_must_not_promise_to_look_at_classes_only():
+    def by_row(self, session, action, job, ask):
+        return np.where(job % 2 == 0, 22, 0).astype(np.int16)
+
+    with pytest.raises(AssertionError, match="claim_gate: it promises to look at queue, ask and"):
+        check_plugin(broken("claim_gate", by_row, is_class_bound=True))
+    check_plugin(broken("claim_gate", by_row))
+
+
+def test_a_plugin_whose_gate_goes_by_the_action_must_not_promise_to_answer_all_alike():
+    def by_action(self, session, action, job):
+        return np.full(len(job), 5 if action == "reclaim" else 0, np.int16)
+
+    with pytest.raises(AssertionError, match="job_gate: it promises to answer every action alike"):
+        check_plugin(broken("job_gate", by_action, is_class_bound=True))
+    check_plugin(broken("job_gate", by_action))
+
+
 def test_a_plugin_that_refuses_must_not_promise_open_gates():
     def shut(self, session, action, queue, job, ask, held, held_non_preemptible):
         return np.where(held[0] > 1 << 30, 20, 0).astype(np.int16)

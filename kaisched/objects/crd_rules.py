@@ -1,0 +1,300 @@
+"""What the types of our structs do not say: descriptions, bounds and rules in CEL.
+
+Each repeats a check of ``quotas``, ``group_faults``, ``shard_faults`` or ``topology_faults`` as far
+as a schema can; the scheduler checks everything again, since objects may be older than the schema.
+What compares each subgroup with all others is left to it: a server refuses rules of that price.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched.objects.crd_schema import Rules, Schema, duration_schema
+from kaisched.objects.faults import INT32_MAX
+from kaisched.objects.kai_names import known_actions
+from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
+from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
+from kaisched.objects.queue import QueueResource, QueueSpec
+from kaisched.objects.quotas import MAX_WEIGHT, OTHER_NAMES, OWN_NAMES, WEIGHT_NAMES
+from kaisched.objects.shard import (
+    GPU_RESOURCES,
+    ActionEntry,
+    PluginEntry,
+    ShardSpec,
+)
+from kaisched.objects.shard_faults import MAX_K
+from kaisched.objects.topology import TopologyLevel, TopologySpec
+from kaisched.objects.topology_faults import MAX_LEVELS
+from kaisched.objects.usage import USAGE_STORES, UsageConfig, UsageExtraParams, UsageParams
+from kaisched.units import MAX_AMOUNT
+
+_MAX_SUBGROUPS: Final = 10_000
+_MAX_EXPRESSION: Final = 4096
+_LABEL_KEY: Final = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+_ANY_INT32: Final[Schema] = {"format": "int32", "minimum": -INT32_MAX, "maximum": INT32_MAX}
+
+
+def cel(rule: str, message: str) -> dict[str, str]:
+    """Return one rule of ``x-kubernetes-validations``."""
+    return {"rule": rule, "message": message}
+
+
+def rules(*each: dict[str, str]) -> Schema:
+    """Return the part of a schema that holds these rules."""
+    return {"x-kubernetes-validations": list(each)}
+
+
+def says(text: str, **more: object) -> Schema:
+    """Return a description and whatever else is said of a field."""
+    return {"description": text, **more}
+
+
+def _count(least: int, text: str) -> Schema:
+    return says(text, format="int32", minimum=least, maximum=INT32_MAX)
+
+
+def _listed(*names: str) -> str:
+    return f"[{', '.join(repr(name) for name in names)}]"
+
+
+def _both(first: str, second: str) -> dict[str, str]:
+    return cel(f"!(has(self.{first}) && has(self.{second}))", f"{first} or {second}, not both")
+
+
+def _amount(text: str) -> Schema:
+    at_least = rules(cel("self == -1.0 || self >= 0.0", "write -1 for unlimited, or 0 or more"))
+    return says(text, minimum=-1, maximum=MAX_AMOUNT, **at_least)
+
+
+_RESOURCE_NAMES: Final = rules(
+    cel(
+        f"self.all(name, name in {_listed(*OWN_NAMES, *OTHER_NAMES)}"
+        " || name.startsWith('hugepages-') || name.contains('/'))",
+        "resources are gpu, cpu, memory or an extended resource name such as example.com/licence",
+    ),
+    cel(
+        f"!self.exists(name, name in {_listed(*GPU_RESOURCES)})",
+        "GPUs of all vendors are counted together: write gpu",
+    ),
+)
+_ACTIONS: Final = rules(
+    cel(
+        f"self.all(name, name in {_listed(*known_actions())})",
+        f"actions are {', '.join(known_actions())}",
+    )
+)
+_LEVEL_NEEDS: Final = (
+    "has(self.topology) && self.topology != ''",
+    (
+        "(has(self.requiredTopologyLevel) && self.requiredTopologyLevel != '')"
+        " || (has(self.preferredTopologyLevel) && self.preferredTopologyLevel != '')"
+    ),
+)
+
+QUEUE_RULES: Final[Rules] = {
+    QueueSpec: {
+        "display_name": says("A name for people."),
+        "parent_queue": says("The queue above; empty for a top-level queue.", maxLength=253),
+        "resources": says(
+            "By gpu (in GPUs), cpu (in millicores), memory (in megabytes of 10^6 bytes) or an"
+            " extended resource name (in pieces).",
+            maxProperties=16,
+            **_RESOURCE_NAMES,
+        ),
+        "priority": says("Higher goes first.", **_ANY_INT32),
+        "preempt_min_runtime": says("How long a started job is safe from preemption."),
+        "reclaim_min_runtime": says("How long a started job is safe from reclaim."),
+    },
+    QueueResource: {
+        "quota": _amount("What the queue deserves; -1 is unlimited."),
+        "limit": _amount("What it may never exceed; -1 is unlimited."),
+        "over_quota_weight": says(
+            "Its weight for surplus: a number of at least 0, or None, Low, Medium or High.",
+            minimum=0,
+            maximum=MAX_WEIGHT,
+            pattern=f"^({'|'.join(WEIGHT_NAMES)})$",
+        ),
+    },
+}
+GROUP_RULES: Final[Rules] = {
+    PodGroupSpec: {
+        "": rules(
+            _both("minMember", "minSubGroup"),
+            cel(
+                "!has(self.minSubGroup) || (has(self.subGroups) && size(self.subGroups) > 0)",
+                "there are no subgroups to count: write minMember, or list subGroups",
+            ),
+        ),
+        "min_member": _count(1, "Pods that must start together; 1 if left out."),
+        "min_sub_group": _count(1, "Top-level subgroups that must start; all if left out."),
+        "queue": says("A queue without children.", maxLength=253),
+        "priority_class_name": says("Name of a PriorityClass.", maxLength=253),
+        "preemptibility": says(
+            "Empty: preemptible if the priority is below 100.",
+            enum=["", PREEMPTIBLE, NON_PREEMPTIBLE],
+        ),
+        "sub_groups": {
+            "maxItems": _MAX_SUBGROUPS,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+        "mark_unschedulable": says("Write the condition PodScheduled on pods that wait."),
+        "scheduling_backoff": says(
+            "-1: never held back; 1: held back after a failure until something changes.",
+            format="int32",
+            enum=[-1, 1],
+        ),
+        "preemption_delay": says("Wait before it may cause evictions."),
+        "staleness_grace_period": says(
+            "How long it may run below its minimum; negative for ever.",
+            **duration_schema(may_be_negative=True),
+        ),
+    },
+    SubGroupSpec: {
+        "": rules(_both("minMember", "minSubGroup")),
+        "name": says(
+            "A DNS label.",
+            minLength=1,
+            maxLength=63,
+            pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        ),
+        "parent": says("The subgroup around it; empty at the top.", maxLength=63),
+        "min_member": _count(0, "Pods of it that the job needs; only without subgroups in it."),
+        "min_sub_group": _count(1, "Subgroups in it that the job needs; all if left out."),
+    },
+    TopologyConstraint: {
+        "": rules(
+            cel(f"({_LEVEL_NEEDS[0]}) == ({_LEVEL_NEEDS[1]})", "name a topology and a level of it")
+        ),
+        "topology": {"maxLength": 253},
+        "required_topology_level": {"maxLength": 316},
+        "preferred_topology_level": {"maxLength": 316},
+    },
+}
+SHARD_RULES: Final[Rules] = {
+    ShardSpec: {
+        "partition_label_value": says(
+            "Value of the node-pool label; empty for all that has no such label.",
+            maxLength=63,
+            pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
+        ),
+        "queue_depth_per_action": says(
+            "The most jobs of a queue that an action tries.",
+            maxProperties=16,
+            additionalProperties={
+                "type": "integer",
+                "format": "int32",
+                "minimum": 1,
+                "maximum": INT32_MAX,
+            },
+            **_ACTIONS,
+        ),
+        "k_value": says("Strength of time-based fairness.", minimum=0, maximum=MAX_K),
+        "plugins": says("By name; a higher priority comes first.", maxProperties=128),
+        "actions": says("By name; a higher priority comes first.", maxProperties=16, **_ACTIONS),
+        "gpu_resources": says(
+            "Resource names that count whole GPUs.",
+            minItems=1,
+            items={
+                "type": "string",
+                "maxLength": 317,
+                "pattern": r"^[a-z0-9][-a-z0-9.]*/[A-Za-z0-9][-A-Za-z0-9_.]*$",
+            },
+            **{"x-kubernetes-list-type": "set"},
+        ),
+    },
+    PluginEntry: {
+        "weight": says("Factor of its scores.", minimum=0),
+        "priority": _ANY_INT32,
+        "arguments": says("Replaces the default arguments as a whole."),
+    },
+    ActionEntry: {"priority": _ANY_INT32},
+    UsageConfig: {
+        "": rules(
+            cel(
+                "!(has(self.connectionString) && self.connectionString != ''"
+                " && has(self.connectionStringEnvVar) && self.connectionStringEnvVar != '')",
+                "connectionString or connectionStringEnvVar, not both",
+            ),
+            cel(
+                "!(has(self.extraParams) && has(self.usageParams)"
+                " && has(self.usageParams.extraParams))",
+                "extraParams or usageParams.extraParams, not both",
+            ),
+        ),
+        "client_type": {"enum": ["", *USAGE_STORES]},
+        "connection_string": {"maxLength": _MAX_EXPRESSION},
+        "connection_string_env_var": {"pattern": "^([A-Za-z_][A-Za-z0-9_]*)?$"},
+    },
+    UsageExtraParams: {
+        "": rules(
+            cel(
+                "!(has(self.caFile) && self.caFile != ''"
+                " && has(self.insecureSkipVerify) && self.insecureSkipVerify)",
+                "caFile or insecureSkipVerify, not both",
+            )
+        ),
+        **{
+            name: {"minLength": 1, "maxLength": _MAX_EXPRESSION}
+            for name in UsageExtraParams.__struct_fields__
+            if name.endswith("_metric")
+        },
+    },
+    UsageParams: {
+        "": rules(
+            cel(
+                "!has(self.windowType) || self.windowType != 'tumbling'"
+                " || has(self.tumblingWindowStartTime)",
+                "a tumbling window needs tumblingWindowStartTime",
+            ),
+            cel(
+                "!has(self.windowType) || self.windowType != 'cron'"
+                " || (has(self.cronString) && self.cronString != '')",
+                "a cron window needs cronString",
+            ),
+        ),
+    },
+}
+TOPOLOGY_RULES: Final[Rules] = {
+    TopologySpec: {
+        "levels": says(
+            "The outermost first.",
+            minItems=1,
+            maxItems=MAX_LEVELS,
+            **rules(
+                cel(
+                    "self.all(one, self.exists_one(other, other.nodeLabel == one.nodeLabel))",
+                    "give each level its own label",
+                ),
+                cel(
+                    "self.filter(one, one.nodeLabel == 'kubernetes.io/hostname').size() == 0"
+                    " || self[self.size() - 1].nodeLabel == 'kubernetes.io/hostname'",
+                    "a host holds no other level: make it the last",
+                ),
+                cel(
+                    "self.all(one, !has(one.alias) || one.alias == '' || !self.exists(other,"
+                    " other.nodeLabel == one.alias))"
+                    " && self.all(one, !has(one.alias) || one.alias == ''"
+                    " || self.exists_one(other, has(other.alias) && other.alias == one.alias))",
+                    "give each level an alias of its own, which is no node label here",
+                ),
+                cel(
+                    "self.map(level, level.nodeLabel) == oldSelf.map(level, level.nodeLabel)",
+                    "levels cannot be changed: make another Topology",
+                ),
+            ),
+        ),
+    },
+    TopologyLevel: {
+        "node_label": says(
+            "Nodes with the same value of this label are together.",
+            minLength=1,
+            maxLength=316,
+            pattern=_LABEL_KEY,
+        ),
+        "alias": says("Another name of the level.", maxLength=316),
+    },
+}

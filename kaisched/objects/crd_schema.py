@@ -1,0 +1,133 @@
+"""Structs as structural schemas: what a CustomResourceDefinition says of an object's form.
+
+A schema follows the struct field by field; :mod:`kaisched.objects.crd_rules` adds what a type does
+not say. It never refuses what the decoder accepts, but for texts, lists and maps that are absurdly
+long: a server works out what a rule may cost from these bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+Schema: TypeAlias = dict[str, Any]
+Rules: TypeAlias = Mapping[type, Mapping[str, Schema]]
+"""By struct and field name, what to add to the field's schema; under the empty name, to the
+struct's."""
+
+MAX_TEXT: Final = 1024
+MAX_ENTRIES: Final = 64
+MAX_ITEMS: Final = 64
+
+_NUMBER: Final = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+_UNITS: Final = ("y", "w", "d", "h", "m", "s", "ms", "(us|µs|\u03bcs)", "ns")
+_STEPS: Final = "".join(f"({_NUMBER}{unit})?" for unit in _UNITS)
+_NOTHING: Final = (None, msgspec.NODEFAULT, "")
+
+
+def duration_schema(*, may_be_negative: bool = False) -> Schema:
+    """Return the schema of a duration: units in falling order, or a 0 without one."""
+    sign = "[-+]?" if may_be_negative else "[+]?"
+    return {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "x-kubernetes-int-or-string": True,
+        "minimum": 0,
+        "maximum": 0,
+        "minLength": 1,
+        "maxLength": 80,
+        "pattern": f"^(0|{sign}{_STEPS})$",
+    }
+
+
+def struct_schema(type_: type, rules: Rules) -> Schema:
+    """Return the schema of a struct.
+
+    Args:
+        type_: a msgspec struct.
+        rules: what to add to the schemas of it and of the structs inside it.
+
+    Raises:
+        TypeError: a field's type has no structural schema.
+
+    """
+    return _schema(msgspec.inspect.type_info(type_), rules)
+
+
+def _schema(info: Any, rules: Rules) -> Schema:
+    plain = _PLAIN.get(type(info))
+    if plain is not None:
+        return dict(plain)
+    make = _MADE.get(type(info))
+    if make is None:
+        raise TypeError(f"no structural schema for {info}")
+    return make(info, rules)
+
+
+def _literal(info: Any, _: Rules) -> Schema:
+    return {"type": "string", "enum": list(info.values)}
+
+
+def _list(info: Any, rules: Rules) -> Schema:
+    return {"type": "array", "maxItems": MAX_ITEMS, "items": _schema(info.item_type, rules)}
+
+
+def _map(info: Any, rules: Rules) -> Schema:
+    if isinstance(info.value_type, msgspec.inspect.AnyType):
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    entry = _schema(info.value_type, rules)
+    return {"type": "object", "maxProperties": MAX_ENTRIES, "additionalProperties": entry}
+
+
+def _union(info: Any, rules: Rules) -> Schema:
+    """Return the schema of a union; None goes: an absent field and a null are the same."""
+    inspect = msgspec.inspect
+    kinds = [it for it in info.types if not isinstance(it, inspect.NoneType)]
+    if len(kinds) == 1:
+        return _schema(kinds[0], rules)
+    types = {type(it) for it in kinds}
+    if types == {inspect.IntType, inspect.FloatType}:
+        return {"type": "number"}
+    if types == {inspect.IntType, inspect.StrType}:
+        return duration_schema()
+    if types == {inspect.IntType, inspect.FloatType, inspect.StrType}:
+        # A structural schema has no type for this; bounds of numbers and texts still hold.
+        return {"x-kubernetes-preserve-unknown-fields": True}
+    raise TypeError(f"no structural schema for {info}")
+
+
+def _object(info: Any, rules: Rules) -> Schema:
+    added = rules.get(info.cls, {})
+    properties = {}
+    for field in info.fields:
+        schema = {**_schema(field.type, rules), **added.get(field.name, {})}
+        if not any(field.default is nothing for nothing in _NOTHING) and _is_plain(field.default):
+            schema["default"] = field.default
+        properties[field.encode_name] = schema
+    required = [field.encode_name for field in info.fields if field.required]
+    return {
+        "type": "object",
+        "properties": properties,
+        **({"required": required} if required else {}),
+        **added.get("", {}),
+    }
+
+
+def _is_plain(default: object) -> bool:
+    return isinstance(default, str | int | float)
+
+
+_PLAIN: Final[Mapping[type, Schema]] = {
+    msgspec.inspect.StrType: {"type": "string", "maxLength": MAX_TEXT},
+    msgspec.inspect.BoolType: {"type": "boolean"},
+    msgspec.inspect.IntType: {"type": "integer"},
+    msgspec.inspect.FloatType: {"type": "number"},
+}
+_MADE: Final[Mapping[type, Callable[[Any, Rules], Schema]]] = {
+    msgspec.inspect.StructType: _object,
+    msgspec.inspect.UnionType: _union,
+    msgspec.inspect.DictType: _map,
+    msgspec.inspect.ListType: _list,
+    msgspec.inspect.LiteralType: _literal,
+}

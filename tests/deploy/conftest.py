@@ -1,0 +1,128 @@
+"""A daemon on a cluster in memory, and a Prometheus that scrapes it; both end with the tests."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+from tests.contract.prometheus import Prometheus
+from tests.deploy.manifests import DEPLOY, ROOT
+
+PATIENCE_S = 60.0
+SHARD = """
+apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: default}
+spec: {usageDBConfig: {clientType: memory, usageParams: {fetchInterval: 1s}}}
+"""
+
+
+def ended(process):
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Daemon:
+    def __init__(self, folder):
+        self.log = folder / "daemon.log"
+        (folder / "shard.yaml").write_text(SHARD, encoding="utf-8")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
+        with self.log.open("w") as stderr:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "kaisched", "run"),
+                    *("-f", str(ROOT / "docs" / "examples" / "two-teams.yaml")),
+                    *("--shard", str(folder / "shard.yaml")),
+                    *("--metrics-port", "0", "--health-port", "0", "--log-format", "json"),
+                ],
+                env=environment,
+                stderr=stderr,
+            )
+        try:
+            self.port = self._port()
+        except BaseException:
+            ended(self.process)
+            raise
+
+    def _port(self):
+        """The port it took, once it has completed a cycle too."""
+        end_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end_s and self.process.poll() is None:
+            lines = self.log.read_text(encoding="utf-8").splitlines(keepends=True)
+            events = [json.loads(line) for line in lines if line.endswith("\n")]
+            ports = [it["port"] for it in events if "/metrics" in it.get("pages", ())]
+            if ports and any(it["event"] == "cycle_completed" for it in events):
+                return ports[0]
+            time.sleep(0.05)
+        pytest.fail(f"the daemon did not start: {self.log.read_text(encoding='utf-8')}")
+
+    def wait_for(self, text):
+        """Scrape until it is there."""
+        end_s = time.monotonic() + PATIENCE_S
+        while text not in self.scrape():
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+
+    def scrape(self):
+        with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE_S) as answer:
+            return answer.read().decode()
+
+
+class RuledPrometheus(Prometheus):
+    """A server that scrapes the daemon and works out our rules, both every second."""
+
+    def __init__(self, folder, target):
+        super().__init__(folder)
+        rules = yaml.safe_load((DEPLOY / "monitoring" / "rules.yaml").read_text(encoding="utf-8"))
+        for group in rules["groups"]:
+            group["interval"] = "1s"
+        (folder / "rules.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(folder / "rules.yaml")],
+            "scrape_configs": [
+                {"job_name": "kaisched", "static_configs": [{"targets": [target]}]},
+            ],
+        }
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    def query(self, expression):
+        """The vector that an expression is; an error of Prometheus is one here."""
+        words = urlencode({"query": expression})
+        with urlopen(f"{self.url}/api/v1/query?{words}", timeout=PATIENCE_S) as answer:
+            told = json.load(answer)
+        assert told["status"] == "success"
+        assert told["data"]["resultType"] == "vector"
+        return told["data"]["result"]
+
+    def wait_for(self, expression):
+        end_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end_s:
+            if self.query(expression):
+                return
+            time.sleep(0.1)
+        pytest.fail(f"no data for {expression}")
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    daemon = Daemon(tmp_path_factory.mktemp("daemon"))
+    yield daemon
+    ended(daemon.process)
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory, daemon):
+    server = RuledPrometheus(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{daemon.port}")
+    yield server.start()
+    server.kill()

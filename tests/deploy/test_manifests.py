@@ -1,0 +1,243 @@
+"""The manifests: kustomize and the chart say the same, and what they say holds."""
+
+import re
+
+import pytest
+import yaml
+
+from kaisched.config.loading import load_settings
+from kaisched.engine.policy import build_policy
+from kaisched.objects.load import load_text
+from tests.deploy.manifests import (
+    CHART,
+    DEPLOY,
+    KUSTOMIZE,
+    documents,
+    key_of,
+    kustomized,
+    of_kind,
+    read,
+    templated,
+    written,
+)
+from tests.deploy.structural import faults, unknown
+from tests.deploy.test_crds import SCHEMA_OF
+
+SETTINGS = ["kustomize/base/kaisched.yaml", "kustomize/overlays/observe/kaisched.yaml"]
+SWITCHES = [
+    name
+    for name, value in yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")).items()
+    if isinstance(value, dict) and "create" in value
+]
+
+
+def by_key(objects):
+    found = {key_of(obj): obj for obj in objects}
+    assert len(found) == len(objects)
+    return found
+
+
+# -- both ways to install ------------------------------------------------------------------------
+
+
+def test_kustomize_and_helm_make_the_same_objects():
+    assert by_key(templated("namespace.create=true")) == by_key(kustomized("overlays/default"))
+
+
+def test_kustomize_and_helm_agree_on_observing():
+    """Definitions and defaults are KAI-Scheduler's then; helm has the definitions all the same."""
+    chart = templated(
+        "observe=true",
+        "replicas=1",
+        "namespace.create=true",
+        "settings.schedulerNames={kaisched,kai-scheduler}",
+        *(f"defaults.{name}.create=false" for name in ("shard", "queues", "priorityClasses")),
+    )
+    there = [obj for obj in chart if obj["kind"] != "CustomResourceDefinition"]
+    assert by_key(there) == by_key(kustomized("overlays/observe"))
+
+
+def test_every_object_can_be_switched_off():
+    off = [f"{name}.create=false" for name in SWITCHES]
+    off += [f"defaults.{name}.create=false" for name in ("shard", "queues", "priorityClasses")]
+    kinds = {obj["kind"] for obj in templated(*off)}
+    assert kinds == {"CustomResourceDefinition", "ConfigMap", "Deployment"}
+
+
+def test_every_file_that_kustomize_has_is_in_the_chart():
+    all_on = templated(
+        "namespace.create=true", "queueUsePolicy.create=true", "rbac.deletePods=true"
+    )
+    assert by_key(all_on).keys() - {"ConfigMap kaisched/kaisched-dashboards"} == {
+        *map(key_of, written()),
+        "ConfigMap kaisched/kaisched",
+    }
+
+
+def test_the_chart_goes_to_the_namespace_it_is_told():
+    objects = templated("queueUsePolicy.create=true", namespace="elsewhere")
+    places = {obj["metadata"].get("namespace") for obj in objects}
+    assert places == {None, "elsewhere"}
+    text = yaml.safe_dump([obj for obj in objects if obj["kind"] != "ConfigMap"])
+    assert re.findall(r"namespace: (?!elsewhere)\w+", text) == []
+    assert re.findall(r"serviceaccount:(?!elsewhere:)\S+", text) == []
+
+
+def test_the_chart_has_the_version_of_the_package():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    project = (DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'\nversion = "{chart["appVersion"]}"\n' in project
+    (deployment,) = of_kind(read("kustomize/base/deployment.yaml"), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"kaisched:{chart['appVersion']}"
+
+
+# -- what they say -------------------------------------------------------------------------------
+
+
+def test_the_pod_passes_the_restricted_standard():
+    (deployment,) = of_kind(read("kustomize/base/deployment.yaml"), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert all({"configMap", "emptyDir"} & volume.keys() for volume in pod["volumes"])
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert "memory" in container["resources"]["limits"]
+        assert all("hostPort" not in port for port in container["ports"])
+
+
+def test_probes_and_ports_are_those_of_the_settings():
+    settings = load_settings(DEPLOY / SETTINGS[0]).settings
+    (deployment,) = of_kind(read("kustomize/base/deployment.yaml"), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"metrics": settings.metrics.port, "health": settings.health.port}
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness")}
+    assert {probe["path"] for probe in probes.values()} == {"/livez"}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    (service,) = read("kustomize/base/service.yaml")
+    assert service["spec"]["ports"][0]["port"] == settings.metrics.port
+    (network,) = read("kustomize/base/network-policy.yaml")
+    allowed = {port["port"] for rule in network["spec"]["ingress"] for port in rule["ports"]}
+    assert allowed == set(ports.values())
+
+
+def test_selectors_find_the_pod():
+    (deployment,) = of_kind(read("kustomize/base/deployment.yaml"), "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        deployment["spec"]["selector"]["matchLabels"],
+        read("kustomize/base/service.yaml")[0]["spec"]["selector"],
+        read("kustomize/base/disruption-budget.yaml")[0]["spec"]["selector"]["matchLabels"],
+        read("kustomize/base/network-policy.yaml")[0]["spec"]["podSelector"]["matchLabels"],
+    ]
+    assert all(selector.items() <= labels.items() for selector in selectors)
+    (monitor,) = read("monitoring/service-monitor.yaml")
+    (service,) = read("kustomize/base/service.yaml")
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+
+
+@pytest.mark.parametrize("path", SETTINGS)
+def test_the_settings_load(path, monkeypatch):
+    settings = load_settings(DEPLOY / path).settings
+    assert settings.cluster == "kubernetes"
+    assert ("kai-scheduler" in settings.scheduler_names) == ("observe" in path)
+
+
+def test_the_defaults_load_and_fit_their_definitions():
+    text = "---\n".join(
+        path.read_text(encoding="utf-8")
+        for path in (KUSTOMIZE / "components" / "defaults").glob("[!k]*.yaml")
+    )
+    loaded = load_text(text, "defaults")
+    assert loaded.problems == []
+    assert {obj.name for obj in loaded.objects} >= {"default", "default-queue", "train"}
+    (shard,) = [obj for obj in loaded.objects if obj.KIND == "SchedulingShard"]
+    assert build_policy(shard, "shard.yaml")[1] == []
+    for obj in documents(text):
+        schema = SCHEMA_OF.get((obj["apiVersion"], obj["kind"]))
+        if schema is not None:
+            assert [*faults(obj, schema), *unknown(obj, schema)] == []
+
+
+def test_priority_classes_are_those_of_kai():
+    classes = read("kustomize/components/defaults/priority-classes.yaml")
+    assert {it["metadata"]["name"]: it["value"] for it in classes} == {
+        "train": 50,
+        "build-preemptible": 75,
+        "build": 100,
+        "inference": 125,
+    }
+
+
+def test_nothing_secret_is_written_or_mounted():
+    kinds = {obj["kind"] for obj in written()}
+    assert "Secret" not in kinds
+    for path in [*KUSTOMIZE.rglob("*.yaml"), *CHART.glob("templates/*")]:
+        assert not re.search(r"password|secretKeyRef", path.read_text(encoding="utf-8")), path
+
+
+# -- policies ------------------------------------------------------------------------------------
+
+
+def policies():
+    return of_kind(written(), "ValidatingAdmissionPolicy")
+
+
+def test_every_policy_is_bound_and_fails_closed():
+    bindings = {
+        it["spec"]["policyName"]: it["spec"]
+        for it in of_kind(written(), "ValidatingAdmissionPolicyBinding")
+    }
+    assert {it["metadata"]["name"] for it in policies()} == bindings.keys()
+    assert all(it["spec"]["failurePolicy"] == "Fail" for it in policies())
+    assert all(spec["validationActions"] == ["Deny"] for spec in bindings.values())
+
+
+def test_the_fence_is_about_what_the_scheduler_writes_and_about_its_lease():
+    fence, binding = read("kustomize/components/fence/fence.yaml")
+    (rule,) = fence["spec"]["matchConstraints"]["resourceRules"]
+    assert rule["resources"] == ["pods/binding", "pods/eviction"]
+    (lease,) = of_kind(read("kustomize/components/write/lease.yaml"), "Lease")
+    reference = binding["spec"]["paramRef"]
+    assert reference["name"] == lease["metadata"]["name"]
+    assert reference["namespace"] == lease["metadata"]["namespace"]
+    assert reference["parameterNotFoundAction"] == "Deny"
+    (account,) = read("kustomize/base/service-account.yaml")
+    meta = account["metadata"]
+    (condition,) = fence["spec"]["matchConditions"]
+    assert f"'system:serviceaccount:{meta['namespace']}:{meta['name']}'" in condition["expression"]
+
+
+@pytest.mark.parametrize("policy", policies(), ids=lambda policy: policy["metadata"]["name"])
+def test_a_variable_is_made_before_it_is_used(policy):
+    spec = policy["spec"]
+    made = set()
+    for variable in spec["variables"]:
+        assert set(re.findall(r"variables\.(\w+)", variable["expression"])) <= made
+        made.add(variable["name"])
+    used = re.findall(r"variables\.(\w+)", yaml.safe_dump(spec["validations"], width=10_000))
+    assert set(used) <= made
+
+
+def test_whoever_writes_work_is_asked_about_its_queue():
+    """Pods, pod groups and the owners that built-in controllers make pods from."""
+    asked = {
+        resource
+        for policy in policies()
+        if "queue-use" in policy["metadata"]["name"]
+        for rule in policy["spec"]["matchConstraints"]["resourceRules"]
+        for resource in rule["resources"]
+    }
+    built_in = {"deployments", "replicasets", "statefulsets", "jobs", "cronjobs"}
+    assert asked == {"pods", "podgroups", *built_in}

@@ -1,0 +1,202 @@
+"""Rules and dashboards ask for what is published; a real Prometheus scrapes the daemon."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from kaisched.core.refusals import TEXTS
+from kaisched.telemetry.metrics import METRICS
+from tests.contract.prometheus import needs_prometheus
+from tests.deploy.manifests import DEPLOY
+from tests.deploy.promql import grouped_by, metrics_of
+
+MONITORING = DEPLOY / "monitoring"
+RULES = [
+    rule
+    for group in yaml.safe_load((MONITORING / "rules.yaml").read_text(encoding="utf-8"))["groups"]
+    for rule in group["rules"]
+]
+BOARDS = {
+    path.name: json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted((MONITORING / "dashboards").glob("*.json"))
+}
+PANELS = [
+    pytest.param(panel, id=f"{name}-{panel['title']}")
+    for name, board in BOARDS.items()
+    for panel in board["panels"]
+]
+QUERIES = {
+    **{rule.get("alert", rule.get("record")): rule["expr"] for rule in RULES},
+    **{
+        f"{name}/{panel['title']}/{target['refId']}": target["expr"]
+        for name, board in BOARDS.items()
+        for panel in board["panels"]
+        for target in panel["targets"]
+    },
+}
+RECORDED = {rule["record"]: grouped_by(rule["expr"]) - {"le"} for rule in RULES if "record" in rule}
+FROM_THE_TARGET = {"job", "instance", "pod", "namespace"}
+
+
+def published():
+    """Each series' labels, by its name as Prometheus stores it."""
+    names = {}
+    for series in METRICS:
+        suffixes = {"histogram": ("_bucket", "_sum", "_count")}.get(series.kind, ("",))
+        for suffix in suffixes:
+            names[series.name + suffix] = {*series.labels, *(["le"] if suffix == "_bucket" else [])}
+    return {**names, **RECORDED}
+
+
+# -- names and labels ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_names_only_what_is_published(name):
+    known = published()
+    named = metrics_of(QUERIES[name])
+    assert named
+    for metric, labels in named:
+        assert metric in known
+        assert labels <= known[metric] | FROM_THE_TARGET
+    grouped = grouped_by(QUERIES[name])
+    assert grouped <= set().union(*(known[metric] for metric, _ in named))
+
+
+def test_a_query_about_nothing_would_be_noticed():
+    assert metrics_of('kaisched_bind_total{quue="a"}') == [("kaisched_bind_total", {"quue"})]
+    assert "kaisched_bind_total" not in published()
+    assert grouped_by("sum by (quue, le) (x) / on (a) y") == {"quue", "le", "a"}
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_legend_shows_labels_that_are_left(panel):
+    for target in panel["targets"]:
+        shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        left = grouped_by(target["expr"]) or set().union(
+            *(published()[name] for name, _ in metrics_of(target["expr"]))
+        )
+        assert shown <= left
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert", rule.get("record")))
+def test_an_annotation_shows_labels_that_are_left(rule):
+    shown = set(re.findall(r"\$labels\.(\w+)", str(rule.get("annotations"))))
+    assert shown <= grouped_by(rule["expr"]) | {"queue"}
+    if "alert" in rule:
+        assert rule["annotations"].keys() == {"summary", "action"}
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+
+
+def test_reasons_in_rules_exist():
+    named = re.findall(r'reason=~"([^"]+)"', " ".join(QUERIES.values()))
+    known = {text.name for text in TEXTS.values()}
+    assert {reason for names in named for reason in names.split("|")} <= known
+    assert named
+
+
+def test_every_published_metric_about_cycles_and_gpus_is_on_a_board():
+    """CPU cores and bytes are on it too; requested and deserved amounts of them are not."""
+    used = {name for query in QUERIES.values() for name, _ in metrics_of(query)}
+    left_out = {name for name in published() if name not in used and not name.endswith("_pieces")}
+    assert left_out == {
+        f"kaisched_queue_{share}_{unit}"
+        for share in ("requested", "deserved")
+        for unit in ("cpu_cores", "memory_bytes")
+    } | {f"kai_queue_allocated_{unit}" for unit in ("cpu_cores", "memory_bytes")}
+
+
+def test_boards_have_identities_and_panels_of_their_own():
+    uids = [board["uid"] for board in BOARDS.values()]
+    assert len(set(uids)) == len(uids)
+    for board in BOARDS.values():
+        numbers = [panel["id"] for panel in board["panels"]]
+        assert len(set(numbers)) == len(numbers)
+        spots = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
+        assert len(set(spots)) == len(spots)
+
+
+# -- the rules -----------------------------------------------------------------------------------
+
+
+def test_the_operators_rules_are_the_rules():
+    (operators,) = yaml.safe_load_all((MONITORING / "prometheus-rule.yaml").read_text("utf-8"))
+    rules = yaml.safe_load((MONITORING / "rules.yaml").read_text(encoding="utf-8"))
+    assert operators["spec"] == rules
+
+
+def test_every_alert_is_tested_to_fire_and_to_be_silent():
+    tests = yaml.safe_load((MONITORING / "rules-test.yaml").read_text(encoding="utf-8"))["tests"]
+    checks = [check for test in tests for check in test.get("alert_rule_test", ())]
+    alerts = {rule["alert"] for rule in RULES if "alert" in rule}
+    assert {check["alertname"] for check in checks if check.get("exp_alerts")} == alerts
+    assert {check["alertname"] for check in checks if not check.get("exp_alerts")} == alerts
+
+
+@pytest.mark.real
+@needs_prometheus
+@pytest.mark.parametrize(
+    "words", [("check", "rules", "rules.yaml"), ("test", "rules", "rules-test.yaml")]
+)
+def test_promtool_finds_nothing_wrong(words):
+    run = subprocess.run(
+        ["promtool", *words], capture_output=True, check=False, cwd=MONITORING, text=True
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+# -- the daemon, scraped -------------------------------------------------------------------------
+
+
+def test_a_scrape_shows_the_names_and_labels_of_the_list(daemon):
+    daemon.wait_for("kaisched_queue_usage_ratio{")
+    families = list(text_string_to_metric_families(daemon.scrape()))
+    known = published()
+    samples = [sample for family in families for sample in family.samples]
+    for sample in samples:
+        assert set(sample.labels) == known[sample.name]
+    # The example evicts nobody, no plugin fails, and no queue has an extended resource.
+    unseen = known.keys() - RECORDED.keys() - {sample.name for sample in samples}
+    assert {name for name in unseen if not name.endswith("_pieces")} == {
+        "kaisched_evictions_total",
+        "kaisched_plugin_failures_total",
+    }
+
+
+WITHOUT_DATA = {
+    "KaischedAbsent",
+    "KaischedCycleStalled",
+    "KaischedCyclesFail",
+    "KaischedCycleSlow",
+    "KaischedPluginFails",
+    "KaischedEvictionStorm",
+    "KaischedPingPong",
+    "KaischedQueueStarved",
+    "KaischedQueueInvalid",
+    "KaischedUsageStale",
+    "scheduler.json/Pods evicted by action/A",
+    "scheduler.json/Failures of plugins/A",
+}
+"""Alerts, since all is well, and what has not happened."""
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@needs_prometheus
+def test_a_real_prometheus_scrapes_the_daemon_and_answers_every_query(prometheus):
+    prometheus.wait_for("kaisched:queue_fair_share_gpus:avg1h")
+    prometheus.wait_for("rate(kaisched_cycles_total[1m])")
+    prometheus.wait_for("kaisched_usage_age_seconds < Inf")
+    (up,) = prometheus.query("up")
+    assert up["value"][1] == "1"
+    answers = {
+        name: prometheus.query(
+            query.replace("$__rate_interval", "1m").replace("$queue", ".*").replace("[5m]", "[1m]")
+        )
+        for name, query in QUERIES.items()
+    }
+    assert {name for name, answer in answers.items() if not answer} == WITHOUT_DATA

@@ -1,0 +1,95 @@
+"""The roles allow what the scheduler asks of the API server, and nothing else."""
+
+import pytest
+import yaml
+
+from tests.deploy.manifests import DEPLOY, of_kind, written
+
+REQUESTS = yaml.safe_load((DEPLOY / "requests.yaml").read_text(encoding="utf-8"))
+ROLES = {
+    role["metadata"]["name"].removeprefix("kaisched-"): role
+    for kind in ("ClusterRole", "Role")
+    for role in of_kind(written(), kind)
+}
+
+
+def rights(rules):
+    """Every (group, resource, verb) of some rules, as often as they give it."""
+    return [
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def requested(name):
+    return {
+        (row["group"], resource, verb)
+        for row in REQUESTS[name]
+        for resource in row["resources"]
+        for verb in row["verbs"]
+    }
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_role_allows_what_is_asked_and_no_more(name):
+    allowed = rights(ROLES[name]["rules"])
+    assert set(allowed) == requested(name)
+    assert len(set(allowed)) == len(allowed)
+
+
+def test_the_scheduler_has_no_role_that_is_not_about_requests():
+    bound = {
+        binding["roleRef"]["name"].removeprefix("kaisched-")
+        for kind in ("ClusterRoleBinding", "RoleBinding")
+        for binding in of_kind(written(), kind)
+    }
+    assert bound == REQUESTS.keys()
+
+
+@pytest.mark.parametrize("role", ROLES.values(), ids=ROLES)
+def test_no_rule_is_for_everything(role):
+    assert "*" not in yaml.safe_dump(role["rules"])
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_nobody_could_use_a_role_to_get_more(name):
+    """Secrets, impersonation, other pods' tokens, pods of one's own: none of it."""
+    for _, resource, verb in rights(ROLES[name]["rules"]):
+        assert resource not in {"secrets", "configmaps", "serviceaccounts", "pods/exec"}
+        assert verb not in {"escalate", "bind", "impersonate"}
+        assert (resource, verb) not in {("pods", "create"), ("nodes", "update")}
+
+
+def test_a_binding_is_to_our_account_and_to_the_role_of_its_name():
+    (account,) = of_kind(written(), "ServiceAccount")
+    who = {
+        "kind": "ServiceAccount",
+        **{it: account["metadata"][it] for it in ("name", "namespace")},
+    }
+    for kind in ("ClusterRole", "Role"):
+        for binding in of_kind(written(), f"{kind}Binding"):
+            assert binding["subjects"] == [who]
+            assert binding["roleRef"]["kind"] == kind
+            assert binding["roleRef"]["name"] == binding["metadata"]["name"]
+
+
+def test_only_the_own_lease_is_written():
+    (rule,) = ROLES["lease"]["rules"]
+    leases = of_kind(written(), "Lease")
+    assert rule["resourceNames"] == [lease["metadata"]["name"] for lease in leases]
+
+
+def test_what_the_adapter_reads_is_what_is_requested():
+    resources = pytest.importorskip(
+        "kaisched.cluster.kubernetes.resources",
+        reason="this version has no adapter for Kubernetes yet",
+    )
+    for verb, kinds in (
+        ("watch", resources.ALL),
+        ("list", (*resources.ALL, resources.SHARDS)),
+    ):
+        read = {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
+        assert read == {(group, what) for group, what, it in requested("read") if it == verb}

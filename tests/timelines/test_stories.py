@@ -1,0 +1,124 @@
+"""The user stories of time-aware fairness as the scenario files tell them: each file is run itself.
+
+Spells and budgets cycle by cycle are in ``test_spells.py``; here virtual time has jobs that end,
+checkpoints and minimum runtimes.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kaisched.sim.outcome import outcome_of
+from kaisched.sim.running import policy_of, run_scenario
+from kaisched.sim.scenario.load import read_raw, scenario_of
+
+pytestmark = pytest.mark.slow
+
+FOLDER = Path(__file__).resolve().parents[2] / "config" / "scenarios"
+HOUR_TICKS = 60
+"""Of the scenarios whose step is a minute."""
+
+
+def told(name, duration=None, **shard):
+    """Run a story, maybe for another time or with other keys of the shard."""
+    path = FOLDER / f"{name}.yaml"
+    raw = read_raw(path)
+    raw["time"]["duration"] = duration or raw["time"]["duration"]
+    raw["shard"] |= shard
+    scenario = scenario_of(raw, path)
+    return run_scenario(scenario, policy_of(scenario)[0])
+
+
+def by_name(run):
+    return {queue.name: queue for queue in outcome_of(run).queues}
+
+
+def handovers(run):
+    """The ticks at which another queue than before began to hold the cluster."""
+    takes = sorted(
+        (tick, queue)
+        for queue, steps in enumerate(run.record.held)
+        for tick, gpus in zip(steps.ticks, steps.values, strict=True)
+        if gpus
+    )
+    changes = [takes[0], *(now for last, now in pairwise(takes) if now[1] != last[1])]
+    return np.array([tick for tick, _ in changes])
+
+
+def worst(run, marks, spans):
+    """The largest relative error of an equal part over any so many hand-overs."""
+    sums = np.array([steps.integral(marks) for steps in run.record.held])
+    got = sums[:, spans:] - sums[:, :-spans]
+    return float(np.abs(got / got.sum(axis=0) * len(got) - 1).max())
+
+
+# -- story 1: time sharing -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "duration"), [(0.3, "12d"), (0.5, "1w"), (1, "1w"), (2, "1w")])
+@pytest.mark.parametrize(("name", "queues"), [("time-sharing", 2), ("time-sharing-three", 3)])
+def test_whole_cluster_jobs_share_time_equally(name, queues, k, duration):
+    """At k = 2 a spell is shorter than a job: parts are equal all the same, though work is lost."""
+    run = told(name, duration, kValue=k)
+    marks = handovers(run)
+    spans = 20 * queues
+    assert len(marks) > spans
+    assert worst(run, marks, spans) <= 0.05
+    assert outcome_of(run).utilisation > 0.95
+
+
+def test_without_usage_history_one_of_them_runs_for_ever():
+    run = told("time-sharing", "2d", usageDBConfig=None, kValue=None, plugins={})
+    assert len(handovers(run)) <= 2
+
+
+# -- story 2: bursts -----------------------------------------------------------------------------
+
+
+def test_the_burst_queue_gets_each_job_in_and_keeps_it_for_its_minimum_runtime():
+    run = told("burst", "4d")
+    queue = by_name(run)["q"]
+    logs = [log for log, of in zip(run.record.jobs, run.workload.queue, strict=True) if of == 0]
+    assert queue.jobs == queue.finished == 4
+    assert queue.evictions == 0, "a job takes no longer than the minimum runtime of two hours"
+    assert [log.ended - log.started for log in logs] == [2 * HOUR_TICKS] * 4
+    assert queue.wait.p50_s <= 3600
+    assert queue.got == pytest.approx(1, abs=0.05)
+
+
+# -- story 3: guaranteed work --------------------------------------------------------------------
+
+
+def test_guaranteed_and_interactive_work_is_never_interrupted():
+    queues = by_name(told("guaranteed"))
+    for name in ("inference", "interactive"):
+        assert queues[name].evictions == 0
+        assert queues[name].got == pytest.approx(1, abs=0.02)
+        assert queues[name].wait.p95_s <= 60
+    for name in ("training-1", "training-2"):
+        assert queues[name].got == pytest.approx(1, abs=0.1)
+
+
+# -- story 4: queues within their share ----------------------------------------------------------
+
+
+def test_queues_within_their_share_are_not_starved():
+    queues = by_name(told("within-share"))
+    for name in ("steady-1", "steady-2", "steady-3"):
+        assert queues[name].got >= 0.95
+        assert queues[name].pending <= 1
+        assert queues[name].wait.p95_s <= 4 * 3600
+    assert queues["greedy"].got == pytest.approx(1, abs=0.05), "it takes what they leave, no more"
+
+
+# -- story 5: budgets ----------------------------------------------------------------------------
+
+
+def test_a_month_of_budgets_is_met():
+    outcome = outcome_of(told("budget"))
+    parts = {queue.name: queue.gpu_hours / outcome.gpu_hours for queue in outcome.queues}
+    assert parts == pytest.approx({"half": 0.5, "third": 0.3, "fifth": 0.2}, rel=0.05)
+    assert outcome.evictions == 0
+    assert outcome.utilisation > 0.99
