@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
+    from kaisched.framework.policy import Policy
 
 PATIENCE_S: Final = 2.0
 """How long what is under way may take when the process ends."""
@@ -55,31 +56,65 @@ class Tenure:
             client: asks the server.
             found: the shard.
             clock: the machine's.
-            identity: what the process is called.
+            identity: what the process is called, unlike any other.
             why_stale: says why nothing may be decided now; empty when it may.
             barrier: brings what is known up to date, before a new leader's first decision.
             on_lost: told when the lead is lost.
 
         Raises:
-            ConfigError: the shard does not fit.
-            PluginError: a plugin it enables is broken.
+            KaischedError: the shard does not fit, or a plugin it enables is broken.
 
         """
-        shard, how = found.shard, settings.kubernetes
-        policy, said = build_policy(shard, found.file)
-        self.name = shard.name
+        policy, said = build_policy(found.shard, found.file)
+        self.name = found.shard.name
         self.is_leading = False
         self.collector = CycleCollector()
         self.gate = Gate()
-        self._log: Any = structlog.get_logger().bind(shard=shard.name)
-        for text in [*found.warnings, *said]:
-            self._log.warning("setting_without_effect", err=text)
-        self._is_observing = how.observe
-        self._is_alone = how.observe or not settings.leader_election.enabled
+        self._log: Any = structlog.get_logger().bind(shard=self.name)
+        self._warn(*found.warnings, *said)
+        self._is_observing = settings.kubernetes.observe
+        self._is_electing = settings.leader_election.enabled
         self._barrier = barrier
         self._end = threading.Event()
         self._outbox, self._reports = _outboxes(settings, self.gate)
-        self.cluster = KubernetesCluster(
+        self.cluster = self._cluster(settings, client, found, clock, why_stale)
+        self._reporter = self._reporter_of(settings, client, found, clock)
+        self._usage, wait_s = usage_feed(found, clock)
+        self.loop = self._loop(settings, policy, clock, wait_s)
+        self.cluster.wake = self.loop.wake
+        self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
+        self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
+
+    def _loop(
+        self, settings: SchedulerConfiguration, policy: Policy, clock: Clock, wait_s: float
+    ) -> Loop:
+        return Loop(
+            self.cluster, self.cluster, policy, clock, self.collector,
+            period_s=settings.schedule_period, usage_source=self._usage, usage_wait_s=wait_s,
+            shard=self.name, after=self._report,
+        )  # fmt: skip
+
+    def _warn(self, *texts: str) -> None:
+        for text in texts:
+            self._log.warning("setting_without_effect", err=text)
+
+    def _reporter_of(
+        self, settings: SchedulerConfiguration, client: Client, found: FoundShard, clock: Clock
+    ) -> Reporter:
+        pool = found.shard.spec.partition_label_value
+        hurried = client.hurried(_write_s(settings))
+        return Reporter(hurried, self._reports, clock, self.cluster.store, node_pool=pool)
+
+    def _cluster(
+        self,
+        settings: SchedulerConfiguration,
+        client: Client,
+        found: FoundShard,
+        clock: Clock,
+        why_stale: Callable[[], str],
+    ) -> KubernetesCluster:
+        shard, how = found.shard, settings.kubernetes
+        return KubernetesCluster(
             client.hurried(_write_s(settings)),
             self.gate,
             self._outbox,
@@ -93,26 +128,6 @@ class Tenure:
             shard=shard.name,
             note=self._note,
         )
-        store, pool = self.cluster.store, shard.spec.partition_label_value
-        self._reporter = Reporter(
-            client.hurried(_write_s(settings)), self._reports, clock, store, node_pool=pool
-        )
-        self._usage, wait_s = usage_feed(found, clock)
-        self.loop = Loop(
-            self.cluster,
-            self.cluster,
-            policy,
-            clock,
-            self.collector,
-            period_s=settings.schedule_period,
-            usage_source=self._usage,
-            usage_wait_s=wait_s,
-            shard=shard.name,
-            after=self._report,
-        )
-        self.cluster.wake = self.loop.wake
-        self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
-        self._thread = threading.Thread(target=self._lead, name=f"loop-{shard.name}", daemon=True)
 
     def tell(self, change: Change) -> None:
         """Take in a change of an object; from any thread."""
@@ -121,7 +136,7 @@ class Tenure:
 
     def start(self) -> None:
         """Lead as soon as nobody else does."""
-        if self._is_alone:
+        if self._is_observing or not self._is_electing:
             if not self._is_observing:  # a shut gate lets nothing out, whatever asks for it
                 self.gate.open(math.inf)
             self.won()

@@ -37,7 +37,11 @@ CONFIRM_S: Final = 30.0
 
 
 class KubernetesCluster:
-    """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread."""
+    """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread.
+
+    ``wake`` is called when there is news that may change a decision. ``bad_news`` counts changes
+    the store could not take in: bugs, each of them logged.
+    """
 
     def __init__(
         self,
@@ -74,9 +78,7 @@ class KubernetesCluster:
         """
         self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
         self.wake: Callable[[], None] = lambda: None
-        """Called when there is news that may change a decision."""
         self.bad_news = 0
-        """Changes the store could not take in: bugs, each of them logged."""
         self._outbox = outbox
         self._clock = clock
         self._why_stale = why_stale
@@ -84,11 +86,9 @@ class KubernetesCluster:
         self._log: Any = structlog.get_logger().bind(shard=shard)
         self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
-        self._sent: deque[tuple[float, str]] = deque()
-        """(When it should be confirmed, pod) of binds and evictions, the oldest first."""
+        self._sent: deque[tuple[float, str]] = deque()  # (when to look after it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
-        self._nominated: dict[str, str] = {}
-        """Pod to node, as the last cycle that decided something named them."""
+        self._nominated: dict[str, str] = {}  # by the last cycle that decided something
         self._observed: set[tuple[str, str, str]] = set()
         self._generations: dict[str, tuple[str, int]] = {}
 
