@@ -18,13 +18,27 @@ if TYPE_CHECKING:
 
     from kaisched.actions.future import Future
     from kaisched.actions.victim_line import VictimLine
-    from kaisched.core.axis import Amounts, BoolVec, CodeVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
 NODES: Final = 128
 """Nodes of which the units are judged: those that would be cleared first."""
 _DEEP: Final = 16
 """So many units of a node, one less, are left out from the front."""
+
+
+def may_suffice(session: Session, line: VictimLine, ask: IntVec, allowed: list[int]) -> bool:
+    """Tell whether other units than those allowed in order could free what a claim asks for.
+
+    By amounts a queue has little more to lose than it lost in order: the last unit that may go can
+    be its largest one.
+    """
+    ledger, victims = session.ledger, line.victims
+    missing = ask - (ledger.idle + ledger.releasing).sum(axis=1)
+    missing -= victims.amounts[:, allowed].sum(axis=1)
+    for queue in line.queues:
+        missing -= victims.amounts[:, victims.queue == queue].max(axis=1)
+    return not (missing > 0).any()
 
 
 def openings(
@@ -69,6 +83,12 @@ def openings(
     found = _sets(node, place, allowed, _first_enough(node, held * allowed, lack[:, node]))
     if found or allowed.all():
         return found
+    if not kept:
+        # What may not go even by itself is left out, and with it the nodes that need it.
+        alone = judge(place, np.arange(len(place))) == 0
+        able = _first_enough(node, held * alone, lack[:, node])
+        use = np.isin(node, node[able])
+        node, place, held = node[use], place[use], held[:, use]
     at, sets = _without_those_in_front(line, node, place)
     if not at.size:
         return []

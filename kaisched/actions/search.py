@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.by_node import openings
+from kaisched.actions.by_node import may_suffice, openings
 from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need, take_all
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kaisched.framework.statement import Statement
 
     Parts = list[Part]
-
 _NOT_OVER_SHARE: Final = int(Refusal.NOT_OVER_SHARE)
 """Speaks of the unit's queue: what stands behind it in the same queue is refused as well."""
 STEPS: Final = 64
@@ -143,17 +142,19 @@ class _Attempt:
             plan = self._settle(self._chosen)
             if plan is not None:
                 return plan
-        return self._node_by_node() or self._why_not()
+        return self._node_by_node(allowed) or self._why_not()
 
-    def _node_by_node(self) -> Plan | None:
+    def _node_by_node(self, allowed: list[int]) -> Plan | None:
         """Look at the units of each node by themselves, where the line as a whole is not enough."""
-        if self._is_met():
+        session, ask, line = self._session, self._demand.claim.ask, self._line
+        may = self._is_single or may_suffice(session, line, ask, allowed)
+        if self._is_met() or not may:
             return None
         take_all(self._needs, self._chosen, -1)
         kept: list[int] = []
         while not self._is_met():
-            need = next(need for need in self._needs if not need.is_met)
-            found = openings(self._session, self._line, need.future, kept, self._judge_sets)
+            need = next(each for each in self._needs if not each.is_met)
+            found = openings(session, line, need.future, kept, self._judge_sets)
             if not found or not self._search.step():
                 return None
             best = found[0]

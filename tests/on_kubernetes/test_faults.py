@@ -225,7 +225,8 @@ def test_a15_a_resource_version_that_went_back_is_told(cluster):
 
 def test_a16_a_slow_server_does_not_stop_the_cycles(cluster, server):
     daemon = cluster.start().wait_leading()
-    server.faults.add(Fault(plural="pods", subresource="binding", delay_s=1.0, times=None))
+    # Less than a write may take while leases last three seconds.
+    server.faults.add(Fault(plural="pods", subresource="binding", delay_s=0.4, times=None))
     threads = threading.active_count()
     for number in range(16):
         cluster.pod(f"p{number}", "a")
