@@ -83,10 +83,25 @@ def openings(
     found = _sets(node, place, allowed, _first_enough(node, held * allowed, lack[:, node]))
     if found or allowed.all():
         return found
-    if not kept:
+    return _openings_behind(line, node, place, held, lack, gone, judge)
+
+
+def _openings_behind(
+    line: VictimLine,
+    node: RowVec,
+    place: RowVec,
+    held: Amounts,
+    lack: Amounts,
+    gone: RowVec,
+    judge: Callable[[RowVec, RowVec], CodeVec],
+) -> list[list[int]]:
+    """Return sets of units behind those that stand in front on their node."""
+    if not gone.size:
         # What may not go even by itself is left out, and with it the nodes that need it.
         alone = judge(place, np.arange(len(place))) == 0
         able = _first_enough(node, held * alone, lack[:, node])
+        if not able.size:
+            return []
         use = np.isin(node, node[able])
         node, place, held = node[use], place[use], held[:, use]
     at, sets = _without_those_in_front(line, node, place)
