@@ -114,6 +114,7 @@ class Elector:
         self._end.set()
         if self._thread.is_alive():
             self._thread.join(self._times.renew_s)
+        self._gate.shut()  # a renewal that was under way has opened it again
         held, self._held = self._held, None
         if held is not None:
             held.spec.holder_identity = ""
@@ -214,7 +215,8 @@ class Elector:
         if sent_s is not None:
             self._held = _LEASES.decode(answer.data)
             epoch = self._held.spec.lease_transitions or 0
-            self._gate.open(sent_s + self._times.renew_s, self._identity, epoch)
+            if not self._end.is_set():
+                self._gate.open(sent_s + self._times.renew_s, self._identity, epoch)
         return True
 
     def _conflict(self) -> None:
