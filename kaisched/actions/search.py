@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kaisched.framework.statement import Statement
 
     Parts = list[Part]
-_NOT_OVER_SHARE: Final = int(Refusal.NOT_OVER_SHARE)
-"""Speaks of the unit's queue: what stands behind it in the same queue is refused as well."""
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _FEWEST: Final = 2
@@ -109,8 +107,6 @@ class _Attempt:
         """Units taken so far."""
         self._shut: set[int] = set()
         """Jobs of which some unit is refused."""
-        self._closed: set[int] = set()
-        """Leaf queues that have no more than their share."""
         self._delay = 0
         """Units to be taken before the claim is placed again."""
         self._grow = 1
@@ -135,7 +131,7 @@ class _Attempt:
                         return found
             if end == _FIRST and not self._is_met() and not self._could_suffice():
                 return int(Refusal.NO_VICTIMS)
-            if end >= _FIRST and (self._is_single or not self._line.goes_on(end, self._closed)):
+            if end >= _FIRST and (self._is_single or end >= len(self._line.places)):
                 break
             begin, end = end, end * _GROWTH if end >= _FIRST else _FIRST
         if self._delay > 0 and self._is_met():
@@ -226,8 +222,6 @@ class _Attempt:
         codes = self._judge(places)[begin:]
         fresh = places[begin:]
         self._count(codes)
-        if codes.any():
-            self._closed.update(line.victims.queue[fresh[codes == _NOT_OVER_SHARE]].tolist())
         if line.victims.split_off:
             return self._not_shut(fresh.tolist(), codes.tolist())
         allowed: list[int] = fresh[codes == 0].tolist()

@@ -40,10 +40,6 @@ class VictimLine:
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
 
-    def goes_on(self, end: int, closed: set[int]) -> bool:
-        """Tell whether there are units behind the first ``end``, and queues that are not closed."""
-        return end < len(self.places) and not closed >= self.queues
-
     def part(self, place: int) -> Part:
         """Return the unit at a place."""
         return self.victims.part(place)
@@ -190,16 +186,12 @@ class Pods:
         for place, part in victims.split_off.items():
             if not part.is_core:
                 elastic.setdefault(part.job, []).append(place)
-        missing = (
-            [
-                entry - entry % count + place
-                for entry in set(key.tolist())
-                if victims.is_core[entry % count]
-                for place in elastic.get(int(victims.job[entry % count]), ())
-            ]
-            if elastic
-            else []
-        )
+        missing = [
+            entry - entry % count + place
+            for entry in (set(key.tolist()) if elastic else ())
+            if victims.is_core[entry % count]
+            for place in elastic.get(int(victims.job[entry % count]), ())
+        ]
         return np.array(missing, np.int64)
 
 
