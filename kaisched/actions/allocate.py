@@ -108,7 +108,7 @@ class _Allocation:
                 break
             run.append(item)
             need += size
-            if self._comes_back(item) or len(run) == _LONGEST_RUN:
+            if need == vacancy.total or self._comes_back(item) or len(run) == _LONGEST_RUN:
                 break
             item = walk.peek(len(run))
         if not run:

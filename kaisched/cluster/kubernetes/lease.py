@@ -136,7 +136,9 @@ class Elector:
         self._log.info("lease_won", holder=self._identity, epoch=self._gate.term.epoch)
         self._on_won()
         while not self._end.wait(min(retry_s, max(self._left_s(), 0.0))):
-            if self._try() or self._end.is_set():
+            # Past the deadline nothing is tried: who slept may find the lease still free to renew,
+            # but what it knows is as old as its sleep.
+            if self._end.is_set() or (self._left_s() > 0.0 and self._try()):
                 continue
             if self._held is None or self._left_s() <= 0.0:
                 self._gate.shut()
