@@ -34,10 +34,18 @@ class Cluster:
     """Speaks of jobs by their position in the workload; the rows of the store stay inside."""
 
     def __init__(
-        self, workload: Workload, nodes: Sequence[NodeRow], queues: Sequence[QueueRow]
+        self,
+        workload: Workload,
+        nodes: Sequence[NodeRow],
+        queues: Sequence[QueueRow],
+        origin_s: float = 0.0,
     ) -> None:
-        """Set up empty nodes and queues, among which must be all those of the workload."""
+        """Set up empty nodes and queues, among which must be all those of the workload.
+
+        ``origin_s`` are the seconds since 1970 at which virtual time begins.
+        """
         self._work = workload
+        self._origin_s = origin_s
         self._store = RowStore()
         self._nodes = {node.name: node for node in nodes}
         self._shape: dict[PodKind, int] = {}
@@ -63,7 +71,7 @@ class Cluster:
             self._queue[work.queue[job]],
             priority=kind.priority,
             is_preemptible=kind.is_preemptible,
-            created_s=work.submitted_s[job],
+            created_s=self._origin_s + work.submitted_s[job],
             tasks=[(f"{name}-{at}", self._shape_of(pod)) for at, pod in enumerate(kind.pods)],
             minimum=len(kind.pods),
         )
@@ -137,6 +145,11 @@ class Cluster:
         """All queues; columns by queue are in their order."""
         self._store.settle()
         return self._store.queues.table
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Their names, in the order of rows."""
+        return self._store.axis.names
 
     def held(self) -> Amounts:
         """Return a copy of ``(R, Q)`` what the pods of each leaf hold now."""

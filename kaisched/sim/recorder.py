@@ -8,8 +8,9 @@ import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
 from kaisched.framework.records import CycleResult
-from kaisched.sim.accumulator import UsageHistory
 from kaisched.sim.cluster import Cluster
+from kaisched.sim.history import VirtualHistory
+from kaisched.sim.replay import Pace
 from kaisched.sim.series import Steps
 from kaisched.sim.workload import Workload
 
@@ -35,14 +36,14 @@ class Recorder:
     """Looks on. Amounts are GPUs."""
 
     def __init__(
-        self, workload: Workload, cluster: Cluster, usage: UsageHistory | None, step_s: float
+        self, workload: Workload, cluster: Cluster, usage: VirtualHistory | None, pace: Pace
     ) -> None:
         """Stand at tick 0, with nothing held."""
         queues = range(len(workload.queue_names))
         self._work = workload
         self._cluster = cluster
         self._usage = usage
-        self._step_s = step_s
+        self._pace = pace
         self.held = [Steps() for _ in queues]
         self.waiting = [Steps() for _ in queues]
         """Of jobs that wait."""
@@ -106,7 +107,7 @@ class Recorder:
         self.capacity.set(tick, int(total[GPU]) / GPU_UNIT)
         self.nodes.hold(tick, self._cluster.gpus_in_use())
         if self._usage is not None:
-            self._usage.hold(self._cluster.held(), total, tick * self._step_s)
+            self._usage.hold(self._cluster.held(), total, self._pace.now_s(tick))
 
     def _shift(self, job: int, *, waiting: int, held: int) -> None:
         queue, gpus = self._work.queue[job], self._work.gpus[job]

@@ -66,6 +66,12 @@ class Pace:
     """Time between two looks at the fair shares."""
     recheck: int = 0
     """While jobs wait, a cycle runs at least so often, though nothing happened; 0 for never."""
+    origin_s: float = 0.0
+    """Seconds since 1970 at tick 0."""
+
+    def now_s(self, tick: int) -> float:
+        """Return the seconds since 1970 at a tick."""
+        return self.origin_s + tick * self.step_s
 
 
 _BY_THE_MINUTE: Final = Pace()
@@ -182,13 +188,14 @@ class Replay:
         return is_changed
 
     def _cycle(self, tick: int) -> CycleResult:
-        now_s = float(tick * self.pace.step_s)
+        now_s = self.pace.now_s(tick)
         snapshot = self._cluster.snapshot()
         result = self._decide(snapshot, now_s)
         self.cycles += 1
         self.last = tick
         if result.stats.abandoned:
-            raise PluginError(f"a cycle was abandoned at {now_s:.0f} s: {result.stats.abandoned}")
+            at_s = tick * self.pace.step_s
+            raise PluginError(f"a cycle was abandoned at {at_s:.0f} s: {result.stats.abandoned}")
         for failure in result.failures:
             key = (failure.plugin, failure.question, failure.error)
             self.failures[key] = self.failures.get(key, 0) + 1

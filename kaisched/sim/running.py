@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from kaisched.core.tables import QueueTable
 from kaisched.engine.policy import build_policy
 from kaisched.framework.policy import Policy
-from kaisched.sim.accumulator import Accumulator
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.grid import NEVER
+from kaisched.sim.history import VirtualHistory
 from kaisched.sim.recorder import Recorder
 from kaisched.sim.replay import Replay
 from kaisched.sim.scenario.setup import Scenario
@@ -60,27 +60,27 @@ def run_scenario(
         InvariantBroken: ``is_checked``, and a cycle did what none may do.
 
     """
-    step_s = scenario.pace.step_s
+    pace = scenario.pace
     workload = Workload(tuple(scenario.leaves), (), (), [], [], [], [], [], [])
-    cluster = Cluster(workload, scenario.nodes, scenario.queues)
+    cluster = Cluster(workload, scenario.nodes, scenario.queues, pace.origin_s)
     table = cluster.queues
     history = None
     if scenario.usage is not None:
-        history = Accumulator(table.tree, len(cluster.total()), scenario.usage)
+        history = VirtualHistory(scenario.usage, cluster.resources, table)
     cycle = PolicyCycle(policy, history)
-    source = Drawn(workload, scenario.planned, scenario.backlogs, step_s)
-    record = Recorder(workload, cluster, history, step_s)
+    source = Drawn(workload, scenario.planned, scenario.backlogs, pace.step_s)
+    record = Recorder(workload, cluster, history, pace)
     replay = Replay(
         workload,
         cluster,
         CheckedCycle(cycle) if is_checked else cycle,
         0,
-        scenario.pace,
+        pace,
         source=source,
         outages=scenario.outages,
         watch=record,
     )
-    tell = None if progress is None else (lambda tick: progress(tick * step_s))
+    tell = None if progress is None else (lambda tick: progress(tick * pace.step_s))
     replay.run(NEVER if scenario.is_drained else scenario.end_tick, tell)
     record.look(replay.last)
     return Run(

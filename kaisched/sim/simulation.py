@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kaisched.core.snapshot import Snapshot
+from kaisched.engine.turn import UsageSource
 from kaisched.errors import ConfigError, InvariantBroken
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
-from kaisched.sim.accumulator import UsageHistory
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
 from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Pace, Replay
@@ -55,7 +55,7 @@ class Stretch:
 class PolicyCycle:
     """The daemon's own cycle under one policy, with its memory from cycle to cycle."""
 
-    def __init__(self, policy: Policy, usage: UsageHistory | None = None) -> None:
+    def __init__(self, policy: Policy, usage: UsageSource | None = None) -> None:
         """Remember nothing yet; ``usage`` is what the cycle is told of the past, if anything."""
         self._policy = policy
         self._usage = usage

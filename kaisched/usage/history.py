@@ -30,9 +30,9 @@ STRETCHES: Final = 720
 class History:
     """What is remembered. Times are seconds since 1970 of one clock."""
 
-    def __init__(self, window: Window) -> None:
-        """Start with an empty past."""
-        self.window = window
+    def __init__(self, window: Window, hold_s: float = HOLD_S) -> None:
+        """Start with an empty past; a sample holds for ``hold_s`` at most."""
+        self.window, self._hold_s = window, hold_s
         self.grain_s = min(window.size_s, window.faint_s) / STRETCHES
         self.first_s: float | None = None
         """When the first sample ever was taken."""
@@ -56,7 +56,7 @@ class History:
         if sample.time_s <= last.time_s:
             return self._close() if sample.time_s < last.time_s else []
         done: list[Stretch] = []
-        start_s, end_s = last.time_s, min(sample.time_s, last.time_s + HOLD_S)
+        start_s, end_s = last.time_s, min(sample.time_s, last.time_s + self._hold_s)
         if self.window.has_edges:
             # No stretch reaches over an edge: what was before it must not leak into the new window.
             edge_s = self.window.edge(end_s)
@@ -139,7 +139,7 @@ class History:
         last = self.last
         if last is None or now_s <= last.time_s:
             return None
-        return _constant(last, last.time_s, min(now_s, last.time_s + HOLD_S))
+        return _constant(last, last.time_s, min(now_s, last.time_s + self._hold_s))
 
     def _close(self) -> list[Stretch]:
         stretch, self.open = self.open, None

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kaisched.core.usage import Usage, UsageState
-from kaisched.usage.history import History
+from kaisched.usage.history import HOLD_S, History
 from kaisched.usage.hygiene import quantise
 
 if TYPE_CHECKING:
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 class MemoryStore:
     """Keeps samples in the process."""
 
-    def __init__(self, window: Window, *, staleness_s: float = math.inf) -> None:
-        """Start without a past; older than ``staleness_s``, its newest sample is stale."""
-        self.history = History(window)
+    def __init__(
+        self, window: Window, *, staleness_s: float = math.inf, hold_s: float = HOLD_S
+    ) -> None:
+        """Start without a past; older than ``staleness_s``, its newest sample is stale.
+
+        A sample holds for ``hold_s`` at most: longer for who is told of every change.
+        """
+        self.history = History(window, hold_s)
         self._staleness_s = staleness_s
 
     def record(self, sample: Sample) -> None:

@@ -99,7 +99,7 @@ def read_usage(
     wait_s = seconds_of(params.wait_timeout)
     return UsageSettings(
         store,
-        _window(params),
+        window_of(params),
         Path(connection) if connection else default_path(shard, environ),
         _prometheus(config.extra, connection) if store == "prometheus" else None,
         fetch_s,
@@ -107,6 +107,12 @@ def read_usage(
         WAIT_S if wait_s is None else wait_s,
         params.when_stale != "ignore",
     )
+
+
+def in_memory(params: UsageParams) -> UsageSettings:
+    """Return the settings of a store in memory, of parameters that have no faults."""
+    fetch_s = seconds_of(params.fetch_interval) or FETCH_S
+    return UsageSettings("memory", window_of(params), fetch_s=fetch_s)
 
 
 def default_path(shard: str, environ: Mapping[str, str]) -> Path:
@@ -137,7 +143,8 @@ def _connection(
     return value
 
 
-def _window(params: UsageParams) -> Window:
+def window_of(params: UsageParams) -> Window:
+    """Return the window of parameters that have no faults."""
     start = params.tumbling_window_start_time
     kind = params.window_type or "sliding"
     return Window(

@@ -97,7 +97,11 @@ def turns(repeat: int, cycles: int, hand_over: str) -> Measured:
             "kValue": 1,
             "usageDBConfig": {
                 "clientType": "memory",
-                "usageParams": {"windowSize": "256s", "halfLifePeriod": "128s"},
+                "usageParams": {
+                    "windowSize": "256s",
+                    "halfLifePeriod": "128s",
+                    "fetchInterval": "1s",
+                },
             },
             "plugins": {"time-based-fairshare": {"arguments": {"handOver": hand_over}}},
         },

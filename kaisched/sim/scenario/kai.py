@@ -75,7 +75,8 @@ def from_kai(raw: dict[str, Any], file: str) -> dict[str, Any]:
             fix = "write whole GPUs: sharing one is not offered"
             found.add("is not whole", "Jobs", queue, "GPUs", value=jobs.gpus, fix=fix)
     found.stop_if_any()
-    params: dict[str, Any] = {"windowSize": f"{said.window_size}s"}
+    # KAI's simulator knows the usage of each cycle.
+    params: dict[str, Any] = {"windowSize": f"{said.window_size}s", "fetchInterval": "1s"}
     if said.half_life_period:
         params["halfLifePeriod"] = f"{said.half_life_period}s"
     return {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +15,10 @@ from kaisched.engine.shards import read_shard
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import BadObject, decode_object
-from kaisched.objects.usage import UsageParams
 from kaisched.objects.yaml_text import TextFault, read_yaml
-from kaisched.sim.accumulator import WEEK_S, UsageWindow
 from kaisched.sim.chance import Chance
 from kaisched.sim.grid import FOREVER, tick_at
+from kaisched.sim.history import origin_of
 from kaisched.sim.making import Job
 from kaisched.sim.replay import SAMPLE_TICKS, Pace
 from kaisched.sim.scenario.document import WEEK, ScenarioDocument, Time
@@ -32,6 +30,8 @@ from kaisched.sim.scenario.queues import leaves_of, queues_of
 from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
 from kaisched.sim.source import Backlog
+from kaisched.usage.settings import UsageSettings, in_memory
+from kaisched.usage.window import Window
 
 MOST_BYTES: Final = 16 << 20
 MOST_SEED: Final = (1 << 63) - 1
@@ -103,6 +103,9 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         found.add("would never be done", "time", "drain", value=True, fix=fix)
     changes_with_time = usage is not None or _protects(shard, work.queues)
     recheck = _recheck(document.time, found, step_s, is_wanted=changes_with_time)
+    origin_s = (
+        0.0 if usage is None else origin_of(usage.window, WEEK.index(document.time.starts_on))
+    )
     found.stop_if_any()
     return Scenario(
         name=document.name or path.stem,
@@ -110,7 +113,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
         seed=document.seed,
         end_tick=tick_at(end_s, step_s),
         is_drained=document.time.drain,
-        pace=Pace(step_s, checkpoint, _sample_ticks(end_s, step_s), recheck),
+        pace=Pace(step_s, checkpoint, _sample_ticks(end_s, step_s), recheck, origin_s),
         nodes=[row for row, _ in work.nodes],
         outages=outages_of(work.nodes, step_s),
         queues=work.queues,
@@ -224,30 +227,15 @@ def _protects(shard: SchedulingShard, queues: Sequence[QueueRow]) -> bool:
 
 def _usage(
     document: ScenarioDocument, shard: SchedulingShard, found: Findings
-) -> UsageWindow | None:
+) -> UsageSettings | None:
     said = document.usage
     if said is not None:
-        half_life_s = math.inf
+        half_life_s = None
         if said.half_life is not None:
             half_life_s = found.seconds(said.half_life, "usage", "halfLife", least=1.0)
         window_s = found.seconds(said.window, "usage", "window", least=1.0)
-        return UsageWindow(half_life_s, window_s, said.window_type == "tumbling")
+        return UsageSettings("memory", Window(said.window_type, window_s, half_life_s))
     config = shard.spec.usage_db_config
     if config is None:
         return None
-    return _window_of(config.usage_params, found)
-
-
-def _window_of(params: UsageParams, found: Findings) -> UsageWindow:
-    path = ("shard", "usageDBConfig", "usageParams")
-    window = UsageWindow()
-    if params.half_life_period not in (None, 0, "0"):
-        half_life_s = found.seconds(str(params.half_life_period), *path, "halfLifePeriod")
-        window = replace(window, half_life_s=half_life_s or math.inf)
-    if params.window_size is not None:
-        window_s = found.seconds(params.window_size, *path, "windowSize")
-        window = replace(window, window_s=window_s or WEEK_S)
-    if params.window_type == "cron":
-        fix = "write tumbling: the simulator has no calendar"
-        found.add("is not simulated", *path, "windowType", value="cron", fix=fix)
-    return replace(window, is_tumbling=params.window_type == "tumbling")
+    return in_memory(config.usage_params)  # wherever the shard keeps its history

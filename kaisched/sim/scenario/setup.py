@@ -9,11 +9,11 @@ from typing import Any
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.objects import SchedulingShard
-from kaisched.sim.accumulator import UsageWindow
 from kaisched.sim.making import Job
 from kaisched.sim.replay import Outage, Pace
 from kaisched.sim.scenario.document import Tune
 from kaisched.sim.source import Backlog
+from kaisched.usage.settings import UsageSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Scenario:
     backlogs: Sequence[Backlog]
     shard: SchedulingShard
     shard_file: str
-    usage: UsageWindow | None
+    usage: UsageSettings | None
     """None where cycles see no history."""
     tune: Tune | None
     raw: dict[str, Any]

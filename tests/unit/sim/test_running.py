@@ -9,6 +9,8 @@ from kaisched.sim.running import policy_of, run_scenario
 from kaisched.sim.timeline import timeline_of
 
 NODE = [{"count": 1, "gpus": 8}]
+TUESDAY_S = 1_546_300_800.0
+"""2019-01-01, the first of January of a common year that begins on a Tuesday."""
 
 
 @pytest.fixture
@@ -135,7 +137,7 @@ def test_a_drained_run_ends_though_a_job_never_fits(ran):
 
 
 def test_the_cycle_is_told_of_the_past(ran, scenario, monkeypatch):
-    """What the accumulator answers is what run_cycle gets, at each of its cycles."""
+    """What the history answers is what run_cycle gets, at each of its cycles."""
     from kaisched.sim import simulation
 
     seen = []
@@ -152,9 +154,67 @@ def test_the_cycle_is_told_of_the_past(ran, scenario, monkeypatch):
         jobs=[job("a", 4, 2), job("b", 8, 1, at="1h")],
         time={"duration": "3h", "recheck": "30m"},
     )
-    assert seen[0] == (0, None)
+    assert seen[0] == (0, [0, 0])
     assert dict(seen)[3600.0] == [500_000_000, 0]
     assert 5400.0 in dict(seen), "while b waits, a cycle runs though nothing happens"
+
+
+def test_a_cron_window_begins_when_the_calendar_says(ran, monkeypatch):
+    """The clock begins on a Tuesday at midnight, the window on Wednesday at six."""
+    from kaisched.sim import simulation
+
+    seen = {}
+    real = simulation.run_cycle
+
+    def run_cycle(snapshot, usage, policy, now_s, memory):
+        seen[now_s - TUESDAY_S] = usage.parts[2].tolist()
+        return real(snapshot, usage, policy, now_s, memory)
+
+    monkeypatch.setattr(simulation, "run_cycle", run_cycle)
+    ran(
+        nodes=NODE,
+        shard={
+            "kValue": 0,
+            "usageDBConfig": {
+                "clientType": "memory",
+                "usageParams": {"windowType": "cron", "cronString": "0 6 * * wed"},
+            },
+        },
+        jobs=[job("a", 8, 28), job("b", 8, 28), job("b", 8, 28)],
+        time={"duration": "2d", "recheck": "1h", "startsOn": "tue"},
+    )
+    assert seen[30 * 3600.0] == [pytest.approx(28 / 30 * 1e9), pytest.approx(2 / 30 * 1e9)]
+    assert seen[31 * 3600.0] == [0, 1_000_000_000]
+
+
+def test_a_budget_begins_with_the_clock(ran, monkeypatch):
+    """Whenever its window began in the world, a quarter of it has passed after a quarter."""
+    from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
+
+    passed = []
+    real = TimeBasedFairshareArguments.elapsed
+
+    def elapsed(self, now_s):
+        passed.append(real(self, now_s))
+        return passed[-1]
+
+    monkeypatch.setattr(TimeBasedFairshareArguments, "elapsed", elapsed)
+    window = {"windowType": "tumbling", "windowSize": "4h"}
+    ran(
+        nodes=NODE,
+        shard={
+            "usageDBConfig": {
+                "clientType": "memory",
+                "usageParams": {**window, "tumblingWindowStartTime": "2026-01-01T01:00:00Z"},
+            },
+            "plugins": {"time-based-fairshare": {"arguments": {"handOver": "budgets"}}},
+        },
+        jobs=[job("a", 8, 8), job("b", 8, 8)],
+        time={"duration": "3h", "recheck": "1h"},
+    )
+    assert passed == sorted(passed)
+    assert {0.0, 0.25, 0.5} <= set(passed)
+    assert passed[-1] < 1
 
 
 def test_without_a_history_the_cycle_is_told_nothing(ran, monkeypatch):

@@ -1,7 +1,5 @@
 """What scenario files come to."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -57,13 +55,13 @@ def test_the_yaml_of_kais_simulator_is_read_as_it_is(tmp_path):
     job = scenario.planned[0]
     assert (job.gpus, job.ticks, len(job.kind.pods), job.submitted_s) == (6, FOREVER, 3, 0)
     assert scenario.shard.spec.k_value == 1.5
-    assert (scenario.usage.half_life_s, scenario.usage.window_s) == (128, 256)
+    assert (scenario.usage.window.half_life_s, scenario.usage.window.size_s) == (128, 256)
 
 
 def test_kais_defaults_are_kais(tmp_path):
     scenario = read(tmp_path, "Nodes: [{GPUs: 1}]\nQueues: [{Name: a}]\nJobs: {a: {GPUs: 1}}\n")
     assert (scenario.end_tick, scenario.shard.spec.k_value) == (100, 1.0)
-    assert (scenario.usage.half_life_s, scenario.usage.window_s) == (math.inf, 5)
+    assert (scenario.usage.window.half_life_s, scenario.usage.window.size_s) == (None, 5)
     assert len(scenario.planned) == 1
 
 
@@ -240,9 +238,9 @@ def test_cycles_run_in_between_where_time_alone_changes_decisions(scenario, chan
 
 def test_usage_of_the_scenario_stands_in_for_that_of_the_shard(scenario):
     shard = {"usageDBConfig": {"clientType": "memory", "usageParams": {"halfLifePeriod": "10m"}}}
-    assert scenario(shard=shard).usage.half_life_s == 600
-    said = scenario(shard=shard, usage={"window": "2d", "windowType": "tumbling"}).usage
-    assert (said.half_life_s, said.window_s, said.is_tumbling) == (math.inf, 172_800, True)
+    assert scenario(shard=shard).usage.window.half_life_s == 600
+    said = scenario(shard=shard, usage={"window": "2d", "windowType": "tumbling"}).usage.window
+    assert (said.half_life_s, said.size_s, said.type) == (None, 172_800, "tumbling")
     assert scenario().usage is None
 
 

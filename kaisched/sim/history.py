@@ -1,0 +1,65 @@
+"""Usage history in virtual time: the daemon's own feed over a store in memory.
+
+What the daemon would see by looking all the time is told here once: between two cycles nothing
+changes, so a sample holds until the next one, however long that takes.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Final
+
+from kaisched.core.axis import Amounts
+from kaisched.core.snapshot import Snapshot
+from kaisched.core.tables import QueueTable
+from kaisched.core.tree import roll_up
+from kaisched.core.usage import Usage
+from kaisched.usage.feed import UsageFeed
+from kaisched.usage.memory import MemoryStore
+from kaisched.usage.port import Sample
+from kaisched.usage.settings import UsageSettings
+from kaisched.usage.window import Window
+
+_YEARS: Final = (2018, 2019, 2025, 2026, 2021, 2022, 2023)
+"""Common years that begin on Monday, Tuesday, and so on."""
+
+
+class VirtualHistory:
+    """Told what queues hold after each cycle, it answers as the daemon's usage source does."""
+
+    def __init__(
+        self, settings: UsageSettings, resources: tuple[str, ...], queues: QueueTable
+    ) -> None:
+        """Know nothing yet of these ``R`` resources and ``Q`` queues."""
+        self._resources, self._queues = resources, queues
+        self._store = MemoryStore(settings.window, hold_s=math.inf)
+        self._feed = UsageFeed(self._store, settings.fetch_s)
+
+    def hold(self, held: Amounts, total: Amounts, now_s: float) -> None:
+        """From now on the leaves hold ``(R, Q)`` of ``(R,)``; what a snapshot showed is over."""
+        queues = self._queues
+        self._store.record(
+            Sample(now_s, self._resources, queues.name, roll_up(held, queues.tree), total)
+        )
+
+    def usage(self, snapshot: Snapshot, now_s: float) -> Usage:
+        """Return usage for the snapshot's queues and resources."""
+        return self._feed.usage(snapshot, now_s)
+
+    def is_ready(self) -> bool:
+        """Return True: there is nobody to wait for."""
+        return self._feed.is_ready()
+
+
+def origin_of(window: Window, first_day: int) -> float:
+    """Return the seconds since 1970 at which virtual time begins.
+
+    A tumbling window begins with the run. Cron needs a calendar: that of a common year whose first
+    of January is the weekday ``first_day``, 0 for Monday.
+    """
+    if window.type == "tumbling":
+        return window.anchor_s
+    if window.type == "cron":
+        return datetime(_YEARS[first_day], 1, 1, tzinfo=UTC).timestamp()
+    return 0.0
