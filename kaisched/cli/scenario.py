@@ -89,6 +89,10 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
             from kaisched.sim.output.plots import write_plots  # noqa: PLC0415 - an extra
 
             write_plots(result, folder)
+    if has_plots and len(results) > 1:
+        from kaisched.sim.output.plots_compared import write_comparison  # noqa: PLC0415 - an extra
+
+        write_comparison(results, out)
     warn(f"wrote {write_report(results, out / 'report.html')}")
 
 

@@ -140,12 +140,12 @@ def fitted(divide: Divide, course: Course, request: FloatVec, total: float) -> F
     slack = max(slack, course.overflow(divide(0.0, request))[0])
     known = 0.0
     for _ in range(len(request)):
+        if course.overflow(share)[0] <= slack:
+            return share
         known, at = _largest(divide, course, request, (known, total), slack)
         share = divide(known, request)
         request = np.where(share >= course.asked[:, at] - slack, share, request)
         share = divide(total, request)
-        if course.overflow(share)[0] <= slack:
-            return share
     return divide(known, request)
 
 

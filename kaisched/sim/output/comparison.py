@@ -60,7 +60,7 @@ def _row(name: str, outcome: Outcome) -> tuple[str, ...]:
     )
 
 
-def _queues(outcomes: Sequence[Outcome]) -> list[str]:
+def busiest_queues(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the names of the busiest queues that any run has."""
     hours: dict[str, float] = {}
     for outcome in outcomes:
@@ -72,7 +72,7 @@ def _queues(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _hours(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
-    queues = _queues(outcomes)
+    queues = busiest_queues(outcomes)
     groups = []
     for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True)):
         got = {queue.name: queue.got or 0.0 for queue in outcome.queues}
@@ -81,7 +81,7 @@ def _hours(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
 
 
 def _waits(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
-    queues = _queues(outcomes)
+    queues = busiest_queues(outcomes)
     groups = []
     for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True)):
         wait = {queue.name: queue.wait for queue in outcome.queues}
@@ -92,18 +92,20 @@ def _waits(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
 
 def _error(results: Sequence[Result], names: Sequence[str]) -> str:
     lines = [
-        Line(name, _errors(result.timeline) * 100.0, series, is_stepped=False)
+        Line(name, wrong_hours(result.timeline), series, is_stepped=False)
         for series, (name, result) in enumerate(zip(names, results, strict=True))
     ]
-    title = "Fairness error so far"
-    return lines_chart(title, "% of GPU-hours entitled", _ends(results), lines)
+    return lines_chart("In the wrong hands so far", "GPU-hours", _ends(results), lines)
 
 
-def _errors(line: Timeline) -> FloatVec:
-    due = line.entitled_hours.sum(axis=0)
+def wrong_hours(line: Timeline) -> FloatVec:
+    """Return ``(T,)`` half the sum over queues of |GPU-hours - entitled| up to each point.
+
+    In GPU-hours and no part of them: in the first minutes all parts are large.
+    """
     apart = np.abs(line.gpu_hours - line.entitled_hours).sum(axis=0)
-    errors: FloatVec = np.where(due > 0, apart / np.maximum(2 * due, 1e-9), 0.0)
-    return errors
+    hours: FloatVec = apart / 2.0
+    return hours
 
 
 def _lost(results: Sequence[Result], names: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The main pictures of a run as PNG and SVG files, drawn by matplotlib (the extra ``plots``).
 
-For slides and papers; the report draws its own. The only place where matplotlib is imported.
+For slides and papers; the report draws its own. Matplotlib is imported here and nowhere else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLOURS: Final = (
 """Those of the report: told apart by colour-blind readers too."""
 _SIZE: Final = (9.0, 4.2)
 _DPI: Final = 150
-_STEADY: Final[dict[Any, Any]] = {
+STEADY: Final[dict[Any, Any]] = {
     # Without these, names inside an SVG file and its date differ from run to run.
     "svg.hashsalt": "kaisched",
     "axes.spines.top": False,
@@ -48,17 +48,10 @@ def write_plots(result: Result, folder: Path) -> list[Path]:
         ConfigError: matplotlib is not installed, or the folder cannot be written.
 
     """
-    try:
-        import matplotlib as mpl  # noqa: PLC0415 - half a second, and an extra
-
-        mpl.use("Agg")
-        from matplotlib import pyplot as plt  # noqa: PLC0415
-    except ImportError:
-        fix = "pip install 'kaisched[plots]'; the report needs no extra"
-        raise ConfigError("matplotlib is not installed", path="--plots", fix=fix) from None
+    plt = pyplot()
     written: list[Path] = []
     shown = shown_of(result)
-    with plt.rc_context(_STEADY):
+    with plt.rc_context(STEADY):
         for name, draw in _PICTURES.items():
             figure, axes = plt.subplots(figsize=_SIZE, layout="constrained")
             draw(axes, result, shown)
@@ -67,18 +60,48 @@ def write_plots(result: Result, folder: Path) -> list[Path]:
             axes.set_ylim(bottom=0.0)
             axes.set_xlabel(f"time, {unit}")
             axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-            for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
-                path = folder / f"{name}.{suffix}"
-                try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    figure.savefig(path, dpi=_DPI, metadata=metadata)
-                except OSError as error:
-                    reason = error.strerror or str(error)
-                    raise ConfigError(
-                        f"cannot be written: {reason}", file=str(path), path="--out"
-                    ) from None
-                written.append(path)
+            written += save(figure, folder, name)
             plt.close(figure)
+    return written
+
+
+def pyplot() -> Any:
+    """Import matplotlib, to draw files only.
+
+    Raises:
+        ConfigError: it is not installed.
+
+    """
+    try:
+        import matplotlib as mpl  # noqa: PLC0415 - half a second, and an extra
+
+        mpl.use("Agg")
+        from matplotlib import pyplot as plt  # noqa: PLC0415
+    except ImportError:
+        fix = "pip install 'kaisched[plots]'; the report needs no extra"
+        raise ConfigError("matplotlib is not installed", path="--plots", fix=fix) from None
+    return plt
+
+
+def save(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write a figure as PNG and SVG; the same figure gives the same bytes.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+
+    """
+    written = []
+    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+        path = folder / f"{name}.{suffix}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=_DPI, metadata=metadata)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"cannot be written: {reason}", file=str(path), path="--out"
+            ) from None
+        written.append(path)
     return written
 
 

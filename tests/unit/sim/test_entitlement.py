@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kaisched.sim.entitlement import Course, fitted
 from kaisched.sim.outcome import entitled_until, error_between, jain_of
 
 HOUR = 60
@@ -70,6 +73,90 @@ def test_time_that_was_not_there_is_not_divided(ran):
     jobs = [{"queue": "a", "arrivals": {"backlog": "endless"}, "duration": "1h"}]
     run = ran(nodes=nodes, jobs=jobs)
     assert entitled(run, 3 * HOUR)[0] == pytest.approx(4 * 2 * HOUR + 8 * HOUR, rel=1e-3)
+
+
+def test_time_in_which_nothing_was_to_be_done_is_nobodys(ran):
+    """8 GPUs stand idle for two hours; a and b then share the other two."""
+    backlog = {"arrivals": {"backlog": "endless", "begin": "2h"}, "gpus": 2, "duration": "1h"}
+    run = ran(jobs=[{"queue": name, **backlog} for name in "ab"])
+    assert entitled(run, 2 * HOUR) == [0, 0]
+    assert entitled(run, 4 * HOUR) == pytest.approx([8 * HOUR, 8 * HOUR], rel=1e-3)
+
+
+def test_who_comes_late_is_entitled_to_no_more_than_the_time_that_was_left(ran):
+    """A is there from the beginning, b for the last of four hours: 8 of 32 GPU-hours."""
+    a = {"queue": "a", "arrivals": {"backlog": "endless"}, "gpus": 2, "duration": "1h"}
+    b = {"queue": "b", "arrivals": {"backlog": "endless", "begin": "3h"}, "duration": "1h"}
+    run = ran(jobs=[a, b])
+    assert entitled(run, 4 * HOUR) == pytest.approx([24 * HOUR, 8 * HOUR], rel=1e-3)
+
+
+def test_who_comes_late_makes_up_for_it_as_far_as_there_is_time(ran):
+    """Half of the time is left to b: it is entitled to all of it, which is its half."""
+    a = {"queue": "a", "arrivals": {"backlog": "endless"}, "gpus": 2, "duration": "1h"}
+    b = {"queue": "b", "arrivals": {"backlog": "endless", "begin": "2h"}, "duration": "1h"}
+    run = ran(jobs=[a, b])
+    assert entitled(run, 4 * HOUR) == pytest.approx([16 * HOUR, 16 * HOUR], rel=1e-3)
+
+
+def test_a_limit_holds_in_the_time_that_is_left(ran):
+    """B may hold 2 GPUs and comes for the last two of four hours."""
+    queues = [{"name": "a"}, {"name": "b", "limit": 2}]
+    a = {"queue": "a", "arrivals": {"backlog": "endless"}, "gpus": 2, "duration": "1h"}
+    b = {"queue": "b", "arrivals": {"backlog": "endless", "begin": "2h"}, "duration": "1h"}
+    run = ran(queues=queues, jobs=[a, b])
+    assert entitled(run, 4 * HOUR) == pytest.approx([28 * HOUR, 4 * HOUR], rel=1e-3)
+
+
+def test_quotas_beyond_the_cluster_are_told_as_they_are(ran):
+    queues = [{"name": "a", "quota": 8}, {"name": "b", "quota": 8}]
+    backlog = {"arrivals": {"backlog": "endless"}, "gpus": 2, "duration": "1h"}
+    run = ran(queues=queues, jobs=[{"queue": name, **backlog} for name in "ab"])
+    assert entitled(run, HOUR) == pytest.approx([8 * HOUR, 8 * HOUR])
+
+
+def by_weight(weights):
+    """A division of one level in plain floats: as much to each weight as its request allows."""
+
+    def divide(total, request):
+        share = np.zeros(len(weights))
+        while True:
+            open_ = request - share > 1e-9
+            left = total - share.sum()
+            if left <= 1e-9 or not open_.any():
+                return share
+            step = min(left / weights[open_].sum(), ((request - share) / weights)[open_].min())
+            share[open_] += step * weights[open_]
+
+    return divide
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_shares_fit_and_nobody_could_get_more_of_those_who_got_more_for_their_weight(data):
+    queues, spans = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 6))
+    amounts = st.lists(st.integers(0, 40), min_size=spans, max_size=spans)
+    asked = np.array([[0, *np.cumsum(data.draw(amounts))] for _ in range(queues)], np.float64)
+    weights = np.array(data.draw(st.lists(st.integers(1, 4), min_size=queues, max_size=queues)))
+    rest = 10.0 * np.arange(spans, -1, -1)
+    course = Course(asked, rest)
+    share = fitted(by_weight(weights), course, (asked + rest).min(axis=1), float(rest[0]))
+    slack = 1e-3 * rest[0]
+
+    def fits(share):
+        return (np.maximum(share[:, None] - asked, 0).sum(axis=0) <= rest + slack).all()
+
+    assert fits(share)
+    assert (share <= asked[:, -1] + slack).all()
+    for more in range(queues):
+        raised = share.copy()
+        raised[more] += 5 * slack
+        assert not fits(raised) or raised[more] > asked[more, -1], "time is left"
+        for less in range(queues):
+            moved = raised.copy()
+            moved[less] -= 5 * slack
+            is_richer = moved[less] / weights[less] > raised[more] / weights[more]
+            assert not (less != more and is_richer and moved[less] > 0 and fits(moved))
 
 
 def test_error_is_what_is_in_the_wrong_hands():

@@ -254,3 +254,16 @@ def test_pictures_are_written_twice_and_are_the_same_again(result, tmp_path):
     for one, other in zip(first, second, strict=True):
         assert one.stat().st_size > 1000
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_runs_that_are_compared_have_a_picture_together(result, tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
+    from kaisched.sim.output.plots_compared import write_comparison
+
+    pair = [result, result]
+    first, second = (write_comparison(pair, tmp_path / name) for name in ("one", "two"))
+    assert [path.name for path in first] == ["comparison.png", "comparison.svg"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    for queue in result.outcome.queues[:2]:
+        assert f"<!-- {queue.name} -->" in first[1].read_text(encoding="utf-8")
