@@ -90,8 +90,7 @@ class History:
         The time since the last sample is included, as far as that sample holds.
         """
         self._expire(now_s)
-        sums = self._sums.copy()
-        sums.fade(weight(now_s - self._at_s, self.window.half_life_s))
+        sums = self._sums.faded(weight(now_s - self._at_s, self.window.half_life_s))
         start_s = self.window.start(now_s)
         if self._kept and self._kept[0].start_s < start_s:
             self._count(sums, self._kept[0], self._kept[0].start_s, start_s, now_s, -1)

@@ -20,6 +20,19 @@ Somewhat above 1 is honest: nodes may vanish under pods that still hold them.
 """
 
 
+def _sound(used: FloatVec, capacity: FloatVec) -> IntVec | None:
+    """Return the parts where nothing at all is wrong, as nearly always; a third of the time."""
+    # NaN is neither above nor below anything.
+    if not (used.size and used.min() >= 0 and 0 < capacity.min() <= capacity.max() < np.inf):
+        return None
+    share = used / capacity[:, None]
+    return _parts(share) if share.max() <= MOST_USAGE else None
+
+
+def _parts(share: FloatVec) -> IntVec:
+    return np.rint(share * PARTS).astype(np.int64)
+
+
 def quantise(
     used: FloatVec, capacity: FloatVec, queues: Sequence[str], resources: Sequence[str]
 ) -> tuple[IntVec, BoolVec, tuple[str, ...]]:
@@ -35,6 +48,8 @@ def quantise(
     whole resource unbelievable: its parts are 0.
 
     """
+    if (sound := _sound(used, capacity)) is not None:
+        return sound, np.zeros(len(capacity), np.bool_), ()
     is_number = np.isfinite(used) & (used >= 0)
     has_capacity = np.isfinite(capacity) & (capacity > 0)
     share = np.divide(
@@ -59,5 +74,4 @@ def quantise(
                 " do both count in the same unit?"
             )
     believed = has_capacity & ~unbelievable
-    parts = np.rint(np.where(believed[:, None], share, 0.0) * PARTS).astype(np.int64)
-    return parts, unbelievable, tuple(reasons)
+    return _parts(np.where(believed[:, None], share, 0.0)), unbelievable, tuple(reasons)

@@ -61,6 +61,8 @@ class Axis:
         """Start without names."""
         self.at: dict[str, int] = {}
         self._known: dict[tuple[str, ...], RowVec] = {}
+        self._found: tuple[tuple[str, ...], int, RowVec] = ((), 0, np.empty(0, np.int64))
+        """What was looked for last, how many names there were then, and where they stand."""
 
     def __len__(self) -> int:
         """Return how many names there are."""
@@ -78,6 +80,15 @@ class Axis:
             self._known[names] = found
         return found
 
+    def lookup(self, names: Sequence[str]) -> RowVec:
+        """Return where the names stand, -1 for those that are unknown; who asks, asks again."""
+        asked, size, found = self._found
+        if asked is not names or size != len(self.at):
+            found = np.array([self.at.get(name, -1) for name in names], np.int64)
+            if isinstance(names, tuple):  # a list may change
+                self._found = (names, len(self.at), found)
+        return found
+
 
 class Sums:
     """What stretches add up to, each with a weight."""
@@ -90,10 +101,10 @@ class Sums:
         self.seen_s = 0.0
         """Time that was added, not decayed."""
 
-    def copy(self) -> Sums:
-        """Return sums of their own that know the same names."""
+    def faded(self, factor: float) -> Sums:
+        """Return sums of their own that weigh less and know the same names."""
         twin = copy(self)
-        twin.fade(1.0)
+        twin.fade(factor)
         return twin
 
     def add(self, stretch: Stretch, weighed_s: float, seen_s: float) -> None:
@@ -126,13 +137,17 @@ class Sums:
     def used(self, queues: Sequence[str], resources: Sequence[str]) -> FloatVec:
         """Return ``(R, Q)`` in the order asked; 0 for what is unknown."""
         padded = np.zeros((len(self._resources) + 1, len(self._queues) + 1))
+        known = padded[: self._used.shape[0], : self._used.shape[1]]
         # What rounding leaves of amounts that were added and taken away may be below zero.
-        padded[:-1, :-1] = np.maximum(self._used, 0.0)
-        rows = [self._resources.at.get(name, -1) for name in resources]
-        columns = [self._queues.at.get(name, -1) for name in queues]
-        return padded[np.ix_(rows, columns)]
+        np.maximum(self._used, 0.0, out=known)
+        answer: FloatVec = padded[
+            self._resources.lookup(resources)[:, None], self._queues.lookup(queues)
+        ]
+        return answer
 
     def capacity(self, resources: Sequence[str]) -> FloatVec:
         """Return ``(R,)`` in the order asked."""
-        padded = np.append(np.maximum(self._capacity, 0.0), 0.0)
-        return padded[[self._resources.at.get(name, -1) for name in resources]]
+        padded = np.zeros(len(self._resources) + 1)
+        np.maximum(self._capacity, 0.0, out=padded[: len(self._capacity)])
+        answer: FloatVec = padded[self._resources.lookup(resources)]
+        return answer

@@ -56,16 +56,29 @@ def lumps_of(session: Session, part: FloatVec) -> list[Lump]:
     usable = jobs.is_preemptible & (jobs.queue_of_job >= 0) & (jobs.refusal == 0)
     running = (usable & (jobs.active > 0)).nonzero()[0]
     waiting = (usable & (jobs.pending > 0)).nonzero()[0]
-    found: list[Lump] = []
-    first: dict[int, Lump] = {}
-    for job, leaf, amounts, is_running in _large(session, running, waiting, bound):
-        if is_running:
-            found.append(Lump(job, leaf, amounts, _start_s(session, job)))
-            continue
-        known = first.get(leaf)
-        if known is None or _order(session, job) < _order(session, known.job):
-            first[leaf] = Lump(job, leaf, amounts, math.nan)
-    return [*found, *first.values()]
+    job = np.concatenate((running, waiting))
+    runs = np.arange(len(job)) < len(running)
+    leaf = jobs.queue_of_job.take(job)
+    amounts = _amounts(session, job, runs)
+    large = np.logical_or.reduce(amounts > bound.take(leaf, axis=1), axis=0).nonzero()[0]
+    begun = int(np.searchsorted(large, len(running)))
+    waits = large[begun:]
+    return [
+        Lump(each, queue, _some(column), _start_s(session, each) if is_running else math.nan)
+        for chosen in (large[:begun], waits[_first_of_each(session, job[waits], leaf[waits])])
+        for each, queue, column, is_running in zip(
+            job[chosen].tolist(),
+            leaf[chosen].tolist(),
+            amounts[:, chosen].T.tolist(),
+            runs[chosen].tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _some(column: list[int]) -> dict[int, int]:
+    """Return the amounts that count by resource."""
+    return {row: amount for row, amount in enumerate(column) if amount and row != PODS}
 
 
 def _start_s(session: Session, job: int) -> float:
@@ -74,40 +87,29 @@ def _start_s(session: Session, job: int) -> float:
     return -math.inf if math.isnan(start_s) else start_s
 
 
-def _order(session: Session, job: int) -> tuple[int, float, str]:
+def _first_of_each(session: Session, job: RowVec, leaf: RowVec) -> list[int]:
+    """Return where the first of these jobs of each leaf stands: by priority, age and name."""
     jobs = session.jobs
-    return -int(jobs.priority[job]), float(jobs.created_s[job]), jobs.name[job]
+    columns = (leaf.tolist(), (-jobs.priority[job]).tolist(), jobs.created_s[job].tolist())
+    first: dict[int, tuple[int, float, str, int]] = {}
+    for at, (queue, priority, created_s, row) in enumerate(
+        zip(*columns, job.tolist(), strict=True)
+    ):
+        key = (priority, created_s, jobs.name[row], at)
+        if queue not in first or key < first[queue]:
+            first[queue] = key
+    return [at for *_, at in first.values()]
 
 
-def _large(
-    session: Session, running: RowVec, waiting: RowVec, bound: FloatVec
-) -> list[tuple[int, int, dict[int, int], bool]]:
-    """Return (job, leaf, amounts, whether it runs) where the bound of the queue is passed."""
+def _amounts(session: Session, job: RowVec, runs: BoolVec) -> Amounts:
+    """Return ``(R, K)`` what the core of each job holds, or what its next batch asks for."""
     jobs = session.jobs
-    job = np.concatenate((running, waiting))
-    runs = np.zeros(len(job), np.bool_)
-    runs[: len(running)] = True
     shape = jobs.shape_of_job.take(job)
-    size = _sizes(session, job, runs)
     odd = ((jobs.podset_count.take(job) != 1) | (shape < 0)).nonzero()[0].tolist()
-    amounts: Amounts = session.shapes.request.take(shape, axis=1) * size
+    amounts: Amounts = session.shapes.request.take(shape, axis=1) * _sizes(session, job, runs)
     for at in odd:
         amounts[:, at] = _whole(session, int(job[at]), is_running=bool(runs[at]))
-    leaf = jobs.queue_of_job.take(job)
-    is_large = np.logical_or.reduce(amounts > bound.take(leaf, axis=1), axis=0)
-    return [
-        (
-            int(job[at]),
-            int(leaf[at]),
-            {
-                row: amount
-                for row, amount in enumerate(amounts[:, at].tolist())
-                if amount and row != PODS
-            },
-            bool(runs[at]),
-        )
-        for at in is_large.nonzero()[0].tolist()
-    ]
+    return amounts
 
 
 def _sizes(session: Session, job: RowVec, runs: BoolVec) -> IntVec:
