@@ -21,7 +21,7 @@ import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
 from kaisched.core.division import Claims
-from kaisched.core.fairshare import fair_share, plan_levels
+from kaisched.core.fairshare import TreePlan, fair_share, plan_levels
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.sim.grid import FOREVER
@@ -32,7 +32,7 @@ from kaisched.units import UNLIMITED
 _MOST: Final = 1 << 44
 """The division takes amounts up to 2**50; longer times are counted in larger units."""
 _UNIT: Final = np.array([1], np.int64)
-_MOST_INSTANTS: Final = 1_000
+_MOST_INSTANTS: Final = 500
 """Instants after which the rest must fit. Between two of them at most their distance is missed."""
 _CLOSE: Final = 1e-4
 """A total that is so close to the largest that fits, as a part of all there is, will do."""
@@ -107,6 +107,8 @@ def entitled(
     asked = np.array([line.integral(instants) for line in work]).reshape(len(work), len(instants))
     limit = queues.limit[GPU, leaves]
     most = np.where(limit == UNLIMITED, max(capacity.values, default=0), limit / GPU_UNIT)
+    rank = np.arange(len(queues), dtype=np.int64)
+    plan = plan_levels(queues.tree, queues.priority, rank, 1)
     answer = np.zeros((len(leaves), len(at)))
     for column, end in enumerate(np.searchsorted(instants, at).tolist()):
         if instants[end] > 0 and there[end] > 0:
@@ -114,7 +116,7 @@ def entitled(
             course = Course(asked[:, upto], there[end] - there[upto])
             alone = np.minimum(np.outer(most, instants[end] - instants[upto]), course.rest)
             request = (course.asked + alone).min(axis=1)
-            divide = _division(queues, leaves, float(there[end]), float(instants[end]))
+            divide = _division(queues, leaves, plan, float(there[end]), float(instants[end]))
             answer[:, column] = fitted(divide, course, request, float(there[end]))
     return answer
 
@@ -177,10 +179,11 @@ def _largest(
     return low, at
 
 
-def _division(queues: QueueTable, leaves: Sequence[int], total: float, ticks: float) -> Divide:
+def _division(
+    queues: QueueTable, leaves: Sequence[int], plan: TreePlan, total: float, ticks: float
+) -> Divide:
     """Return the scheduler's division of so much GPU time, or less, that took so many ticks."""
     rank = np.arange(len(queues), dtype=np.int64)
-    plan = plan_levels(queues.tree, queues.priority, rank, 1)
     # Thousandths of GPU ticks, or larger where there are too many.
     scale = min(1000.0, _MOST / total)
     deserved, limit = (

@@ -10,6 +10,8 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
+import numpy as np
+
 from kaisched.core.axis import Amounts
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.tables import QueueTable
@@ -35,17 +37,20 @@ class VirtualHistory:
         self._resources, self._queues = resources, queues
         self._store = MemoryStore(settings.window, hold_s=math.inf)
         self._feed = UsageFeed(self._store, settings.fetch_s)
+        self._held: Amounts = np.zeros((0, 0), np.int64)
+        self._total: Amounts = np.zeros(0, np.int64)
 
     def hold(self, held: Amounts, total: Amounts, now_s: float) -> None:
-        """From now on the leaves hold ``(R, Q)`` of ``(R,)``; what a snapshot showed is over."""
-        queues = self._queues
-        self._store.record(
-            Sample(now_s, self._resources, queues.name, roll_up(held, queues.tree), total)
-        )
+        """From now on the leaves hold ``(R, Q)`` of ``(R,)``."""
+        if np.array_equal(held, self._held) and np.array_equal(total, self._total):
+            return
+        self._held, self._total = held, total
+        used = roll_up(held, self._queues.tree)
+        self._store.record(Sample(now_s, self._resources, self._queues.name, used, total))
 
     def usage(self, snapshot: Snapshot, now_s: float) -> Usage:
-        """Return usage for the snapshot's queues and resources."""
-        return self._feed.usage(snapshot, now_s)
+        """Return usage for the snapshot's queues and resources, of what was held until now."""
+        return self._feed.answer(now_s, snapshot.queues.name, snapshot.axis.names)
 
     def is_ready(self) -> bool:
         """Return True: there is nobody to wait for."""

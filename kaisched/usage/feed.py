@@ -39,7 +39,11 @@ class UsageFeed:
         """Record the snapshot and return usage for its queues and resources."""
         sample = sample_of(snapshot, now_s)
         self._store.record(sample)
-        names = (sample.queues, sample.resources)
+        return self.answer(now_s, sample.queues, sample.resources)
+
+    def answer(self, now_s: float, queues: tuple[str, ...], resources: tuple[str, ...]) -> Usage:
+        """Return usage, parts ``(R, Q)``, for whoever records by himself."""
+        names = (queues, resources)
         since_s = now_s - self._asked_s
         answer = self._answer
         if (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaisched.core.tree import build_tree
-from kaisched.core.usage import PARTS
+from kaisched.core.usage import PARTS, UsageState
 from kaisched.objects.cron import parse_cron
 from kaisched.sim.history import VirtualHistory, origin_of
 from kaisched.usage.feed import UsageFeed
@@ -48,10 +48,7 @@ def hold(history, a, b, now_s, total=10):
 
 
 def used(history, now_s, queue=A):
-    """Ask as a cycle does that decides nothing: what was held goes on."""
-    a, b = (int(history._store.history.last.allocated[0, row]) for row in (A, B))
-    total = int(history._store.history.last.capacity[0])
-    return history.usage(snapshot(a, b, total), now_s).parts[0, queue] / PARTS
+    return history.usage(snapshot(0, 0), now_s).parts[0, queue] / PARTS
 
 
 def test_24_of_100_gpu_hours_are_a_usage_of_024():
@@ -82,7 +79,7 @@ def test_a_parent_has_used_what_its_children_have():
     hold(history, 3, 4, 0.0)
     usage = history.usage(snapshot(3, 4), HOUR_S)
     assert usage.parts[0].tolist() == [700_000_000, 300_000_000, 400_000_000]
-    assert (usage.age_s, usage.coverage) == (0.0, 1.0)
+    assert (usage.state, usage.coverage) == (UsageState.FRESH, 1.0)
 
 
 def test_after_a_half_life_half_of_it_counts():
