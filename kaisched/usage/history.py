@@ -1,8 +1,9 @@
 """The past within a window, summed in process.
 
-A sample holds until the next one, at most :data:`HOLD_S`. Samples are gathered into stretches, each
-at most 1/720 of the window; within one, use is taken for even. Sums are kept up to date, so that a
-sample and an answer cost one pass over the queues, however long the window.
+A sample holds until the next one, at most :data:`HOLD_S`, and is added to sums that fade, as it is.
+To take it out again when it leaves the window, and to be written down, samples are gathered into
+stretches, each at most 1/720 of the window; there use is taken for even. A sample and an answer
+cost one pass over the queues, however long the window.
 """
 
 from __future__ import annotations
@@ -92,11 +93,13 @@ class History:
         self._expire(now_s)
         sums = self._sums.faded(weight(now_s - self._at_s, self.window.half_life_s))
         start_s = self.window.start(now_s)
-        if self._kept and self._kept[0].start_s < start_s:
-            self._count(sums, self._kept[0], self._kept[0].start_s, start_s, now_s, -1)
-        for stretch in (self.open, self._held(now_s)):
-            if stretch is not None and start_s < stretch.end_s:
-                self._count(sums, stretch, max(stretch.start_s, start_s), stretch.end_s, now_s, 1)
+        for stretch in (self._kept[0] if self._kept else None, self.open):
+            if stretch is not None and stretch.start_s < start_s:
+                end_s = min(stretch.end_s, start_s)
+                self._count(sums, stretch, stretch.start_s, end_s, now_s, -1)
+        held = self._held(now_s)
+        if held is not None and start_s < held.end_s:
+            self._count(sums, held, max(held.start_s, start_s), held.end_s, now_s, 1)
         return sums
 
     @property
@@ -115,6 +118,7 @@ class History:
 
     def _extend(self, sample: Sample, start_s: float, end_s: float) -> list[Stretch]:
         span_s = end_s - start_s
+        self._add_up(_constant(sample, start_s, end_s))
         done: list[Stretch] = []
         if self.open is not None and not self._is_like(self.open, sample, span_s):
             done = self._close()
@@ -145,11 +149,14 @@ class History:
         if stretch is None:
             return []
         stretch = stretch.of_active()
-        self._keep(stretch)
+        self._kept.append(stretch)
         return [stretch]
 
     def _keep(self, stretch: Stretch) -> None:
         self._kept.append(stretch)
+        self._add_up(stretch)
+
+    def _add_up(self, stretch: Stretch) -> None:
         if stretch.end_s > self._at_s:
             self._sums.fade(weight(stretch.end_s - self._at_s, self.window.half_life_s))
             self._at_s = stretch.end_s
@@ -171,6 +178,8 @@ class History:
         self._taken_away = 0
         for stretch in kept:
             self._keep(stretch)
+        if self.open is not None:
+            self._add_up(self.open)
 
     def _count(
         self, sums: Sums, stretch: Stretch, start_s: float, end_s: float, now_s: float, sign: int

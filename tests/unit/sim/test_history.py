@@ -161,8 +161,8 @@ def test_the_answer_is_the_sum_over_small_steps(changes, half_life_s, size_s, mo
             weight = 1.0 if half_life_s is None else 0.5 ** ((now - middle) / half_life_s)
             top += held[int(middle)] * weight
             bottom += 10 * weight
-    # Within a 720th of the window use is taken for even, as in the daemon.
-    assert used(history, float(now)) == pytest.approx(top / bottom, abs=5e-3)
+    # Where the window begins, use is taken for even within a 720th of it, as in the daemon.
+    assert used(history, float(now)) == pytest.approx(top / bottom, abs=2e-3)
 
 
 WINDOWS = {

@@ -37,6 +37,14 @@ def test_use_one_half_life_ago_counts_half():
     assert first * 2 == pytest.approx(second, rel=1e-6)
 
 
+def test_use_has_its_own_age_even_within_a_stretch():
+    """Stretches of this window are 14 minutes; a held all for five, then b."""
+    store = MemoryStore(Window(half_life_s=12 * HOUR))
+    fill(store, [sample(0, a=10), sample(300, b=10), sample(600)])
+    first, second = store.usage(600, ["a", "b"], RESOURCES).parts[2].tolist()
+    assert first / second == pytest.approx(0.5 ** (300 / (12 * HOUR)), rel=1e-8)
+
+
 @pytest.mark.parametrize(("first", "then", "share"), [(8, 0, 0.8 / 3), (0, 8, 1.6 / 3)])
 def test_hourly_use_decays_as_published(first, then, share):
     """Half-life 1 h, 10 GPUs: 8 an hour ago and 0 now is 0.267, the other way round 0.533."""

@@ -59,7 +59,8 @@ def test_what_was_recorded_is_there_after_a_restart(tmp_path, window):
     second = opened(path, 5 * HOUR, window)
     after = second.usage(5 * HOUR, ["a", "b"], RESOURCES)
     second.close()
-    assert after.parts == pytest.approx(before.parts, abs=2)
+    # What is brought back has use that is even within each stretch; without decay that is the same.
+    assert after.parts == pytest.approx(before.parts, rel=1e-4 if window.half_life_s else 0, abs=2)
     assert after.coverage == before.coverage
     assert before.parts[2].tolist() == pytest.approx(
         fill(MemoryStore(window), samples_of(5)).usage(5 * HOUR, ["a", "b"], RESOURCES).parts[2]
