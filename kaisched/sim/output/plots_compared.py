@@ -54,7 +54,6 @@ def _queues(axes: Any, results: Sequence[Result]) -> None:
     axes.axvline(0.0, color="#1b1f24", lw=1.0)
     axes.set_yticks(place, queues)
     axes.invert_yaxis()
-    axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_title("Beyond what the queue is entitled to")
     axes.set_xlabel("GPU-hours")

@@ -76,8 +76,8 @@ def report_html(results: Sequence[Result]) -> str:
     body.append(
         paragraph(
             "Entitled: the time there was, divided by quota, priority and weight, and capped by "
-            "the work that had come, run without waiting. Fair share: what the cycle divided out "
-            "at that moment. Lines show means between two points.",
+            "the work that had come, run without waiting, and by the time that was left for it. "
+            "Fair share: what the cycle divided out at that moment. Lines show means between two points.",
             is_soft=True,
         )
     )
