@@ -77,7 +77,8 @@ def report_html(results: Sequence[Result]) -> str:
         paragraph(
             "Entitled: the time there was, divided by quota, priority and weight, and capped by "
             "the work that had come, run without waiting, and by the time that was left for it. "
-            "Fair share: what the cycle divided out at that moment. Lines show means between two points.",
+            "Fair share: what the cycle divided out at that moment. Lines show means between two "
+            "points.",
             is_soft=True,
         )
     )
