@@ -145,6 +145,9 @@ class Evicting:
             tasks = pending_tasks(session, job)[: int(candidates.size[item.at])]
         plan = self._search.solve(self._search.demand(claim, tasks), line)
         if not isinstance(plan, Plan):
+            # The whole class is refused with it. A line has a row for everything that may be
+            # evicted, and there may be as many lines as queues.
+            self._lines.pop(self._class(claim), None)
             return plan
         if plan.parts and session.policy.allows_consolidating_reclaim:
             self._relocation.relocate(plan)

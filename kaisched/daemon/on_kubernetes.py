@@ -91,6 +91,7 @@ class KubernetesDaemon:
                 if not self._end.is_set():
                     tenure.start()
             while not self._end.wait(_POLL_S):
+                self._keep_up()
                 for tenure in self.tenures:
                     if tenure.is_overdue:
                         self.fail(f"the lease of shard {tenure.name} has run out")
@@ -189,12 +190,18 @@ class KubernetesDaemon:
     def _wait_for_sync(self) -> None:
         told_s = monotonic_s()
         while (missing := self._unsynced()) and not self._end.wait(0.01):
+            self._keep_up()
             if monotonic_s() - told_s > _REPORT_S:
                 told_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)
         # What was read now lives long: the cycle collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+
+    def _keep_up(self) -> None:
+        """Let no news pile up where no loop takes them in yet."""
+        for tenure in self.tenures:
+            tenure.cluster.catch_up()
 
     def why_stale(self) -> str:
         """Return why nothing may be decided now; empty when it may."""

@@ -171,24 +171,6 @@ def test_observing_writes_nothing(cluster):
     assert daemon.error is None
 
 
-def test_queues_and_pod_groups_say_how_they_are(cluster):
-    cluster.start().wait_leading()
-    cluster.gang("g", "a", 4)
-    cluster.gang("big", "a", 32)
-    cluster.wait_placed("g-0", "g-1", "g-2", "g-3")
-    path = "/apis/scheduling.run.ai/v2/queues"
-    wanted = {"nvidia.com/gpu": "4"}
-    until(lambda: cluster.must("GET", f"{path}/a").get("status", {}).get("allocated") == wanted)
-    status = cluster.must("GET", f"{path}/a")["status"]
-    assert status["requested"] == {"nvidia.com/gpu": "36"}
-    assert cluster.must("GET", f"{path}/root")["status"]["childQueues"] == ["a", "b"]
-    group = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{cluster.namespace}/podgroups/big"
-    conditions = until(
-        lambda: cluster.must("GET", group).get("status", {}).get("schedulingConditions")
-    )
-    assert conditions[0]["type"] == "UnschedulableOnNodePool"
-
-
 def test_nothing_is_written_when_nothing_changes(cluster, server):
     """Quiet: an idle daemon renews its lease and does nothing else."""
     cluster.start().wait_leading()
