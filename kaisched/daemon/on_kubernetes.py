@@ -18,12 +18,13 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.reflector import Pace, Reflector
+from kaisched.cluster.kubernetes.reflector import Pace, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
 from kaisched.daemon.health import Check
 from kaisched.daemon.tenure import Tenure
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable
+from kaisched.telemetry.adapter import Watch
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import SchedulingShard
+    from kaisched.telemetry.adapter import AdapterState
 
 _POLL_S: Final = 0.2
 _ABSENT: Final = 404
@@ -136,6 +138,23 @@ class KubernetesDaemon:
                 Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
             )
         return tuple(checks)
+
+    def state_of(self, tenure: Tenure) -> AdapterState:
+        """Return what a scrape shows of a shard's way to the cluster."""
+        now_s = monotonic_s()
+        watches = tuple(
+            Watch(
+                it.watched.qualified,
+                now_s - it.heard_s,
+                it.phase is Phase.SYNCED,
+                it.tally.relists,
+                it.tally.errors,
+                it.tally.bad_objects,
+                it.tally.mismatches,
+            )
+            for it in self.reflectors
+        )
+        return tenure.state(watches, self._client.requests.read())
 
     # -- parts -----------------------------------------------------------------------------------
 

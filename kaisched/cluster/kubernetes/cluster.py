@@ -18,6 +18,7 @@ from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
 from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.evictor import EvictWork
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
@@ -97,6 +98,16 @@ class KubernetesCluster:
         self._nominated: dict[str, str] = {}  # by the last cycle that decided something
         self._observed: set[tuple[str, str, str]] = set()
         self._generations: dict[str, tuple[object, ...]] = {}
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the writes, by write and outcome."""
+        return self._desk.counts
+
+    @property
+    def waiting(self) -> int:
+        """How many changes the next snapshot takes in."""
+        return len(self._news)
 
     # -- news ------------------------------------------------------------------------------------
 

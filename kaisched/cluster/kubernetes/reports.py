@@ -13,16 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from kaisched.clock import Clock, monotonic_s
-from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer, Client
-from kaisched.cluster.kubernetes.failpoints import passing
+from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Client
+from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.pods import Note, is_passing, path_of
+from kaisched.cluster.kubernetes.pods import Note, path_of
 from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.cluster.kubernetes.report import Report
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, queue_statuses, says, stamped
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
-from kaisched.errors import ClusterUnavailable
 from kaisched.framework.records import CycleResult, DecisionRecord
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
@@ -57,6 +56,7 @@ class Reporter:
         store: StateStore,
         *,
         node_pool: str = "",
+        counts: Counts | None = None,
     ) -> None:
         """Have said nothing yet.
 
@@ -66,9 +66,11 @@ class Reporter:
             clock: stamps conditions and events.
             store: whose pods are reported on.
             node_pool: named in the conditions of pod groups.
+            counts: what became of the reports is counted here.
 
         """
         self._client, self._outbox, self._clock = client, outbox, clock
+        self._counts = counts or Counts()
         self._store, self._node_pool = store, node_pool or "default"
         self._said: dict[str, tuple[str, str]] = {}
         """Pending pod to (UID, message) of its condition, as the server has it."""
@@ -116,7 +118,7 @@ class Reporter:
     def note(self, note: Note) -> None:
         """Make an event, if there is time for it; from any thread."""
         if self._outbox.waiting < MOST_WAITING:
-            self._outbox.put(EVENT, Report(self._client, "POST", *self._event(note)))
+            self._put(EVENT, "POST", *self._event(note), JSON)
 
     def after(self, snapshot: Snapshot, result: CycleResult) -> None:
         """Report on a cycle."""
@@ -177,8 +179,7 @@ class Reporter:
                 "lastTransitionTime": self._now("%Y-%m-%dT%H:%M:%SZ"),
             }
             body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-            path = path_of(key, "status")
-            self._outbox.put(POD, Report(self._client, "PATCH", path, body, STRATEGIC))
+            self._put(POD, "PATCH", path_of(key, "status"), body, STRATEGIC)
             self.note(Note(key, uid, "FailedScheduling", "Scheduling", message, is_warning=True))
 
     def _condition(self, record: DecisionRecord) -> dict[str, str]:
@@ -207,7 +208,7 @@ class Reporter:
     def _put_group(self, kind: int, job: str, status: dict[str, Any]) -> None:
         namespace, _, name = job.partition("/")
         path = f"{_POD_GROUPS}/{namespace}/podgroups/{name}/status"
-        self._outbox.put(kind, Report(self._client, "PATCH", path, {"status": status}, MERGE))
+        self._put(kind, "PATCH", path, {"status": status}, MERGE)
 
     def _groups_amounts(self, snapshot: Snapshot, now_s: float) -> None:
         """Say what pod groups ask for and hold: no decision and nobody in a hurry waits for it."""
@@ -239,9 +240,14 @@ class Reporter:
             if self._is_due(QUEUE, name, wanted, now_s):
                 said = self._served.get((QUEUE, name))
                 status = stamped(wanted, said, self._now("%Y-%m-%dT%H:%M:%SZ"))
-                path, body = f"{_QUEUES}/{name}/status", {"status": status}
-                self._outbox.put(QUEUE, Report(self._client, "PATCH", path, body, MERGE))
+                self._put(QUEUE, "PATCH", f"{_QUEUES}/{name}/status", {"status": status}, MERGE)
         self._queues_seen = now if is_settled else None
+
+    def _put(
+        self, rank: int, method: str, path: str, body: dict[str, Any], content_type: str
+    ) -> None:
+        work = Report(self._client, method, path, body, content_type, self._counts)
+        self._outbox.put(rank, work)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -270,38 +276,3 @@ class Reporter:
 
     def _now(self, form: str) -> str:
         return datetime.fromtimestamp(self._clock.now_s(), UTC).strftime(form)
-
-
-class Report:
-    """One report to be written; after a few failures it is left out."""
-
-    def __init__(
-        self,
-        client: Client,
-        method: str,
-        path: str,
-        body: dict[str, Any],
-        content_type: str = JSON,
-    ) -> None:
-        """Keep what is needed."""
-        self._client, self._method, self._path, self._body = client, method, path, body
-        self._content_type = content_type
-        self._pauses, self._tries = Pauses(), 3
-
-    def send(self) -> float | None:
-        """Write it."""
-        passing("status.before_patch")
-        self._tries -= 1
-        try:
-            answer = self._client.call(
-                self._method, self._path, body=self._body, content_type=self._content_type
-            )
-        except ClusterUnavailable:
-            answer = Answer(503, b"")
-        passing("status.after_patch")
-        if is_passing(answer) and self._tries:
-            return self._pauses.next_s(answer.retry_after_s)
-        return None
-
-    def drop(self, why: str) -> None:
-        """Leave it out."""

@@ -86,20 +86,22 @@ def queue_statuses(
             )
     nothing = quantities(dict.fromkeys(names, 0))
     for name, fault in faults.items():
-        is_orphan = fault.path == _PARENT
-        reason = "ParentUnusable" if is_orphan else "Invalid"
-        yield (
-            name,
-            {
-                **dict.fromkeys(("allocated", "allocatedNonPreemptible", "requested"), nothing),
-                "childQueues": sorted(children.get(name, ())),
-                "conditions": [
-                    _condition(READY, FALSE, reason, str(fault)),
-                    _condition(ORPHAN, TRUE if is_orphan else FALSE, reason, ""),
-                    _condition(OVER_QUOTA, FALSE, "WithinQuota", ""),
-                ],
-            },
-        )
+        yield name, _unused(fault, nothing, sorted(children.get(name, ())))
+
+
+def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> dict[str, Any]:
+    """Return the status of a queue that is not used."""
+    is_orphan = fault.path == _PARENT
+    reason = "ParentUnusable" if is_orphan else "Invalid"
+    return {
+        **dict.fromkeys(("allocated", "allocatedNonPreemptible", "requested"), nothing),
+        "childQueues": below,
+        "conditions": [
+            _condition(READY, FALSE, reason, str(fault)),
+            _condition(ORPHAN, TRUE if is_orphan else FALSE, reason, ""),
+            _condition(OVER_QUOTA, FALSE, "WithinQuota", ""),
+        ],
+    }
 
 
 def _misplaced(snapshot: Snapshot) -> Counter[str]:
