@@ -21,6 +21,7 @@ from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.reflector import Pace, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
 from kaisched.daemon.health import Check
+from kaisched.daemon.shard_watch import ShardWatch
 from kaisched.daemon.tenure import Tenure
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable
@@ -57,7 +58,7 @@ class KubernetesDaemon:
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, beside those of the writers.
-            wanted = len(ALL) + how.writers + 4
+            wanted = len(ALL) + how.writers + 5
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self._client = client
         random_part = uuid.uuid4().hex[:8]
@@ -70,6 +71,8 @@ class KubernetesDaemon:
             Reflector(client, watched, self._tell, pace=self._pace(), on_fatal=self.fail)
             for watched in ALL
         )
+        self.shards = ShardWatch()
+        self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
         self._error = ""
         self._end = threading.Event()
         self._log: Any = structlog.get_logger()
@@ -86,7 +89,7 @@ class KubernetesDaemon:
         try:
             found = self._find_shards()
             self.tenures = tuple(self._tenure(one) for one in found)
-            for reflector in self.reflectors:
+            for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
             for tenure in self.tenures:
@@ -137,6 +140,9 @@ class KubernetesDaemon:
             checks.append(
                 Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
             )
+        outdated = self.shards.outdated
+        told = f"restart to take them in: {', '.join(outdated)}" if outdated else "as at the start"
+        checks.append(Check("shards", True, told))
         return tuple(checks)
 
     def state_of(self, tenure: Tenure) -> AdapterState:
@@ -199,6 +205,8 @@ class KubernetesDaemon:
                 why = str(error)
             self._log.warning("waiting_for_cluster", err=why)
             self._end.wait(pauses.next_s())
+        if not files:
+            self.shards.start(among)
         return shards_in(files, among)
 
     # -- keeping in step -------------------------------------------------------------------------
@@ -248,7 +256,7 @@ class KubernetesDaemon:
         self._log.info("stopping", why=self._error or "asked to")
         for tenure in self.tenures:
             tenure.stop()
-        for reflector in self.reflectors:
+        for reflector in (*self.reflectors, self._shard_reflector):
             reflector.stop()
-        for reflector in self.reflectors:
+        for reflector in (*self.reflectors, self._shard_reflector):
             reflector.join(1.0)

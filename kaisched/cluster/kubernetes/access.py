@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
+from kaisched.telemetry.logs import hide
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"
@@ -90,9 +91,12 @@ def _authorization(found: Any) -> Callable[[], str]:
     def authorization() -> str:
         with lock:
             token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
-        if token:
-            return str(token)
-        return str(found.get_basic_auth_token() or "") if found.username else ""
+        if not token and found.username:
+            token = found.get_basic_auth_token()
+            hide(str(found.password))
+        header = str(token or "")
+        hide(header.rpartition(" ")[2])
+        return header
 
     return authorization
 
