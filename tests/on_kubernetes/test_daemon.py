@@ -91,16 +91,20 @@ def test_preempt_takes_from_lower_priorities_of_the_same_queue(cluster):
 
 
 def test_consolidation_moves_pods_together(cluster):
-    """Eight pods of one GPU, four on each node: a pod of eight needs one node for itself."""
+    """Eight pods of one GPU, four on each node: a pod of eight needs one node for itself.
+
+    They are of its own queue and priority, so nothing may be taken from them; they may be moved.
+    """
     for number in range(8):
         cluster.pod(f"p{number}", "a", nodeName=f"n{number % 2}")
     daemon = cluster.start().wait_leading()
     # Nobody makes the moved pods anew here, as a controller would; the victims are what matters.
-    cluster.pod("whole", "b", 8)
+    cluster.pod("whole", "a", 8)
     placed = cluster.wait_placed("whole")
     assert sum(node == placed["whole"] for node in placed.values()) == 1
-    actions = {line["action"] for line in cluster.logs if line["event"] == "pod_evicted"}
-    assert actions
+    evicted = [line for line in cluster.logs if line["event"] == "pod_evicted"]
+    assert len(evicted) == 4
+    assert {line["action"] for line in evicted} == {"consolidate"}
     assert daemon.error is None
 
 
