@@ -51,7 +51,7 @@ def masked(key: str, value: Any) -> Any:
             value = value.replace(secret, MASK)
         return _URL_SECRET.sub(rf"\g<scheme>{MASK}@", value)
     if isinstance(value, list | tuple):
-        return [masked("", part) for part in value]
+        return type(value)(masked("", part) for part in value)
     if isinstance(value, dict):
         return {name: masked(str(name), part) for name, part in value.items()}
     return value

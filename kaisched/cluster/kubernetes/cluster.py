@@ -130,8 +130,12 @@ class KubernetesCluster:
         same goes for queues and pod groups.
         """
         pod = change.obj
-        if isinstance(pod, Queue | PodGroup) and not change.is_gone:
-            return self._is_new_generation(f"{pod.KIND} {pod.key}", pod.metadata, with_labels=True)
+        if isinstance(pod, Queue | PodGroup):
+            key = f"{pod.KIND} {pod.key}"
+            if change.is_gone:
+                self._generations.pop(key, None)
+                return True
+            return self._is_new_generation(key, pod.metadata, with_labels=True)
         if not isinstance(pod, Pod):
             return True
         meta = pod.metadata

@@ -191,12 +191,16 @@ class GroupAmounts:
     def __init__(self) -> None:
         """Have seen none."""
         self._before: tuple[int, Amounts] = (-1, np.zeros((0, 0), np.int64))
+        self._revision = -1
 
     def changed(self, snapshot: Snapshot) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (job, status) of those with other amounts than in the last snapshot seen.
 
         All of them when the rows have changed their meaning since.
         """
+        if snapshot.revision == self._revision:
+            return
+        self._revision = snapshot.revision
         now = _amounts(snapshot)
         generation, before = self._before
         self._before = (snapshot.generation, now)
