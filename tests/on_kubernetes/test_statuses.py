@@ -64,6 +64,14 @@ def test_a_pod_group_says_what_it_asks_for_and_holds(cluster):
     until(lambda: queue(cluster, "a")["allocated"] == NONE)
 
 
+def test_a_pod_group_that_comes_after_its_pods_says_so_too(cluster):
+    cluster.start().wait_leading()
+    cluster.pod("g-0", "a", group="g")
+    until(lambda: cluster.condition("g-0").get("reason"))
+    cluster.group("g", "a", 2)
+    until(lambda: group(cluster, "g").get("resourcesStatus", {}).get("requested") == amounts(1))
+
+
 def test_a_group_that_has_found_room_is_no_longer_said_to_wait(cluster):
     cluster.pod("block", "b", 8, nodeName="n0")
     cluster.start().wait_leading()

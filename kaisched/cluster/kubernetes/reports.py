@@ -82,6 +82,9 @@ class Reporter:
         """(what, key) to (what was last written, when)."""
         self._last_s = -ROUND_S
         self._amounts = GroupAmounts()
+        self._fresh: dict[str, None] = {}
+        self._ripening: list[str] = []
+        """Pod groups that are new: whose pods came first says nothing of its amounts yet."""
         self._late: dict[str, dict[str, Any]] = {}
         """Pod groups whose amounts are to be written yet."""
         self._queues_seen: tuple[int, object] | None = None
@@ -99,6 +102,8 @@ class Reporter:
                 self._served.pop((kind, key), None)
                 self._marked.pop(key, None)
                 return
+            if kind == GROUP and (kind, key) not in self._served:
+                self._fresh[key] = None
             self._served[kind, key] = msgspec.to_builtins(obj.status)
             if isinstance(obj, PodGroup):
                 said = obj.status.scheduling_conditions
@@ -212,13 +217,17 @@ class Reporter:
 
     def _groups_amounts(self, snapshot: Snapshot, now_s: float) -> None:
         """Say what pod groups ask for and hold: no decision and nobody in a hurry waits for it."""
-        self._late.update(self._amounts.changed(snapshot))
+        # One that came while the snapshot was taken is in the next one for sure.
+        ripe, self._ripening = self._ripening, list(self._fresh)
+        for job in self._ripening:
+            self._fresh.pop(job, None)
+        store = self._store
+        rows = [row for job in ripe if (row := store.row_of_job(job)) >= 0]
+        self._late.update(self._amounts.changed(snapshot, store.is_declared, rows))
         for job, wanted in list(self._late.items()):
             if self._outbox.waiting >= MOST_AMOUNTS:
                 return
-            is_settled = not self._store.is_declared(job) or self._is_said(
-                AMOUNTS, job, wanted, now_s
-            )
+            is_settled = not store.is_declared(job) or self._is_said(AMOUNTS, job, wanted, now_s)
             if not is_settled and self._is_due(AMOUNTS, job, wanted, now_s):
                 self._put_group(AMOUNTS, job, wanted)
                 is_settled = True

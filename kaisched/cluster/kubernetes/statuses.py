@@ -6,7 +6,7 @@ Here it is only worked out; ``reports`` decides what is written and when.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -193,12 +193,23 @@ class GroupAmounts:
         self._before: tuple[int, Amounts] = (-1, np.zeros((0, 0), np.int64))
         self._revision = -1
 
-    def changed(self, snapshot: Snapshot) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (job, status) of those with other amounts than in the last snapshot seen.
+    def changed(
+        self,
+        snapshot: Snapshot,
+        is_declared: Callable[[str], bool],
+        also: Sequence[int] = (),
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (job, status) of pod groups with other amounts than in the last snapshot seen.
 
         All of them when the rows have changed their meaning since.
+
+        Args:
+            snapshot: what is now.
+            is_declared: whether there is a pod group behind a job.
+            also: rows of jobs that are yielded in any case.
+
         """
-        if snapshot.revision == self._revision:
+        if snapshot.revision == self._revision and not also:
             return
         self._revision = snapshot.revision
         now = _amounts(snapshot)
@@ -210,13 +221,17 @@ class GroupAmounts:
             is_new[:known] = np.any(now[:, :known] != before, axis=0)
         names = snapshot.axis.names
         size = len(names)
+        is_new[list(also)] = True
         for row in np.flatnonzero(is_new).tolist():
+            job = snapshot.jobs.name[row]
+            if not is_declared(job):
+                continue
             asked, held = now[:size, row].tolist(), now[size:, row].tolist()
             is_firm = not snapshot.jobs.is_preemptible[row]
             firm = held if is_firm else [0] * size
             told = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
             yield (
-                snapshot.jobs.name[row],
+                job,
                 {
                     "resourcesStatus": {
                         key: quantities(dict(zip(names, it, strict=True))) for key, it in told

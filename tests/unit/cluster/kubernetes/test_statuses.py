@@ -25,8 +25,9 @@ def add(store, name, gpus, pods, *, is_preemptible=True):
     store.add_job(name, "a", priority=50, is_preemptible=is_preemptible, created_s=0.0, tasks=tasks)
 
 
-def told(amounts, snapshot):
-    return {job: status["resourcesStatus"] for job, status in amounts.changed(snapshot)}
+def told(amounts, snapshot, is_declared=lambda _: True, also=()):
+    changed = amounts.changed(snapshot, is_declared, also)
+    return {job: status["resourcesStatus"] for job, status in changed}
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,12 @@ def test_a_queue_that_is_not_used_holds_nothing_and_says_why(store):
     by_type = {it["type"]: it for it in found["a"]["conditions"]}
     assert by_type["Ready"]["reason"] == "NoFairShare"
     assert by_type["OverQuota"]["status"] == "True"
+
+
+def test_a_pod_group_that_comes_after_its_pods_is_told(store):
+    add(store, "team/one", 1, 2)
+    amounts, snapshot = GroupAmounts(), store.snapshot()
+    assert told(amounts, snapshot, lambda _: False) == {}
+    assert told(amounts, snapshot) == {}
+    row = store.row_of_job("team/one")
+    assert told(amounts, snapshot, also=[row]).keys() == {"team/one"}
