@@ -47,6 +47,8 @@ class Evicting:
         self._session = session
         self._action = action
         self._lines: dict[tuple[object, ...], VictimLine | int] = {}
+        self._refused: tuple[object, ...] | None = None
+        """The class that was refused last."""
 
     def run(self) -> None:
         """Try the claims in fair order."""
@@ -145,6 +147,7 @@ class Evicting:
             tasks = pending_tasks(session, job)[: int(candidates.size[item.at])]
         plan = self._search.solve(self._search.demand(claim, tasks), line)
         if not isinstance(plan, Plan):
+            self._let_go(self._class(claim))
             return plan
         if plan.parts and session.policy.allows_consolidating_reclaim:
             self._relocation.relocate(plan)
@@ -152,6 +155,16 @@ class Evicting:
         plan.statement.commit(self._action, session.jobs.name[job], reason)
         session.outcome.refusal[job] = _WAITING
         return 0
+
+    def _let_go(self, key: tuple[object, ...]) -> None:
+        """Drop the line of the class that was refused before this one.
+
+        Most classes are refused as a whole and never asked about again. A line has a row for
+        everything that may be evicted, and there may be as many lines as queues.
+        """
+        if self._refused is not None and self._refused != key:
+            self._lines.pop(self._refused, None)
+        self._refused = key
 
     def _line(self, claim: Claim) -> VictimLine | int:
         """Return the line of victims of a claim's class, or why it has none."""

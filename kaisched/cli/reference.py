@@ -37,7 +37,8 @@ def metrics_page() -> str:
     return _page(
         "Metrics",
         "`kaisched run` serves these on `/metrics`, in the text format that the scraper asks for.",
-        "One scrape shows one state: that after the last cycle.",
+        "One scrape shows one state: that after the last cycle; of the way to a cluster (from",
+        "`kaisched_leader_state` on, with `cluster: kubernetes` only), that of the moment.",
         "",
         f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; the rest",
         "is summed under `other`. The label `queue_name`, and usage, have no such bound: a queue",

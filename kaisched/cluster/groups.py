@@ -9,7 +9,7 @@ from kaisched.cluster.jobs import amend_job, assign_podset, divide, open_job, po
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.structure import DEFAULT_PODSET, JobRow, job_row
-from kaisched.cluster.translate import PodRow
+from kaisched.cluster.translate import PodRow, has_same_wishes
 from kaisched.core.refusals import Refusal
 from kaisched.core.tables import SUCCEEDED
 from kaisched.objects import labels
@@ -45,11 +45,14 @@ class Groups:
         self._success: dict[str, tuple[str, str]] = {}
         """The same by pod: (job, UID)."""
 
-    def declare(self, group: PodGroup, fault: str) -> None:
-        """Take in a pod group; one with a fault refuses its pods."""
+    def declare(self, group: PodGroup, fault: str) -> bool:
+        """Take in a pod group; one with a fault refuses its pods. Return whether it was news."""
         mine = self._group.setdefault(group.key, Group(group.key))
+        if mine.declared is not None and has_same_wishes(mine.declared, group):
+            return False
         mine.declared, mine.declared_fault = group, fault
         self._bring_in_line(mine)
+        return True
 
     def withdraw(self, name: str) -> None:
         """Drop a pod group's object; pods that name it are refused."""

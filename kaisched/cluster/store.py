@@ -6,7 +6,7 @@ See docs/explanation/state-store.md for the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from kaisched.cluster.groups import Groups
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.rowstore import RowStore
-from kaisched.cluster.translate import PodRow, node_row, pod_row, queue_row
+from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -82,6 +82,7 @@ class StateStore(RowStore):
         self._assumed: dict[str, TaskState] = {}
         self._nominations: dict[str, str] = {}
         self._queue_objects: dict[str, Queue] = {}
+        self._queue_faults: dict[str, ObjectError] | None = None
         self._node_faults: dict[str, str] = {}
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
@@ -117,15 +118,20 @@ class StateStore(RowStore):
 
     def upsert_queue(self, queue: Queue) -> None:
         """Take in a queue that came or changed; one with a fault is as good as absent."""
+        known = self._queue_objects.get(queue.name)
+        if known is not None and has_same_wishes(known, queue):
+            return
         self.remove_queue(queue.name)
         if self._is_in_pool(queue.metadata):
             self._queue_objects[queue.name] = queue
+            self._queue_faults = None
             if not _fault_of(queue):
                 self.put_queue(queue_row(queue))
 
     def remove_queue(self, name: str) -> None:
         """Drop a queue; its jobs are refused until it comes back."""
         self._queue_objects.pop(name, None)
+        self._queue_faults = None
         super().remove_queue(name)
 
     def upsert_priority_class(self, cls: PriorityClass) -> None:
@@ -162,8 +168,8 @@ class StateStore(RowStore):
         if not self._is_in_pool(group.metadata):
             self.remove_pod_group(group.key)
             return
-        self.revision += 1
-        self._groups.declare(group, _fault_of(group))
+        if self._groups.declare(group, _fault_of(group)):
+            self.revision += 1
 
     def remove_pod_group(self, key: str) -> None:
         """Drop a pod group."""
@@ -339,6 +345,13 @@ class StateStore(RowStore):
                 for pod, text in faults.items()
             ]
         return sorted(found)
+
+    def queue_faults(self) -> Mapping[str, ObjectError]:
+        """Return why queues are not used, by name; the same object while no queue changes."""
+        if self._queue_faults is None:
+            _, errors = check_queues(self._queue_objects.values())
+            self._queue_faults = {error.name: error for error in reversed(errors)}
+        return self._queue_faults
 
     def _is_in_pool(self, meta: ObjectMeta) -> bool:
         return labels.node_pool_of(meta) == self._node_pool

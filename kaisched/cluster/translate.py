@@ -20,6 +20,7 @@ from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.quotas import queue_shares
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
@@ -146,6 +147,15 @@ def state_of(pod: Pod) -> TaskState:
     if spec.node_name:
         return TaskState.RUNNING if phase == "Running" else TaskState.BOUND
     return TaskState.GATED if spec.scheduling_gates else TaskState.PENDING
+
+
+def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:
+    """Tell whether what is decided by is the same; statuses, which we write, do not count."""
+    before, now = old.metadata, new.metadata
+    return old.spec == new.spec and all(
+        getattr(before, name) == getattr(now, name)
+        for name in ("uid", "labels", "annotations", "creation_timestamp", "deletion_timestamp")
+    )
 
 
 def created_s(meta: ObjectMeta) -> float:

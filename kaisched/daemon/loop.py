@@ -60,6 +60,12 @@ class Loop:
         self._usage_wait_s = usage_wait_s
         self._usage_said: tuple[str, ...] = ()
         self._memory = Memory()
+        collector.publish(
+            collector.published.starting(
+                [action.name for action in policy.actions],
+                [setting.plugin.name for setting in policy.plugins],
+            )
+        )
         self._watch = Stopwatch(clock.now_s)
         self._news = threading.Event()
         self._end = threading.Event()

@@ -18,12 +18,14 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.reflector import Pace, Reflector
+from kaisched.cluster.kubernetes.reflector import Pace, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
 from kaisched.daemon.health import Check
+from kaisched.daemon.shard_watch import ShardWatch
 from kaisched.daemon.tenure import Tenure
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable
+from kaisched.telemetry.adapter import Watch
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import SchedulingShard
+    from kaisched.telemetry.adapter import AdapterState
 
 _POLL_S: Final = 0.2
 _ABSENT: Final = 404
@@ -55,7 +58,7 @@ class KubernetesDaemon:
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, beside those of the writers.
-            wanted = len(ALL) + how.writers + 4
+            wanted = len(ALL) + how.writers + 5
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self._client = client
         random_part = uuid.uuid4().hex[:8]
@@ -68,6 +71,8 @@ class KubernetesDaemon:
             Reflector(client, watched, self._tell, pace=self._pace(), on_fatal=self.fail)
             for watched in ALL
         )
+        self.shards = ShardWatch()
+        self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
         self._error = ""
         self._end = threading.Event()
         self._log: Any = structlog.get_logger()
@@ -84,13 +89,14 @@ class KubernetesDaemon:
         try:
             found = self._find_shards()
             self.tenures = tuple(self._tenure(one) for one in found)
-            for reflector in self.reflectors:
+            for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
             for tenure in self.tenures:
                 if not self._end.is_set():
                     tenure.start()
             while not self._end.wait(_POLL_S):
+                self._keep_up()
                 for tenure in self.tenures:
                     if tenure.is_overdue:
                         self.fail(f"the lease of shard {tenure.name} has run out")
@@ -134,7 +140,27 @@ class KubernetesDaemon:
             checks.append(
                 Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
             )
+        outdated = self.shards.outdated
+        told = f"restart to take them in: {', '.join(outdated)}" if outdated else "as at the start"
+        checks.append(Check("shards", True, told))
         return tuple(checks)
+
+    def state_of(self, tenure: Tenure) -> AdapterState:
+        """Return what a scrape shows of a shard's way to the cluster."""
+        now_s = monotonic_s()
+        watches = tuple(
+            Watch(
+                it.watched.qualified,
+                now_s - it.heard_s,
+                it.phase is Phase.SYNCED,
+                it.tally.relists,
+                it.tally.errors,
+                it.tally.bad_objects,
+                it.tally.mismatches,
+            )
+            for it in self.reflectors
+        )
+        return tenure.state(watches, self._client.requests.read())
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -179,6 +205,8 @@ class KubernetesDaemon:
                 why = str(error)
             self._log.warning("waiting_for_cluster", err=why)
             self._end.wait(pauses.next_s())
+        if not files:
+            self.shards.start(among)
         return shards_in(files, among)
 
     # -- keeping in step -------------------------------------------------------------------------
@@ -189,12 +217,18 @@ class KubernetesDaemon:
     def _wait_for_sync(self) -> None:
         told_s = monotonic_s()
         while (missing := self._unsynced()) and not self._end.wait(0.01):
+            self._keep_up()
             if monotonic_s() - told_s > _REPORT_S:
                 told_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)
         # What was read now lives long: the cycle collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+
+    def _keep_up(self) -> None:
+        """Let no news pile up where no loop takes them in yet."""
+        for tenure in self.tenures:
+            tenure.cluster.catch_up()
 
     def why_stale(self) -> str:
         """Return why nothing may be decided now; empty when it may."""
@@ -222,7 +256,7 @@ class KubernetesDaemon:
         self._log.info("stopping", why=self._error or "asked to")
         for tenure in self.tenures:
             tenure.stop()
-        for reflector in self.reflectors:
+        for reflector in (*self.reflectors, self._shard_reflector):
             reflector.stop()
-        for reflector in self.reflectors:
+        for reflector in (*self.reflectors, self._shard_reflector):
             reflector.join(1.0)

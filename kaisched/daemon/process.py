@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -27,6 +28,7 @@ from kaisched.engine.planning import fill, open_cluster, read_manifests
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
+from kaisched.telemetry.adapter import AdapterCollector
 from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 
@@ -83,7 +85,8 @@ def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
     wanted = request.query.get("shard", [""])[0]
     for tenure in daemon.tenures:
         if wanted in {"", tenure.name}:
-            return metrics_page(registry_of(tenure.collector))(request)
+            adapter = AdapterCollector(partial(daemon.state_of, tenure))
+            return metrics_page(registry_of(tenure.collector, adapter))(request)
     return metrics_page(registry_of(CycleCollector()))(request)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
@@ -16,6 +17,7 @@ from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.policy import build_policy
+from kaisched.telemetry.adapter import OUTBOXES, AdapterState
 from kaisched.telemetry.metrics import CycleCollector
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
     from kaisched.framework.policy import Policy
+    from kaisched.telemetry.adapter import Requests, Watch
 
 PATIENCE_S: Final = 2.0
 """How long what is under way may take when the process ends."""
@@ -73,6 +76,7 @@ class Tenure:
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
         self._is_observing = settings.kubernetes.observe
+        self._renew_s = settings.leader_election.renew_deadline
         self._is_electing = settings.leader_election.enabled
         self._barrier = barrier
         self._end = threading.Event()
@@ -103,7 +107,10 @@ class Tenure:
     ) -> Reporter:
         pool = found.shard.spec.partition_label_value
         hurried = client.hurried(_write_s(settings))
-        return Reporter(hurried, self._reports, clock, self.cluster.store, node_pool=pool)
+        return Reporter(
+            hurried, self._reports, clock, self.cluster.store,
+            node_pool=pool, counts=self.cluster.counts,
+        )  # fmt: skip
 
     def _cluster(
         self,
@@ -159,6 +166,28 @@ class Tenure:
     def is_overdue(self) -> bool:
         """Whether we should lead and the lease has run out: the elector may be stuck."""
         return self.is_leading and not self._is_observing and not self.gate.is_open()
+
+    def state(self, watches: tuple[Watch, ...], requests: Requests) -> AdapterState:
+        """Return what a scrape shows of the way to the cluster.
+
+        Args:
+            watches: how the kinds are followed.
+            requests: what became of the requests.
+
+        """
+        sent_s = self.gate.term.until_s - self._renew_s
+        boxes = (self._outbox, self._reports)
+        return AdapterState(
+            is_leading=self.is_leading and (self._is_observing or self.gate.is_open()),
+            lease_age_s=max(monotonic_s() - sent_s, 0.0),
+            watches=watches,
+            news=self.cluster.waiting,
+            waiting={
+                name: (box.waiting, box.oldest_s) for name, box in zip(OUTBOXES, boxes, strict=True)
+            },
+            writes=self.cluster.counts.read(),
+            requests=requests,
+        )
 
     def stop(self) -> None:
         """Finish the cycle and the writes under way, then let others lead."""

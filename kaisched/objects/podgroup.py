@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -65,6 +65,8 @@ class PodGroupStatus(Wire, frozen=True, kw_only=True):
 
     conditions: list[Condition] = []
     scheduling_conditions: list[SchedulingCondition] = []
+    resources_status: Any = None
+    """As it stands."""
 
 
 class PodGroup(KubernetesObject, frozen=True, kw_only=True):

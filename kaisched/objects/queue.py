@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kaisched.objects.wire import KubernetesObject, StrictWire
 
@@ -44,3 +44,5 @@ class Queue(KubernetesObject, frozen=True, kw_only=True):
     IS_NAMESPACED: ClassVar[bool] = False
 
     spec: QueueSpec
+    status: Any = None
+    """As it stands: what is wrong in it must not make the queue unusable."""

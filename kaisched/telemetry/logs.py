@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections import Counter
+from collections import Counter, deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
@@ -26,10 +26,20 @@ LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 MASK: Final = "***"
+_LEAST_SECRET: Final = 6
+"""What is shorter would be found in words that are no secret."""
+_hidden: deque[str] = deque(maxlen=16)
+"""Secrets in use, the latest last: a token is renewed every hour."""
 _SECRET_KEY: Final = re.compile(
     r"password|passwd|secret|token|authorization|credential|api_?key", re.IGNORECASE
 )
 _URL_SECRET: Final = re.compile(r"(?P<scheme>\w+://)[^/@\s:]+:[^/@\s]+@")
+
+
+def hide(secret: str) -> None:
+    """Let a secret never be written, wherever in an event it may turn up."""
+    if len(secret) >= _LEAST_SECRET and secret not in _hidden:
+        _hidden.append(secret)
 
 
 def masked(key: str, value: Any) -> Any:
@@ -37,7 +47,13 @@ def masked(key: str, value: Any) -> Any:
     if _SECRET_KEY.search(key) and value not in (None, ""):
         return MASK
     if isinstance(value, str):
+        for secret in tuple(_hidden):
+            value = value.replace(secret, MASK)
         return _URL_SECRET.sub(rf"\g<scheme>{MASK}@", value)
+    if isinstance(value, list | tuple):
+        return type(value)(masked("", part) for part in value)
+    if isinstance(value, dict):
+        return {name: masked(str(name), part) for name, part in value.items()}
     return value
 
 

@@ -1,7 +1,8 @@
 """Prometheus metrics, all of one scrape from one published state.
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
-reason, outcome; only those of usage history name every queue. No pod is ever named.
+reason, outcome, and what adapter.py lists; only those of usage history name every queue. No pod is
+ever named.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from kaisched.framework.records import QueueShare
+from kaisched.telemetry.adapter import ADAPTER
 from kaisched.telemetry.history import HISTORY, UNITS, history_families
 from kaisched.telemetry.published import BUCKETS_S, Published
 
@@ -121,6 +123,7 @@ METRICS: Final[tuple[Series, ...]] = (
     *_CYCLES,
     *_share_series(),
     *(Series(name, "gauge", text, labels) for name, labels, text in HISTORY),
+    *(Series(row.name, row.kind, row.help, row.labels) for row in ADAPTER),
 )
 """Every metric there is, in the order of the reference page."""
 
@@ -154,10 +157,11 @@ class CycleCollector(Collector):
         yield from history_families(published)
 
 
-def registry_of(collector: CycleCollector) -> CollectorRegistry:
-    """Return a registry that holds the collector and nothing else."""
+def registry_of(*collectors: Collector) -> CollectorRegistry:
+    """Return a registry that holds these collectors and nothing else."""
     registry = CollectorRegistry()
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     return registry
 
 

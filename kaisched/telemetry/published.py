@@ -57,6 +57,14 @@ class Published:
     usage_resources: tuple[str, ...] = ()
     usage_queues: tuple[str, ...] = ()
 
+    def starting(self, actions: Iterable[str], plugins: Iterable[str]) -> Published:
+        """Return the state with a zero for all that may be counted, for a rate to rise from."""
+        return replace(
+            self,
+            evictions=dict.fromkeys(actions, 0),
+            plugin_failures=dict.fromkeys(plugins, 0),
+        )
+
     def with_history(
         self,
         resources: tuple[str, ...],

@@ -15,6 +15,11 @@ def metrics_of(expression):
     ]
 
 
+def selectors_of(expression):
+    """Each selector of series as it is written, with its matchers."""
+    return [found[0] for found in _SELECTOR.finditer(expression)]
+
+
 def grouped_by(expression):
     """The labels that anything is grouped or matched by."""
     named = ",".join(found[1] for found in _GROUPING.finditer(expression))

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from kaisched.errors import ConfigError
+from kaisched.telemetry.logs import hide
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"
@@ -61,9 +64,12 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
                 context=context or None,
                 client_configuration=found,
             )
-    except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as wrong:
+    except Exception as wrong:
+        # The official client raises whatever a bad file leads to. What it says of its own accord is
+        # fit to be shown; the words of another exception may be a part of the file.
+        is_told = isinstance(wrong, config.ConfigException | OSError | yaml.YAMLError)
         raise ConfigError(
-            f"no access to a cluster: {wrong}",
+            f"no access to a cluster: {wrong if is_told else type(wrong).__name__}",
             file="" if kubeconfig is None else str(kubeconfig),
             path="kubernetes.kubeconfig",
             fix="name a kubeconfig and one of its contexts, or run in a pod",
@@ -90,9 +96,12 @@ def _authorization(found: Any) -> Callable[[], str]:
     def authorization() -> str:
         with lock:
             token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
-        if token:
-            return str(token)
-        return str(found.get_basic_auth_token() or "") if found.username else ""
+        if not token and found.username:
+            token = found.get_basic_auth_token()
+            hide(str(found.password))
+        header = str(token or "")
+        hide(header.rpartition(" ")[2])
+        return header
 
     return authorization
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
     FORBIDDEN,
     GONE,
+    SERVER_FAULT,
     Desk,
     Note,
     is_passing,
@@ -25,6 +27,7 @@ from kaisched.cluster.kubernetes.pods import (
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.pod import Pod
+from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 REFUSED_S: Final = 5.0
 """Pause after a bind was refused for another reason than the pod."""
@@ -88,6 +91,7 @@ class BindWork:
 
     def drop(self, why: str) -> None:
         """Let the pod be decided again; one that may be bound is read first, by the watch."""
+        self.desk.counts.add("bind", DROPPED)
         self.desk.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
         self.desk.refute(self.bind.pod)
 
@@ -136,6 +140,7 @@ class BindWork:
 
     def _done(self) -> None:
         self.gang.count()
+        self.desk.counts.add("bind", DONE)
         bind = self.bind
         text = f"assigned to {bind.node}"
         self.desk.note(Note(bind.pod, bind.uid, "Scheduled", "Binding", text))
@@ -143,10 +148,12 @@ class BindWork:
     def _again(self, why: str, asked_s: float = 0.0) -> float | None:
         if monotonic_s() - self.begun_s > DEADLINE_S:
             return self._failed(why)
+        self.desk.counts.add("bind", RETRIED)
         return self.pauses.next_s(asked_s)
 
     def _failed(self, why: str) -> float | None:
         desk, bind = self.desk, self.bind
+        desk.counts.add("bind", FAILED)
         desk.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
             # Those that are bound stay until the stale-gang action judges the job as a whole.
@@ -186,10 +193,14 @@ class NominateWork:
                 nominate.pod, nominate.uid, {"nominatedNodeName": nominate.node}
             )
         except ClusterUnavailable:
-            return self.pauses.next_s() if self.tries else None
+            answer = Answer(SERVER_FAULT, b"")
         if is_passing(answer) and self.tries:
+            self.desk.counts.add("nominate", RETRIED)
             return self.pauses.next_s(answer.retry_after_s)
+        self.desk.counts.add("nominate", DONE if answer.is_done else FAILED)
         return None
 
     def drop(self, why: str) -> None:
         """Do without."""
+        del why
+        self.desk.counts.add("nominate", DROPPED)

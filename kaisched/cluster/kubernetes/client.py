@@ -15,7 +15,9 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from kaisched import __version__
+from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.errors import ClusterUnavailable
 
 MERGE: Final = "application/merge-patch+json"
@@ -116,6 +118,8 @@ class Client:
         """
         self.access = access
         self.timeout_s = timeout_s
+        self.requests = Counts()
+        """By method and answer: done, refused, busy, fault or none."""
         self._pool = urllib3.PoolManager(
             num_pools=2, maxsize=connections, block=False, retries=False, **access.pool
         )
@@ -144,12 +148,17 @@ class Client:
 
         """
         seconds = timeout_s or self.timeout_s
-        response = self._open(
-            method, path, query, body, content_type, accept,
-            urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds)),
-            preload=True,
-        )  # fmt: skip
-        return _answer(response)
+        answer, start_s = None, monotonic_s()
+        try:
+            response = self._open(
+                method, path, query, body, content_type, accept,
+                urllib3.Timeout(total=seconds, connect=min(CONNECT_S, seconds)),
+                preload=True,
+            )  # fmt: skip
+            answer = _answer(response)
+        finally:
+            self.requests.add(method, _sort_of(answer), seconds=monotonic_s() - start_s)
+        return answer
 
     def stream(self, path: str, query: Mapping[str, str], accept: str, idle_s: float) -> Stream:
         """Open an answer that goes on; it breaks when nothing comes for ``idle_s``.
@@ -216,6 +225,17 @@ def _answer(response: urllib3.BaseHTTPResponse, data: bytes | None = None) -> An
     header = response.headers.get("Retry-After", "")
     seconds = float(header) if header.isdecimal() else 0.0
     return Answer(response.status, response.data if data is None else data, seconds)
+
+
+def _sort_of(answer: Answer | None) -> str:
+    """Return which sort of answer it is, of the few that are counted."""
+    if answer is None:
+        return "none"
+    if answer.is_done:
+        return "done"
+    if answer.code == 429:  # noqa: PLR2004 - HTTP's own numbers
+        return "busy"
+    return "fault" if answer.code >= 500 else "refused"  # noqa: PLR2004
 
 
 def _told(wrong: Exception) -> str:

@@ -1,11 +1,13 @@
 """A shard of a real cluster: a snapshot source and an intent sink.
 
 One thread, the loop's, owns the store. Reflectors and writers leave news in a queue, which every
-snapshot takes in first; so nothing is locked, and what a cycle sees is of one moment.
+snapshot takes in first; so what a cycle sees is of one moment. Before there is a loop, whoever
+calls ``catch_up`` takes them in.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -16,6 +18,7 @@ from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
 from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.evictor import EvictWork
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
@@ -27,6 +30,8 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
 
@@ -86,11 +91,23 @@ class KubernetesCluster:
         self._log: Any = structlog.get_logger().bind(shard=shard)
         self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
+        self._store_lock = threading.Lock()
+        self._has_loop = False
         self._sent: deque[tuple[float, str]] = deque()  # (when to look after it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
         self._nominated: dict[str, str] = {}  # by the last cycle that decided something
         self._observed: set[tuple[str, str, str]] = set()
-        self._generations: dict[str, tuple[str, int]] = {}
+        self._generations: dict[str, tuple[object, ...]] = {}
+
+    @property
+    def counts(self) -> Counts:
+        """What became of the writes, by write and outcome."""
+        return self._desk.counts
+
+    @property
+    def waiting(self) -> int:
+        """How many changes the next snapshot takes in."""
+        return len(self._news)
 
     # -- news ------------------------------------------------------------------------------------
 
@@ -109,9 +126,16 @@ class KubernetesCluster:
         """Tell whether a change may let something be decided that could not be before.
 
         A pod on its node frees nothing and asks for nothing. A pending pod asks again when its
-        spec changes (the generation tells), not when its status does: that is our own writing.
+        spec changes (the generation tells), not when its status does: that is our own writing. The
+        same goes for queues and pod groups.
         """
         pod = change.obj
+        if isinstance(pod, Queue | PodGroup):
+            key = f"{pod.KIND} {pod.key}"
+            if change.is_gone:
+                self._generations.pop(key, None)
+                return True
+            return self._is_new_generation(key, pod.metadata, with_labels=True)
         if not isinstance(pod, Pod):
             return True
         meta = pod.metadata
@@ -120,10 +144,16 @@ class KubernetesCluster:
             return True
         if meta.deletion_timestamp or pod.status.phase in {"Succeeded", "Failed"}:
             return True
-        now = (meta.uid, meta.generation)
-        is_known = self._generations.get(pod.key) == now
-        self._generations[pod.key] = now
-        return not is_known and not pod.spec.node_name
+        return self._is_new_generation(pod.key, meta) and not pod.spec.node_name
+
+    def _is_new_generation(self, key: str, meta: ObjectMeta, *, with_labels: bool = False) -> bool:
+        """Tell whether the spec of an object, or what it is labelled with, is news."""
+        now: tuple[object, ...] = (meta.uid, meta.generation)
+        if with_labels:
+            now = (*now, meta.labels, meta.annotations)
+        is_known = self._generations.get(key) == now
+        self._generations[key] = now
+        return not is_known
 
     def snapshot(self) -> Snapshot:
         """Take in all news and return the present state.
@@ -133,13 +163,27 @@ class KubernetesCluster:
 
         """
         passing("snapshot.before")
-        for _ in range(len(self._news)):
-            self._take_in(self._news.popleft())
+        with self._store_lock:
+            self._has_loop = True
+            self._take_in_all()
         why = self._why_stale()
         if why:
             raise ClusterUnavailable(why)
         self._look_after_sent()
         return self.store.snapshot()
+
+    def catch_up(self) -> None:
+        """Take in the news while there is no loop to do it: one that stands by may do so for weeks.
+
+        From any thread; without effect once a snapshot was taken.
+        """
+        with self._store_lock:
+            if not self._has_loop:
+                self._take_in_all()
+
+    def _take_in_all(self) -> None:
+        for _ in range(len(self._news)):
+            self._take_in(self._news.popleft())
 
     def _take_in(self, news: News) -> None:
         try:

@@ -26,6 +26,7 @@ from kaisched.cluster.kubernetes.pods import (
 )
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Evict
+from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, PROTECTED, RETRIED
 
 DEADLINE_S: Final = 30.0
 PROTECTED_S: Final = 30.0
@@ -66,6 +67,7 @@ class EvictWork:
     def drop(self, why: str) -> None:
         """Let the rest live."""
         for evict in self.evictions[self.done :]:
+            self.desk.counts.add("evict", DROPPED)
             self.desk.log.info("eviction_dropped", pod=evict.pod, why=why)
             self.desk.refute(evict.pod)
         self.done = len(self.evictions)
@@ -86,20 +88,24 @@ class EvictWork:
         if not is_protected and (answer.code == CONFLICT or is_passing(answer)):
             return self._again(answer.text(), answer.retry_after_s)
         if is_protected:
+            self.desk.counts.add("evict", PROTECTED)
             self.protect(evict.pod, evict.uid, max(answer.retry_after_s, PROTECTED_S))
         self.drop(f"{evict.pod} may not be evicted: {answer.text()}")
         return None, True
 
     def _settled(self, evict: Evict, answer: Answer) -> None:
         if answer.is_done:
+            self.desk.counts.add("evict", DONE)
             self._told(evict)
         else:
+            self.desk.counts.add("evict", FAILED)
             self.desk.refute(evict.pod)  # what it held is free already
 
     def _again(self, why: str, asked_s: float = 0.0) -> tuple[float | None, bool]:
         if monotonic_s() - self.begun_s > DEADLINE_S:
             self.drop(why)
             return None, True
+        self.desk.counts.add("evict", RETRIED)
         return self.pauses.next_s(asked_s), False
 
     def _ask(self, evict: Evict, *, is_dry_run: bool) -> Answer:

@@ -16,13 +16,15 @@ import msgspec
 import structlog
 
 from kaisched.clock import Clock, monotonic_s
-from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.client import Answer, Client
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.errors import ClusterUnavailable
 
 _CONFLICT: Final = 409
 _ABSENT: Final = 404
+_FORBIDDEN: Final = 403
+_WARN_AGAIN_S: Final = 60.0
 LONGEST_S: Final = 3600
 """A lease that claims to last longer is held no longer than this."""
 _MOST_TRANSITIONS: Final = (1 << 31) - 1
@@ -59,6 +61,14 @@ class _Lease(msgspec.Struct):
 
 
 _LEASES: Final = msgspec.json.Decoder(_Lease)
+
+
+class LeaseRefusedError(ClusterUnavailable):
+    """The lease cannot be had until somebody does something about it."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class Elector:
@@ -101,6 +111,8 @@ class Elector:
         """The resource version last seen, and when it was first seen."""
         self._held: _Lease | None = None
         self._pauses = Pauses()
+        self._warned: tuple[str, float] = ("", 0.0)
+        """What somebody has to put right, and when that was last said."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self.run, name=f"elector-{name}", daemon=True)
 
@@ -155,9 +167,19 @@ class Elector:
         sent_s = monotonic_s()
         try:
             return self._take(sent_s)
+        except LeaseRefusedError as error:
+            self._warn(error)
+            return False
         except (ClusterUnavailable, msgspec.DecodeError) as error:
             self._log.info("lease_not_reached", err=str(error))
             return False
+
+    def _warn(self, error: LeaseRefusedError) -> None:
+        """Say what waits for somebody's doing; seldom, since it is tried every few seconds."""
+        (text, at_s), now_s = self._warned, monotonic_s()
+        if text != str(error) or now_s - at_s >= _WARN_AGAIN_S:
+            self._warned = str(error), now_s
+            self._log.warning("lease_refused", err=str(error), fix=error.fix)
 
     def _take(self, sent_s: float) -> bool:
         if self._held is not None:
@@ -171,7 +193,7 @@ class Elector:
             spec = self._spec_of(0, None)
             return self._put(_Lease(_Meta(self._name, self._namespace), spec), sent_s)
         if not answer.is_done:
-            raise ClusterUnavailable(f"the lease cannot be read: {answer.text()}")
+            raise self._refused("read", answer)
         lease = _LEASES.decode(answer.data)
         if not self._is_free(lease):
             return False
@@ -213,7 +235,7 @@ class Elector:
         if answer.code == _ABSENT and not is_new:
             lease.metadata.resource_version = ""  # deleted under us: made anew at the next try
         if not answer.is_done:
-            raise ClusterUnavailable(f"the lease cannot be written: {answer.text()}")
+            raise self._refused("made" if is_new else "renewed", answer)
         if sent_s is not None:
             self._held = _LEASES.decode(answer.data)
             epoch = self._held.spec.lease_transitions or 0
@@ -232,6 +254,20 @@ class Elector:
             raise ClusterUnavailable(f"the lease cannot be read: {answer.text()}")
         now = _LEASES.decode(answer.data)
         self._held = now if now.spec.holder_identity == self._identity else None
+
+    def _refused(self, what: str, answer: Answer) -> ClusterUnavailable:
+        text = f"the lease cannot be {what}: {answer.text()}"
+        where, name = self._namespace, self._name
+        if answer.code == _FORBIDDEN:
+            verb = {"read": "get", "made": "create", "renewed": "update"}[what]
+            fix = f"give our account {verb} on leases.coordination.k8s.io in namespace {where}"
+            if what == "made":
+                fix = f"create the Lease {name} in namespace {where}, as the manifests do, or {fix}"
+            return LeaseRefusedError(text, fix)
+        if answer.code == _ABSENT and what == "made":
+            fix = f"create the namespace {where}, or set kubernetes.namespace to one that exists"
+            return LeaseRefusedError(text, fix)
+        return ClusterUnavailable(text)
 
     def _request_s(self) -> float:
         return self._times.renew_s / 3

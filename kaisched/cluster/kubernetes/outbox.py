@@ -49,6 +49,8 @@ class Outbox:
         self._ready: list[tuple[int, int, Work]] = []
         self._later: list[tuple[float, int, int, Work]] = []
         self._number = 0
+        self._since_s: dict[int, float] = {}
+        """When what is not done was put in, by number: the oldest first."""
         self._under_way = 0
         self._is_closed = False
         self._changed = threading.Condition()
@@ -65,19 +67,19 @@ class Outbox:
         with self._changed:
             is_full = len(self._ready) + len(self._later) >= MOST_WAITING
             if not is_full and not self._is_closed:
-                self._enqueue(rank, work, delay_s)
+                self._number += 1
+                self._since_s[self._number] = monotonic_s()
+                self._enqueue(rank, self._number, work, delay_s)
                 self._changed.notify()
                 return True
         work.drop("too much is waiting" if is_full else "stopping")
         return False
 
-    def _enqueue(self, rank: int, work: Work, delay_s: float) -> None:
-        self._number += 1
+    def _enqueue(self, rank: int, number: int, work: Work, delay_s: float) -> None:
         if delay_s > 0:
-            ready_s = monotonic_s() + delay_s
-            heapq.heappush(self._later, (ready_s, rank, self._number, work))
+            heapq.heappush(self._later, (monotonic_s() + delay_s, rank, number, work))
         else:
-            heapq.heappush(self._ready, (rank, self._number, work))
+            heapq.heappush(self._ready, (rank, number, work))
 
     @property
     def waiting(self) -> int:
@@ -85,12 +87,20 @@ class Outbox:
         with self._changed:
             return len(self._ready) + len(self._later) + self._under_way
 
+    @property
+    def oldest_s(self) -> float:
+        """How long ago the oldest of these was put in, in seconds; 0 without any."""
+        with self._changed:
+            since_s = next(iter(self._since_s.values()), None)
+        return 0.0 if since_s is None else monotonic_s() - since_s
+
     def close(self, patience_s: float) -> None:
         """Finish what is under way and drop the rest."""
         with self._changed:
             self._is_closed = True
             left = [*(it[-1] for it in self._ready), *(it[-1] for it in self._later)]
             self._ready, self._later = [], []
+            self._since_s.clear()
             self._changed.notify_all()
         for work in left:
             work.drop("stopping")
@@ -102,7 +112,7 @@ class Outbox:
 
     def _run(self) -> None:
         while (taken := self._take()) is not None:
-            rank, work = taken
+            rank, number, work = taken
             again_s: float | None = None
             try:
                 if self._gate.is_open(self._write_s):
@@ -112,19 +122,21 @@ class Outbox:
             except Exception as error:  # noqa: BLE001 - one bad piece must not end the writer
                 self._log.error("write_failed", err=f"{type(error).__name__}: {error}")
                 work.drop("a bug")
-            self._done(rank, work, again_s)
+            self._done(rank, number, work, again_s)
 
-    def _done(self, rank: int, work: Work, again_s: float | None) -> None:
+    def _done(self, rank: int, number: int, work: Work, again_s: float | None) -> None:
         with self._changed:
             self._under_way -= 1
             is_dropped = again_s is not None and self._is_closed
             if again_s is not None and not is_dropped:
-                self._enqueue(rank, work, again_s)
+                self._enqueue(rank, number, work, again_s)
                 self._changed.notify()
+            else:
+                self._since_s.pop(number, None)
         if is_dropped:
             work.drop("stopping")
 
-    def _take(self) -> tuple[int, Work] | None:
+    def _take(self) -> tuple[int, int, Work] | None:
         """Wait for the next piece whose turn it is; None at the end."""
         with self._changed:
             while True:
@@ -137,9 +149,9 @@ class Outbox:
                 if self._ready and self._next_s <= now_s:
                     # A writer that overslept by some gaps may catch up on a tenth of a second.
                     self._next_s = max(self._next_s, now_s - 0.1) + self._gap_s
-                    rank, _, work = heapq.heappop(self._ready)
+                    rank, number, work = heapq.heappop(self._ready)
                     self._under_way += 1
-                    return rank, work
+                    return rank, number, work
                 waits = [self._later[0][0]] if self._later else []
                 waits += [self._next_s] if self._ready else []
                 self._changed.wait(max(min(waits) - now_s, 0.0) if waits else None)

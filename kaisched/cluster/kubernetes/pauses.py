@@ -9,6 +9,8 @@ import numpy as np
 LEAST_S: Final = 0.1
 MOST_S: Final = 10.0
 _GROWTH: Final = 3.0
+_CHANCE: Final = np.random.default_rng()
+"""One for all, which locks itself: it takes some kilobytes, and every waiting write has pauses."""
 
 
 class Pauses:
@@ -19,12 +21,11 @@ class Pauses:
         self._least_s = least_s
         self._most_s = most_s
         self._last_s = least_s
-        self._chance = np.random.default_rng()
 
     def next_s(self, asked_s: float = 0.0) -> float:
         """Return the next pause, at least as long as the server asked for."""
         up_to_s = min(self._last_s * _GROWTH, self._most_s)
-        self._last_s = float(self._chance.uniform(self._least_s, up_to_s))
+        self._last_s = float(_CHANCE.uniform(self._least_s, up_to_s))
         return max(self._last_s, asked_s)
 
     def reset(self) -> None:
@@ -33,4 +34,4 @@ class Pauses:
 
     def spread(self, least_s: float, most_s: float) -> float:
         """Return some time between two."""
-        return float(self._chance.uniform(least_s, most_s))
+        return float(_CHANCE.uniform(least_s, most_s))

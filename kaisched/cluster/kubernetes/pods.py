@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client
+from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
@@ -55,6 +56,8 @@ class Desk:
     """How long a victim may take to end; what its own spec says unless given."""
     note: Callable[[Note], None] = _ignored
     """Tells people of something, if there is time for it."""
+    counts: Counts = field(default_factory=Counts)
+    """By write and outcome."""
 
     def annotations(self) -> dict[str, str]:
         """Return what marks a write as this leader's."""

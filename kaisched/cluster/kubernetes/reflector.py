@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -71,6 +72,8 @@ class Tally:
     relists: dict[str, int] = field(default_factory=dict)
     """By reason."""
     watches: int = 0
+    errors: int = 0
+    """Lists and watches that broke or were refused."""
     bad_objects: int = 0
     mismatches: int = 0
     """Objects that a watch had missed, as a later list showed."""
@@ -176,12 +179,16 @@ class Reflector:
             try:
                 pause_s = self._step()
             except _ListAgainError as reason:
+                self.tally.errors += 1
                 self._version, self._reason = "", str(reason)
                 pause_s = self._pauses.next_s()
             except RefusedError as refused:
+                # That a kind is not served, or not shown, is no event; it is a state.
+                self.tally.errors += refused.answer.code not in {_ABSENT, _FORBIDDEN}
                 pause_s = self._refused(refused.answer)
             except ClusterUnavailable as error:
                 if not self._hurry.is_set():
+                    self.tally.errors += 1
                     self._log.info("request_interrupted", err=str(error))
                     pause_s = self._pauses.next_s()
             except ObjectError as problem:
@@ -250,21 +257,15 @@ class Reflector:
     # -- lists -----------------------------------------------------------------------------------
 
     def _list(self) -> None:
-        reason, asked = self._reason, self._asked
-        try:
-            found = self._pages(PAGE)
-        except _ListAgainError:
-            try:
-                found = self._pages(PAGE)  # pages expire when they are read too slowly
-            except _ListAgainError:
-                found = self._pages(0)
+        reason, asked, tally = self._reason, self._asked, self.tally
+        found = self._whole_list()
         gone = [key for key in self._known if key not in found.listed]
         for key in gone:
             self._gone(key)
         differences = found.changed + len(gone)
-        self.tally.relists[reason] = self.tally.relists.get(reason, 0) + 1
+        tally.relists = {**tally.relists, reason: tally.relists.get(reason, 0) + 1}
         if reason == "compare" and differences and found.version == self._seen_version:
-            self.tally.mismatches += differences
+            tally.mismatches += differences
             self._log.warning("cache_mismatch_repaired", objects=differences)
         if _is_before(found.version, self._seen_version):
             self._log.warning(
@@ -276,6 +277,12 @@ class Reflector:
         if self.phase is not Phase.SYNCED:
             self.phase = Phase.SYNCED
             self._log.info("kind_synced", objects=len(self._known), reason=reason)
+
+    def _whole_list(self) -> _Found:
+        for _ in range(2):
+            with suppress(_ListAgainError):  # pages expire when they are read too slowly
+                return self._pages(PAGE)
+        return self._pages(0)
 
     def _pages(self, size: int) -> _Found:
         """Read all pages, telling what is new."""
@@ -336,10 +343,8 @@ class Reflector:
         self.tally.watches += 1
         self.heard_s = monotonic_s()
         try:
-            if (
-                self._asked > self._answered or self._end.is_set()
-            ):  # asked before there was a stream to end
-                return
+            if self._asked > self._answered or self._end.is_set():
+                return  # asked for before there was a stream to end
             for line in lines_of(stream.chunks()):
                 self.heard_s = monotonic_s()
                 self._take(line)
@@ -355,7 +360,8 @@ class Reflector:
             return
         if event.type == "ERROR":
             code = event.status.get("code")
-            raise _ListAgainError("expired" if code == _GONE else f"error {code}")
+            self._log.info("watch_ended_with_error", code=code)
+            raise _ListAgainError("expired" if code == _GONE else "error")
         if event.object is not None:
             if event.type == "DELETED":
                 self._gone(_key(event.object))

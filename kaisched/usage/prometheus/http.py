@@ -21,6 +21,8 @@ from requests.auth import AuthBase
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from kaisched.telemetry.logs import hide
+
 if TYPE_CHECKING:
     import socket
 
@@ -52,6 +54,7 @@ class BearerFile(AuthBase):
             token = self._path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise QueryError(f"bearerTokenFile {self._path} cannot be read") from error
+        hide(token)
         request.headers["Authorization"] = f"Bearer {token}"
         return request
 

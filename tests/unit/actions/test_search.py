@@ -1,7 +1,9 @@
 """The search for victims where the laws seldom reach; what is known to be wrong is marked so."""
 
 from dataclasses import replace
+from weakref import WeakSet
 
+from kaisched.actions import evicting
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
@@ -161,3 +163,27 @@ def test_two_queues_over_in_gpus_do_not_take_cpu_from_each_other_in_turns():
         moves.append(evicted(result))
         cluster = carried_out(cluster, result)
     assert not any(moves[4:])
+
+
+def test_of_the_classes_that_are_refused_only_the_last_keeps_its_victims_in_line(monkeypatch):
+    """Each queue has what it may have, wants more, and is refused; there may be thousands."""
+    names = [f"q{at}" for at in range(8)]
+    holding = [job(f"{name}-{at}", name, (1, 1, f"n{at}")) for name in names for at in range(2)]
+    waiting = [job(f"{name}-w", name, (1, 1)) for name in names]
+    cluster = Cluster(
+        (node("n0", 8), node("n1", 8)), tuple(QueueRow(name) for name in names),
+        (*holding, *waiting),
+    )  # fmt: skip
+    alive, most = WeakSet(), []
+
+    class Line(evicting.VictimLine):
+        def __init__(self, *words):
+            super().__init__(*words)
+            alive.add(self)
+            most.append(len(alive))
+
+    monkeypatch.setattr(evicting, "VictimLine", Line)
+    result, broken = decide(cluster)
+    assert (evicted(result), broken) == ([], [])
+    assert len(most) == len(names)
+    assert max(most) <= 3  # the last, the one before it, and the one that is being made

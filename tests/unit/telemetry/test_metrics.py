@@ -15,6 +15,7 @@ from kaisched.framework.records import (
     PluginFailure,
     QueueShare,
 )
+from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Watch
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
 from kaisched.telemetry.published import BUCKETS_S, Published
 
@@ -43,6 +44,21 @@ def result(shares=(), abandoned="", failures=()):
         evict_tasks=NONE,
         nominate_tasks=NONE,
         nominate_nodes=NONE,
+    )
+
+
+def adapter_state():
+    return AdapterState(
+        is_leading=True,
+        lease_age_s=1.5,
+        watches=(
+            Watch("pods", 2.0, True, {"start": 1}, 3, 4, 5),
+            Watch("jobs.batch", 9.0, False, {}, 0, 0, 0),
+        ),
+        news=6,
+        waiting={"decisions": (7, 0.5), "reports": (0, 0.0)},
+        writes={("bind", "done"): (8, 0.0)},
+        requests={("POST", "busy"): (9, 0.25)},
     )
 
 
@@ -120,7 +136,7 @@ def test_what_is_served_is_what_is_listed():
     faults = (PluginFailure("gang", "job_gate", "boom"),)
     collector = CycleCollector()
     collector.publish(Published().after(result([share("a")], failures=faults), 0.02, 1.0, {"g": 1}))
-    families = list(collector.collect())
+    families = [*collector.collect(), *AdapterCollector(adapter_state).collect()]
     listed = {series.name.removesuffix("_total"): series for series in METRICS}
     assert [family.name for family in families] == list(listed)
     for family in families:
@@ -129,11 +145,36 @@ def test_what_is_served_is_what_is_listed():
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         assert labels <= set(series.labels) <= {
             "queue", "queue_name", "resource", "action", "plugin", "reason", "outcome", "state",
+            "kind", "write", "outbox", "method", "answer",
         }  # fmt: skip
 
 
+def test_the_adapter_shows_what_it_is_asked_and_zeros_for_the_rest():
+    text = generate_latest(registry_of(AdapterCollector(adapter_state))).decode()
+    lines = {it for it in text.splitlines() if not it.startswith("#")}
+    assert lines >= {
+        "kaisched_leader_state 1.0",
+        "kaisched_lease_age_seconds 1.5",
+        'kaisched_watch_age_seconds{kind="pods"} 2.0',
+        'kaisched_watch_lists_total{kind="pods",reason="start"} 1.0',
+        'kaisched_watch_lists_total{kind="pods",reason="expired"} 0.0',
+        'kaisched_watch_errors_total{kind="pods"} 3.0',
+        'kaisched_watch_objects_left_out_total{kind="pods"} 4.0',
+        'kaisched_cache_mismatches_total{kind="pods"} 5.0',
+        "kaisched_waiting_changes 6.0",
+        'kaisched_waiting_writes{outbox="decisions"} 7.0',
+        'kaisched_write_wait_seconds{outbox="decisions"} 0.5',
+        'kaisched_writes_total{outcome="done",write="bind"} 8.0',
+        'kaisched_writes_total{outcome="failed",write="evict"} 0.0',
+        'kaisched_api_requests_total{answer="busy",method="POST"} 9.0',
+        'kaisched_api_seconds_total{answer="busy",method="POST"} 0.25',
+    }
+    # A kind that is not served was never heard of: its age would only grow.
+    assert not any(it.startswith('kaisched_watch_age_seconds{kind="jobs') for it in lines)
+
+
 def test_names_follow_the_convention():
-    units = r"(seconds|jobs|gpus|cpu_cores|memory_bytes|pieces|ratio|state|total)"
+    units = r"(seconds|jobs|gpus|cpu_cores|memory_bytes|pieces|ratio|state|changes|writes|total)"
     # The names of KAI-Scheduler's queue controller, so that history outlives a change of scheduler.
     ours = rf"kaisched_[a-z_]+_{units}|kai_queue_allocated_(gpus|cpu_cores|memory_bytes)"
     assert [s.name for s in METRICS if not re.fullmatch(ours, s.name)] == []

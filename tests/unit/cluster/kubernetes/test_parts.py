@@ -14,8 +14,8 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.lines import lines_of
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.reports import quantities
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
+from kaisched.cluster.kubernetes.statuses import quantities
 from kaisched.errors import ConfigError, ObjectError
 
 
@@ -194,7 +194,7 @@ def test_amounts_are_written_as_quantities():
     assert quantities(amounts) == {
         "cpu": "1500m", "memory": "1024Mi", "nvidia.com/gpu": "2500m", "x.io/y": "4",
     }  # fmt: skip
-    assert quantities({"gpu": 8000, "cpu": 0}) == {"nvidia.com/gpu": "8"}
+    assert quantities({"gpu": 8000, "cpu": 0}) == {"nvidia.com/gpu": "8", "cpu": "0"}
 
 
 def test_an_answer_that_is_no_status_is_told_as_it_is():

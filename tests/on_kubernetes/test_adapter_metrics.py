@@ -1,0 +1,94 @@
+"""What the metrics of the adapter say about what really happened."""
+
+import math
+import time
+
+import pytest
+
+from kaisched.cluster.embedded.apiserver.faults import Fault
+from tests.on_kubernetes.rig import until
+from tests.on_kubernetes.test_daemon import cluster
+
+pytestmark = pytest.mark.slow
+__all__ = ["cluster"]
+
+
+def state_of(running):
+    daemon = running.daemon
+    return daemon.state_of(daemon.tenures[0])
+
+
+def watch(running, kind="pods"):
+    return next(it for it in state_of(running).watches if it.kind == kind)
+
+
+def test_writes_and_requests_are_counted_by_what_became_of_them(cluster):
+    running = cluster.start().wait_leading()
+    for number in range(16):
+        cluster.pod(f"a{number}", "a")
+    cluster.wait_placed(*(f"a{number}" for number in range(16)))
+    cluster.gang("b", "b", 4)
+    cluster.wait_placed("b-0", "b-1", "b-2", "b-3")
+    state = until(lambda: (it := state_of(running)).waiting["reports"][0] == 0 and it)
+    assert state.writes["bind", "done"][0] == 20
+    assert state.writes["evict", "done"][0] == 4
+    assert state.writes["report", "done"][0] > 0
+    assert state.waiting["decisions"] == (0, 0.0)
+    number, seconds = state.requests["POST", "done"]
+    assert number >= 24
+    assert 0 < seconds < 60
+
+
+def test_a_leader_and_one_that_stands_by(cluster):
+    leader = cluster.start().wait_leading()
+    other = cluster.start()
+    until(lambda: other.daemon.tenures)
+    time.sleep(0.5)
+    assert state_of(leader).is_leading
+    assert 0 <= state_of(leader).lease_age_s < 2
+    assert not state_of(other).is_leading
+    assert math.isinf(state_of(other).lease_age_s)
+
+
+def test_one_that_stands_by_takes_in_what_it_hears(cluster):
+    cluster.start().wait_leading()
+    other = cluster.start()
+    until(lambda: other.daemon.tenures)
+    for number in range(8):
+        cluster.pod(f"p{number}", "a")
+    cluster.wait_placed(*(f"p{number}" for number in range(8)))
+    store = other.daemon.tenures[0].cluster.store
+    until(lambda: state_of(other).news == 0 and store.row_of_task(f"{cluster.namespace}/p7") >= 0)
+
+
+def test_watches_that_break_are_counted_with_the_lists_they_cost(cluster, server):
+    running = cluster.start().wait_leading()
+    before = watch(running)
+    assert before.lists["start"] == 1
+    assert before.is_served
+    assert not watch(running, "jobsets.jobset.x-k8s.io").is_served
+    server.expire_watches("pods")
+    until(lambda: watch(running).lists.get("expired") == 1)
+    assert watch(running).errors == before.errors + 1
+    assert watch(running).mismatches == 0
+    assert watch(running).age_s < 5
+
+
+def test_an_api_server_in_trouble_is_seen(rig, server):
+    server.faults.add(Fault("status", verb="list", plural="pods", code=503, times=2))
+    running = rig.start().wait_leading()
+    assert state_of(running).requests["GET", "fault"][0] == 2
+    assert watch(running).errors == 2
+    assert watch(running).lists["start"] == 1
+
+
+def test_a_write_that_waits_is_seen_with_its_age(cluster, server):
+    running = cluster.start().wait_leading()
+    server.faults.add(
+        Fault("status", verb="create", plural="pods", subresource="binding", code=500, times=3)
+    )
+    cluster.pod("p", "a")
+    until(lambda: state_of(running).waiting["decisions"][1] > 0.1)
+    cluster.wait_placed("p")
+    assert state_of(running).writes["bind", "retried"][0] == 3
+    until(lambda: state_of(running).waiting["decisions"] == (0, 0.0))
