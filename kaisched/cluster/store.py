@@ -291,6 +291,11 @@ class StateStore(RowStore):
             self._assumed[key] = TaskState.RELEASING
             self.evict(task, at_s)
 
+    def is_waiting(self, key: str) -> bool:
+        """Tell whether a pod had no node when it was last heard of, whatever is assumed of it."""
+        found = self._pods.get(key)
+        return found is not None and not found[0].node
+
     def is_assumed(self, key: str) -> bool:
         """Tell whether something is assumed of a pod that no event has confirmed yet."""
         return key in self._assumed

@@ -18,7 +18,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.reflector import Pace, Reflector
+from kaisched.cluster.kubernetes.reflector import Pace, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
 from kaisched.daemon.health import Check
 from kaisched.daemon.tenure import Tenure
@@ -65,9 +65,18 @@ class KubernetesDaemon:
         )
         self.tenures: tuple[Tenure, ...] = ()
         self.reflectors = tuple(
-            Reflector(client, watched, self._tell, pace=self._pace(), on_fatal=self.fail)
+            Reflector(
+                client,
+                watched,
+                self._tell,
+                pace=self._pace(),
+                on_fatal=self.fail,
+                on_restored=self._list_all_again,
+            )
             for watched in ALL
         )
+        self._restoring: tuple[tuple[Reflector, int], ...] = ()
+        """Lists that are waited for since the server's store was put back."""
         self._error = ""
         self._end = threading.Event()
         self._log: Any = structlog.get_logger()
@@ -205,7 +214,20 @@ class KubernetesDaemon:
             age_s = now_s - reflector.heard_s
             if reflector.watched.is_required and age_s > most_s:
                 return f"{reflector.watched.qualified}: nothing heard for {age_s:.0f} s"
+        if self._is_restoring():
+            return "the server's store was put back: everything is listed anew"
         return ""
+
+    def _is_restoring(self) -> bool:
+        return not all(reflector.has_listed(number) for reflector, number in self._restoring)
+
+    def _list_all_again(self) -> None:
+        """List every kind anew; until that is done nothing is decided."""
+        if self._is_restoring():
+            return  # the other kinds find the same
+        there = [it for it in self.reflectors if it.phase is Phase.SYNCED]
+        asked = [(it, it.list_again("restored")) for it in there]
+        self._restoring = tuple(pair for pair in asked if pair[0].watched.is_required)
 
     def _catch_up(self, end: threading.Event) -> None:
         """List pods and nodes anew: what a standby has seen may lag behind the last leader."""

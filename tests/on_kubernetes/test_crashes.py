@@ -1,6 +1,7 @@
 """The daemon as a process of its own, killed and stopped: a restart makes good what was left."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -9,11 +10,10 @@ import time
 import pytest
 
 from kaisched.cluster.kubernetes.failpoints import POINTS
+from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
 from tests.on_kubernetes.rig import until
-from tests.on_kubernetes.test_faults import ALONE, assert_no_overcommit, binds, cluster
 
 pytestmark = pytest.mark.slow
-__all__ = ["cluster"]
 
 
 @pytest.fixture
@@ -46,10 +46,12 @@ def start(kubeconfig, tmp_path):
             "KAISCHED_LEADER_ELECTION__ENABLED": "false",
             **variables,
         }
-        log = (tmp_path / f"log-{len(started)}").open("wb")
+        file = tmp_path / f"log-{len(started)}"
+        log = file.open("wb")
         process = subprocess.Popen(
             [sys.executable, "-m", "kaisched", "run"], env=environment, stdout=log, stderr=log
         )
+        process.log = file
         started.append((process, log))
         return process
 
@@ -66,7 +68,24 @@ def start(kubeconfig, tmp_path):
         log.close()
 
 
-@pytest.mark.parametrize("point", [*POINTS, "bind.after_post:3", "evict.after_post:2"])
+LATER = (
+    "snapshot.before:2",
+    "snapshot.before:5",
+    "bind.before_post:2",
+    "bind.before_post:6",
+    "bind.after_post:3",
+    "bind.after_post:8",
+    "bind.after_post:10",
+    "evict.before_post:3",
+    "evict.after_post:2",
+    "status.before_patch:2",
+    "status.after_patch:2",
+)
+"""The same places, when they are passed again."""
+
+
+@pytest.mark.fault("B25")
+@pytest.mark.parametrize("point", [*POINTS, *LATER])
 def test_b25_killed_at_a_point_and_started_again(cluster, server, start, point):
     """Two gangs, a job that waits, and one that takes from another queue what it deserves."""
     cluster.queue("c", 4)
@@ -88,6 +107,7 @@ def test_b25_killed_at_a_point_and_started_again(cluster, server, start, point):
     assert_no_overcommit(cluster)
 
 
+@pytest.mark.fault("B26")
 def test_b26_a_leader_that_slept_writes_nothing_when_it_wakes(cluster, server, start):
     lease = {
         "KAISCHED_LEADER_ELECTION__ENABLED": "true",
@@ -113,6 +133,23 @@ def test_b26_a_leader_that_slept_writes_nothing_when_it_wakes(cluster, server, s
     cluster.wait_placed("first", "second", seconds=30)
 
 
+@pytest.mark.fault("B36")
+def test_b36_without_file_descriptors_it_goes_on_once_there_are_some(cluster, server, start):
+    process = start()
+    cluster.pod("first", "a")
+    cluster.wait_placed("first", seconds=30)
+    before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    server.drop_connections()
+    cluster.pod("second", "a")
+    until(lambda: process.log.read_text().count("request_interrupted") > 50)
+    assert process.poll() is None
+    assert set(cluster.placed()) == {"first"}
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+    cluster.wait_placed("first", "second", seconds=30)
+
+
+@pytest.mark.fault("B35")
 def test_b35_sigterm_lets_others_lead_at_once(cluster, start):
     lease = {
         "KAISCHED_LEADER_ELECTION__ENABLED": "true",

@@ -21,6 +21,7 @@ def cluster(rig):
     return rig
 
 
+@pytest.mark.fault("F104")
 def test_gang_starts_whole_or_not_at_all(cluster):
     cluster.start().wait_leading()
     cluster.gang("big", "a", 17)
@@ -41,6 +42,7 @@ def test_binpack_fills_one_node_before_the_next(cluster):
     assert len(set(cluster.placed().values())) == 1
 
 
+@pytest.mark.fault("D78")
 def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster):
     cluster.pod("theirs", "a", 8, nodeName="n0", schedulerName="default-scheduler")
     cluster.pod("waiting", "a", 1, schedulerName="default-scheduler")

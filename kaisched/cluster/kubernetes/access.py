@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kaisched.errors import ConfigError
+from kaisched.errors import ClusterUnavailable, ConfigError
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"
@@ -28,7 +28,10 @@ class Access:
     pool: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of urllib3's pool manager: certificates and the like."""
     authorization: Callable[[], str] = _nobody
-    """Return the header's value; asked for every request, since tokens are renewed."""
+    """Return the header's value; asked for every request, since tokens are renewed.
+
+    Raises ClusterUnavailable while the token cannot be read.
+    """
     namespace: str = DEFAULT_NAMESPACE
     """The namespace of our own pod."""
 
@@ -85,11 +88,17 @@ def _pool_of(found: Any) -> dict[str, Any]:
 
 
 def _authorization(found: Any) -> Callable[[], str]:
+    from kubernetes import config as official  # noqa: PLC0415
+
+    unreadable: Any = official.ConfigException
     lock = threading.Lock()  # renewing a token writes into the configuration
 
     def authorization() -> str:
-        with lock:
-            token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
+        try:
+            with lock:
+                token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
+        except unreadable as wrong:
+            raise ClusterUnavailable(f"the token cannot be read: {wrong}") from wrong
         if token:
             return str(token)
         return str(found.get_basic_auth_token() or "") if found.username else ""

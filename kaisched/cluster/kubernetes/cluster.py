@@ -20,7 +20,7 @@ from kaisched.cluster.kubernetes.evictor import EvictWork
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.pods import Desk, News, Note
+from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
 from kaisched.core.snapshot import Snapshot
@@ -58,6 +58,7 @@ class KubernetesCluster:
         is_deleting: bool = False,
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
+        on_overthrown: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Know nothing yet.
 
@@ -74,6 +75,7 @@ class KubernetesCluster:
             is_deleting: victims are deleted instead of evicted.
             shard: for logs.
             note: tells people what was done.
+            on_overthrown: told when another turns out to lead the shard since.
 
         """
         self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
@@ -81,6 +83,7 @@ class KubernetesCluster:
         self.bad_news = 0
         self._outbox = outbox
         self._clock = clock
+        self._gate, self._on_overthrown = gate, on_overthrown
         self._why_stale = why_stale
         self._is_observing = is_observing
         self._log: Any = structlog.get_logger().bind(shard=shard)
@@ -148,11 +151,23 @@ class KubernetesCluster:
             elif news.is_gone:
                 remove(self.store, news.obj)
             elif not (news.is_read and self._is_older(news.obj.metadata)):
+                if isinstance(news.obj, Pod):
+                    self._heed_leader(news.obj)
                 upsert(self.store, news.obj)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self.bad_news += 1
             name = "" if not isinstance(news, Change) else news.obj.metadata.name
             self._log.error("news_left_out", name=name, exc_info=error)
+
+    def _heed_leader(self, pod: Pod) -> None:
+        """Lead no more once a pod that waited was bound in a later term than ours.
+
+        What was bound before we knew of it does not count: a lease that was deleted begins again.
+        """
+        if pod.spec.node_name and self.store.is_waiting(pod.key):
+            holder = later_leader(pod, self._gate.term)
+            if holder:
+                self._on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
 
     def _is_older(self, meta: ObjectMeta) -> bool:
         """Tell whether the watch has said something newer about a pod that was read aside of it."""

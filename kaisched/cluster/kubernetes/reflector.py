@@ -91,6 +91,7 @@ class Reflector:
         *,
         pace: Pace | None = None,
         on_fatal: Callable[[str], None] = lambda _: None,
+        on_restored: Callable[[], None] = lambda: None,
     ) -> None:
         """Do nothing yet.
 
@@ -100,6 +101,8 @@ class Reflector:
             tell: told of every change, from the reflector's thread.
             pace: how patient it is.
             on_fatal: told why it is of no use to go on: our account is not known any more.
+            on_restored: told that a list is older than what was seen: the server's store was put
+                back, and what other kinds are known to be is of no time.
 
         """
         self.watched = watched
@@ -111,7 +114,7 @@ class Reflector:
         self._tell = tell
         self._pace = pace or Pace()
         self._pauses = Pauses(self._pace.least_pause_s, self._pace.most_pause_s)
-        self._on_fatal = on_fatal
+        self._on_fatal, self._on_restored = on_fatal, on_restored
         self._log: Any = structlog.get_logger().bind(kind=watched.qualified)
         self._known: dict[str, tuple[str, str]] = {}
         """Key to (UID, resource version)."""
@@ -266,13 +269,13 @@ class Reflector:
         if reason == "compare" and differences and found.version == self._seen_version:
             self.tally.mismatches += differences
             self._log.warning("cache_mismatch_repaired", objects=differences)
-        if _is_before(found.version, self._seen_version):
-            self._log.warning(
-                "resource_version_went_back", seen=self._seen_version, now=found.version
-            )
-        self._version = self._seen_version = found.version
+        seen, self._version, self._seen_version = self._seen_version, found.version, found.version
         self._listed_s = self.heard_s = monotonic_s()
-        self._unauthorized, self._answered = 0, asked
+        self._unauthorized = 0
+        if _is_before(found.version, seen):
+            self._log.warning("resource_version_went_back", seen=seen, now=found.version)
+            self._on_restored()
+        self._answered = asked
         if self.phase is not Phase.SYNCED:
             self.phase = Phase.SYNCED
             self._log.info("kind_synced", objects=len(self._known), reason=reason)
