@@ -193,7 +193,7 @@ class Rig:
         )
 
     def gang(self, name, queue, pods, *, minimum=None, gpus=1, labels=None, **spec):
-        self.group(name, queue, minimum or pods, labels, **spec)
+        self.group(name, queue, pods if minimum is None else minimum, labels, **spec)
         for number in range(pods):
             self.pod(f"{name}-{number}", queue, gpus, group=name, labels=labels)
 

@@ -28,15 +28,20 @@ def plan(desk, protected):
     return plan
 
 
-@pytest.fixture
-def budget(client):
-    """Protect pods with the label, of which none may be disrupted."""
+def protect(client, selector):
+    """Let no pod be disrupted that is selected."""
     body = {
         "metadata": {"name": "budget"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "safe"}}},
+        "spec": {"maxUnavailable": 0, "selector": selector},
     }
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     assert client.call("POST", path, body=body).is_done
+
+
+@pytest.fixture
+def budget(client):
+    """Protect pods with the label."""
+    protect(client, {"matchLabels": {"app": "safe"}})
 
 
 def ready(client, make_pod, name, **spec):
@@ -66,6 +71,18 @@ def test_nobody_is_evicted_in_vain(plan, budget, client, make_pod, get_pod, news
     assert sorted(refuted(news)) == ["default/free", "default/safe"]
     assert [said[0] for said in protected] == ["default/safe"]
     assert protected[0][2] >= 10.0
+
+
+@pytest.mark.fault("E93")
+def test_a_budget_that_selects_every_pod_protects_every_pod(
+    plan, client, make_pod, get_pod, news, protected
+):
+    protect(client, {})
+    victims = [ready(client, make_pod, name) for name in ("p", "q")]
+    assert plan(*victims).send() is None
+    assert not any("deletionTimestamp" in get_pod(name)["metadata"] for name in ("p", "q"))
+    assert sorted(refuted(news)) == ["default/p", "default/q"]
+    assert [said[0] for said in protected] == ["default/p"]
 
 
 def test_deleting_does_not_ask_budgets(plan, budget, desk, client, make_pod, get_pod, protected):
