@@ -77,11 +77,11 @@ class Tenure:
         self._barrier = barrier
         self._end = threading.Event()
         self._outbox, self._reports = _outboxes(settings, self.gate)
-        self.cluster = self._cluster(settings, client, found, clock, why_stale, on_lost)
+        self.cluster = self._cluster(settings, client, found, clock, why_stale)
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._usage, wait_s = usage_feed(found, clock)
         self.loop = self._loop(settings, policy, clock, wait_s)
-        self.cluster.wake = self.loop.wake
+        self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
 
@@ -112,7 +112,6 @@ class Tenure:
         found: FoundShard,
         clock: Clock,
         why_stale: Callable[[], str],
-        on_lost: Callable[[str], None],
     ) -> KubernetesCluster:
         shard, how = found.shard, settings.kubernetes
         return KubernetesCluster(
@@ -128,7 +127,6 @@ class Tenure:
             is_deleting=how.eviction_mode == "delete",
             shard=shard.name,
             note=self._note,
-            on_overthrown=on_lost,
         )
 
     def tell(self, change: Change) -> None:

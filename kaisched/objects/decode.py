@@ -42,18 +42,28 @@ def decode_json(data: bytes, type_: type[_T]) -> _T:
         ObjectError: the first thing wrong with it, with its path.
 
     """
+    obj, problem = decode_stored(data, type_)
+    if problem is not None:
+        raise problem
+    return obj
+
+
+def decode_stored(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None]:
+    """Return an object that a server has stored, and the first thing wrong with what it says.
+
+    Raises:
+        ObjectError: it has not the form of its kind.
+
+    """
     try:
         obj: _T = _decoder(type_).decode(data)
     except msgspec.ValidationError:
         # Not as it should be, or merely a null somewhere: the slow way knows.
-        obj, _ = _decode_slowly(data, type_)
+        return _decode_slowly(data, type_)[0], None
     except msgspec.DecodeError as error:
         raise ObjectError(f"no JSON: {error}", kind=type_.KIND) from None
-    else:
-        fault = next((it for it in faults_of(obj) if not it.is_warning), None)
-        if fault is not None:
-            raise to_error(fault, _NOWHERE, type_.KIND, obj.name)
-    return obj
+    fault = next((it for it in faults_of(obj) if not it.is_warning), None)
+    return obj, None if fault is None else to_error(fault, _NOWHERE, type_.KIND, obj.name)
 
 
 def decode_object(

@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from kaisched.errors import ObjectError
-from kaisched.objects.decode import decode_json
+from kaisched.objects.decode import decode_stored
 from kaisched.objects.kinds import has_faults
 from kaisched.objects.wire import KubernetesObject
 
@@ -19,6 +19,7 @@ class ListAnswer(NamedTuple, Generic[_T]):
     """A page of a list."""
 
     objects: list[_T]
+    """Those among them that say something wrong, but not those that have not their kind's form."""
     problems: list[ObjectError]
     resource_version: str
     next_page: str
@@ -36,6 +37,8 @@ class WatchEvent(NamedTuple, Generic[_T]):
     resource_version: str
     status: dict[str, Any]
     """The answer of an ERROR, with ``code`` and ``reason``; otherwise empty."""
+    problem: ObjectError | None = None
+    """What is wrong with what the object says."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -95,9 +98,13 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
     problems: list[ObjectError] = []
     for raw in answer.items or ():
         try:
-            objects.append(decode_json(raw, type_))
+            obj, problem = decode_stored(raw, type_)
         except ObjectError as error:
             problems.append(error)
+            continue
+        objects.append(obj)
+        if problem is not None:
+            problems.append(problem)
     meta = answer.metadata
     return ListAnswer(objects, problems, meta.resource_version, meta.continue_)
 
@@ -106,7 +113,7 @@ def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
     """Return one watch event.
 
     Raises:
-        ObjectError: the line or the object in it is wrong.
+        ObjectError: the line is wrong, or the object in it has not the form of its kind.
 
     """
     try:
@@ -118,5 +125,5 @@ def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
             return WatchEvent("BOOKMARK", None, version, {})
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         raise ObjectError(f"no watch event: {error}", kind=type_.KIND) from None
-    obj = decode_json(event.object, type_)
-    return WatchEvent(event.type, obj, obj.metadata.resource_version, {})
+    obj, problem = decode_stored(event.object, type_)
+    return WatchEvent(event.type, obj, obj.metadata.resource_version, {}, problem)

@@ -51,7 +51,7 @@ def functions():
                 yield path, node
 
 
-def tests_of_rows():
+def found_by_row():
     """Row to its tests, each a pair of file and name."""
     found = {}
     for path, function in functions():
@@ -66,7 +66,7 @@ def tests_of_rows():
 
 def page():
     """Write docs/reference/faults.md."""
-    tests, every = tests_of_rows(), rows()
+    tests, every = found_by_row(), rows()
     untested = ", ".join(row for row in every if row not in tests)
     lines = [HEAD.format(tested=len(tests), all=len(every), untested=untested)]
     for letter, part in parts().items():

@@ -39,8 +39,9 @@ CONFIRM_S: Final = 30.0
 class KubernetesCluster:
     """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread.
 
-    ``wake`` is called when there is news that may change a decision. ``bad_news`` counts changes
-    the store could not take in: bugs, each of them logged.
+    ``wake`` is called when there is news that may change a decision, ``on_overthrown`` is told why
+    when another turns out to lead the shard since. ``bad_news`` counts changes the store could not
+    take in: bugs, each of them logged.
     """
 
     def __init__(
@@ -58,7 +59,6 @@ class KubernetesCluster:
         is_deleting: bool = False,
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
-        on_overthrown: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Know nothing yet.
 
@@ -75,15 +75,14 @@ class KubernetesCluster:
             is_deleting: victims are deleted instead of evicted.
             shard: for logs.
             note: tells people what was done.
-            on_overthrown: told when another turns out to lead the shard since.
 
         """
         self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
         self.wake: Callable[[], None] = lambda: None
+        self.on_overthrown: Callable[[str], None] = lambda _: None
         self.bad_news = 0
         self._outbox = outbox
         self._clock = clock
-        self._gate, self._on_overthrown = gate, on_overthrown
         self._why_stale = why_stale
         self._is_observing = is_observing
         self._log: Any = structlog.get_logger().bind(shard=shard)
@@ -165,9 +164,9 @@ class KubernetesCluster:
         What was bound before we knew of it does not count: a lease that was deleted begins again.
         """
         if pod.spec.node_name and self.store.is_waiting(pod.key):
-            holder = later_leader(pod, self._gate.term)
+            holder = later_leader(pod, self._desk.gate.term)
             if holder:
-                self._on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
+                self.on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
 
     def _is_older(self, meta: ObjectMeta) -> bool:
         """Tell whether the watch has said something newer about a pod that was read aside of it."""

@@ -359,6 +359,8 @@ class Reflector:
         if event.type == "ERROR":
             code = event.status.get("code")
             raise _ListAgainError("expired" if code == _GONE else f"error {code}")
+        if event.problem is not None:
+            self._bad(event.problem)
         if event.object is not None:
             if event.type == "DELETED":
                 self._gone(_key(event.object))

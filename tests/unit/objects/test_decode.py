@@ -127,6 +127,18 @@ def test_one_bad_item_does_not_spoil_a_list():
     assert decode_list(b'{"items": null}', Queue).objects == []
 
 
+@pytest.mark.fault("D64")
+@pytest.mark.parametrize("minimum", [0, -1, 2**31])
+def test_a_pod_group_that_cannot_be_is_read_with_what_is_wrong(minimum):
+    """So that its pods can be told why; one without the form of its kind is left out."""
+    group = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": minimum}}
+    event = decode_event(msgspec.json.encode({"type": "ADDED", "object": group}), PodGroup)
+    assert (event.object.key, event.problem.path) == ("ns/g", "spec.minMember")
+    answer = decode_list(msgspec.json.encode({"items": [group, {"spec": 7}]}), PodGroup)
+    assert [obj.key for obj in answer.objects] == ["ns/g"]
+    assert [problem.name for problem in answer.problems] == ["g", ""]
+
+
 def test_watch_events():
     event = decode_event(
         b'{"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "8"}}}', Node
@@ -135,7 +147,7 @@ def test_watch_events():
     event = decode_event(
         b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}', Node
     )
-    assert event == ("BOOKMARK", None, "9", {})
+    assert event == ("BOOKMARK", None, "9", {}, None)
     event = decode_event(b'{"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}', Node)
     assert event.status["code"] == 410
 
