@@ -1,5 +1,6 @@
 """The daemon as a process of its own, killed and stopped: a restart makes good what was left."""
 
+import fcntl
 import os
 import resource
 import signal
@@ -34,7 +35,7 @@ def start(kubeconfig, tmp_path):
     """Start ``kaisched run`` on the cluster, with more variables."""
     started = []
 
-    def start(**variables):
+    def start(stderr=None, **variables):
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("KAISCHED_")},
             "KAISCHED_CLUSTER": "kubernetes",
@@ -49,7 +50,10 @@ def start(kubeconfig, tmp_path):
         file = tmp_path / f"log-{len(started)}"
         log = file.open("wb")
         process = subprocess.Popen(
-            [sys.executable, "-m", "kaisched", "run"], env=environment, stdout=log, stderr=log
+            [sys.executable, "-m", "kaisched", "run"],
+            env=environment,
+            stdout=log,
+            stderr=log if stderr is None else stderr,
         )
         process.log = file
         started.append((process, log))
@@ -147,6 +151,28 @@ def test_b36_without_file_descriptors_it_goes_on_once_there_are_some(cluster, se
     assert set(cluster.placed()) == {"first"}
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
     cluster.wait_placed("first", "second", seconds=30)
+
+
+@pytest.mark.fault("B37")
+@pytest.mark.parametrize("is_closed", [False, True], ids=["nobody reads", "closed"])
+def test_b37_a_log_that_nobody_reads_holds_nothing_up(cluster, start, is_closed):
+    end, begin = os.pipe()
+    fcntl.fcntl(begin, fcntl.F_SETPIPE_SZ, 4096)  # room for twenty lines
+    process = start(stderr=begin, KAISCHED_LOG__LEVEL="debug")
+    os.close(begin)
+    cluster.pod("first", "a")
+    cluster.wait_placed("first", seconds=30)
+    if is_closed:
+        os.close(end)
+    for number in range(20):
+        cluster.pod(f"p{number}", "a", 0)
+        cluster.wait_placed(f"p{number}")
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait(15) == 0
+    if not is_closed:
+        assert len(os.read(end, 1 << 16)) >= 4000
+        os.close(end)
 
 
 @pytest.mark.fault("B35")
