@@ -188,6 +188,17 @@ def test_a13_a_gang_of_which_half_is_bound_is_completed(cluster, server):
     assert events(cluster, "gang_incomplete") == []
 
 
+@pytest.mark.fault("A13")
+def test_a13_a_gang_that_cannot_be_completed_is_told_and_ends_whole(cluster, server):
+    cluster.start(kubernetes={"writers": 1}).wait_leading()
+    server.faults.add(Fault("status", subresource="binding", name="g-2", code=404, times=None))
+    cluster.gang("g", "a", 4, stalenessGracePeriod="1s")
+    until(lambda: events(cluster, "gang_incomplete"))
+    until(lambda: events(cluster, "pod_evicted"))
+    until(lambda: not cluster.placed())
+    assert {line["action"] for line in events(cluster, "pod_evicted")} == {"stalegang"}
+
+
 @pytest.mark.fault("A14")
 def test_a14_what_a_watch_lost_is_found_by_comparing(cluster, server):
     # Alone, so that no lease moves the versions on: a difference is then what the watch has lost.
@@ -197,8 +208,10 @@ def test_a14_what_a_watch_lost_is_found_by_comparing(cluster, server):
     cluster.pod("p", "a", 9)
     store = daemon.daemon.tenures[0].cluster.store
     until(lambda: store.row_of_task(key) >= 0)
-    # No more is written of a pod whose condition is written.
+    # No more is written of a pod whose condition is written; and that has been heard of, too.
     until(lambda: cluster.condition("p"))
+    version = cluster.pods()["p"]["metadata"]["resourceVersion"]
+    until(lambda: store.version_of(key)[1] == version)
     # As if the event had never come.
     daemon.daemon.tenures[0].cluster.post(lambda store: store.remove_pod(key))
     until(lambda: store.row_of_task(key) < 0)

@@ -141,6 +141,7 @@ class KubernetesCluster:
         if why:
             raise ClusterUnavailable(why)
         self._look_after_sent()
+        self.store.let_go(monotonic_s())
         return self.store.snapshot()
 
     def _take_in(self, news: News) -> None:

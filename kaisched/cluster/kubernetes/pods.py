@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client
 from kaisched.cluster.kubernetes.gate import Gate, Term
 from kaisched.cluster.kubernetes.reflector import Change
@@ -66,6 +67,11 @@ class Desk:
     def refute(self, key: str) -> None:
         """Take back what the store assumed of a pod."""
         self.post(lambda store: store.refute(key))
+
+    def hold_back(self, key: str) -> None:
+        """Take back a bind that could not be done, and let its pod wait for a while."""
+        now_s = monotonic_s()
+        self.post(lambda store: store.hold_back(key, now_s))
 
     def read(self, key: str, uid: str) -> Pod | None:
         """Return a pod as it is now, None if it is gone; the store is told.

@@ -16,10 +16,14 @@ class Store:
     """Counts what is taken back."""
 
     def __init__(self):
-        self.refuted = []
+        self.refuted, self.held_back = [], []
 
     def refute(self, key):
         self.refuted.append(key)
+
+    def hold_back(self, key, now_s):
+        self.held_back.append(key)
+        self.refute(key)
 
 
 def refuted(news):
