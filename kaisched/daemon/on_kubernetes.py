@@ -179,8 +179,9 @@ class KubernetesDaemon:
                     break
                 if answer.is_done:
                     read = SHARDS.read_list(answer.data)
-                    if read.problems:
-                        raise read.problems[0]
+                    wrong = [*read.problems, *read.doubts]
+                    if wrong:
+                        raise wrong[0]
                     among = sorted(read.objects, key=lambda shard: shard.name)
                     break
                 why = answer.text()

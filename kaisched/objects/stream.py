@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,11 +20,13 @@ class ListAnswer(NamedTuple, Generic[_T]):
     """A page of a list."""
 
     objects: list[_T]
-    """Those among them that say something wrong, but not those that have not their kind's form."""
     problems: list[ObjectError]
+    """Of objects that are left out: they have not the form of their kind."""
     resource_version: str
     next_page: str
     """The ``continue`` token; empty on the last page."""
+    doubts: Sequence[ObjectError] = ()
+    """What is wrong with objects that are among them all the same."""
 
 
 class WatchEvent(NamedTuple, Generic[_T]):
@@ -37,7 +40,7 @@ class WatchEvent(NamedTuple, Generic[_T]):
     resource_version: str
     status: dict[str, Any]
     """The answer of an ERROR, with ``code`` and ``reason``; otherwise empty."""
-    problem: ObjectError | None = None
+    doubt: ObjectError | None = None
     """What is wrong with what the object says."""
 
 
@@ -76,7 +79,7 @@ def _typed_lists(type_: type[_T]) -> msgspec.json.Decoder[_TypedList[_T]]:
 
 
 def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
-    """Return the objects of a list answer, and an error for each that is wrong.
+    """Return the objects of a list answer, and what is wrong with each.
 
     Raises:
         ObjectError: the answer as a whole is no list.
@@ -96,17 +99,18 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
         raise ObjectError(f"no list: {error}", kind=type_.KIND) from None
     objects: list[_T] = []
     problems: list[ObjectError] = []
+    doubts: list[ObjectError] = []
     for raw in answer.items or ():
         try:
-            obj, problem = decode_stored(raw, type_)
+            obj, doubt = decode_stored(raw, type_)
         except ObjectError as error:
             problems.append(error)
             continue
         objects.append(obj)
-        if problem is not None:
-            problems.append(problem)
+        if doubt is not None:
+            doubts.append(doubt)
     meta = answer.metadata
-    return ListAnswer(objects, problems, meta.resource_version, meta.continue_)
+    return ListAnswer(objects, problems, meta.resource_version, meta.continue_, doubts)
 
 
 def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
@@ -125,5 +129,5 @@ def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
             return WatchEvent("BOOKMARK", None, version, {})
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         raise ObjectError(f"no watch event: {error}", kind=type_.KIND) from None
-    obj, problem = decode_stored(event.object, type_)
-    return WatchEvent(event.type, obj, obj.metadata.resource_version, {}, problem)
+    obj, doubt = decode_stored(event.object, type_)
+    return WatchEvent(event.type, obj, obj.metadata.resource_version, {}, doubt)

@@ -171,7 +171,7 @@ def test_b37_a_log_that_nobody_reads_holds_nothing_up(cluster, start, is_closed)
     process.terminate()
     assert process.wait(15) == 0
     if not is_closed:
-        assert len(os.read(end, 1 << 16)) >= 4000
+        assert len(os.read(end, 1 << 16)) > 3000  # it was full up to the next line
         os.close(end)
 
 

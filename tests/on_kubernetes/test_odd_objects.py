@@ -1,8 +1,8 @@
-"""Pods and pod groups that make no sense, among others that do: rows D of the catalogue."""
+"""Objects that make no sense here, among others that do: rows B38 and D of the catalogue."""
 
 import pytest
 
-from tests.on_kubernetes.looking import ALONE
+from tests.on_kubernetes.looking import ALONE, events
 from tests.on_kubernetes.rig import until
 
 pytestmark = pytest.mark.slow
@@ -13,6 +13,22 @@ GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces"
 def said_of(cluster, name):
     """Return what a pod that waits says, once it says something."""
     return until(lambda: cluster.condition(name).get("message"))
+
+
+@pytest.mark.fault("B38")
+def test_b38_what_a_later_version_wrote_is_used_and_kept(cluster):
+    cluster.start(**ALONE).wait_leading()
+    cluster.queue("later", 4, colour="blue")
+    cluster.group("g", "later", 2, mood={"is": "good"})
+    for number in range(2):
+        cluster.pod(f"g-{number}", "later", group="g")
+    cluster.pod("never", "later", 9)
+    cluster.wait_placed("g-0", "g-1")
+    path = "/apis/scheduling.run.ai/v2/queues/later"
+    until(lambda: cluster.must("GET", path).get("status", {}).get("allocated"))
+    assert cluster.must("GET", path)["spec"]["colour"] == "blue"
+    told = {line["err"].partition(":")[0] for line in events(cluster, "object_doubtful")}
+    assert told == {"Queue later", "PodGroup g"}
 
 
 @pytest.mark.fault("D59")

@@ -295,6 +295,8 @@ class Reflector:
             page = self.watched.read_list(answer.data)
             for problem in page.problems:
                 self._bad(problem)
+            for doubt in page.doubts:
+                self._bad(doubt, "object_doubtful")
             for obj in page.objects:
                 found.listed.add(_key(obj))
                 found.changed += self._came(obj)
@@ -319,9 +321,9 @@ class Reflector:
         namespace, _, name = key.partition("/")
         self._tell(Change(self.watched.stub(namespace, name, uid), is_gone=True))
 
-    def _bad(self, problem: ObjectError) -> None:
+    def _bad(self, problem: ObjectError, event: str = "object_left_out") -> None:
         self.tally.bad_objects += 1
-        self._log.warning("object_left_out", err=str(problem))
+        self._log.warning(event, err=str(problem))
 
     # -- watches ---------------------------------------------------------------------------------
 
@@ -339,9 +341,8 @@ class Reflector:
         self.tally.watches += 1
         self.heard_s = monotonic_s()
         try:
-            if (
-                self._asked > self._answered or self._end.is_set()
-            ):  # asked before there was a stream to end
+            # Asked before there was a stream to end.
+            if self._asked > self._answered or self._end.is_set():
                 return
             for line in lines_of(stream.chunks()):
                 self.heard_s = monotonic_s()
@@ -359,8 +360,8 @@ class Reflector:
         if event.type == "ERROR":
             code = event.status.get("code")
             raise _ListAgainError("expired" if code == _GONE else f"error {code}")
-        if event.problem is not None:
-            self._bad(event.problem)
+        if event.doubt is not None:
+            self._bad(event.doubt, "object_doubtful")
         if event.object is not None:
             if event.type == "DELETED":
                 self._gone(_key(event.object))
