@@ -31,7 +31,7 @@ KINDS = (
 _numbers = itertools.count()
 DEFAULTS = {
     "schedulePeriod": "100ms",
-    "leaderElection": {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "200ms"},
+    "leaderElection": {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "200ms"},
     "kubernetes": {"reportsPerSecond": 500, "namespace": "default"},
 }
 
