@@ -53,20 +53,16 @@ def test_a_victim_that_does_not_leave_is_no_reason_to_evict_another():
     victim, result = claimed()
     (node_of_victim,) = promised(result).values()
 
-    def stuck(one):
-        if f"{one.name}-0" != victim:
-            return (
-                replace(
-                    one, tasks=tuple(replace(task, nominated=node_of_victim) for task in one.tasks)
-                )
-                if one.name == "w"
-                else one
-            )
-        return replace(
-            one, tasks=tuple(replace(task, state=TaskState.RELEASING) for task in one.tasks)
-        )
+    changes = {
+        victim.removesuffix("-0"): {"state": TaskState.RELEASING},
+        "w": {"nominated": node_of_victim},
+    }
 
-    leaving = replace(CLAIMED, jobs=tuple(stuck(one) for one in CLAIMED.jobs))
+    def changed(one):
+        pods = [replace(task, **changes.get(one.name, {})) for task in one.tasks]
+        return replace(one, tasks=tuple(pods))
+
+    leaving = replace(CLAIMED, jobs=tuple(map(changed, CLAIMED.jobs)))
     result, broken = decide(leaving)
     assert (evicted(result), binds(result), broken) == ([], {}, [])
     assert promised(result) == {"w-0": node_of_victim}

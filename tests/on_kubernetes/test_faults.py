@@ -153,6 +153,28 @@ def test_a08_three_of_ten_requests_fail(cluster, server):
     assert_no_overcommit(cluster)
 
 
+@pytest.mark.fault("A8")
+def test_a08_no_more_victims_leave_than_needed_though_requests_fail(cluster, server):
+    """Evictions and binds fail, or take effect and their answers are lost."""
+    cluster.queue("taker", 8)
+    cluster.queue("giver", 8)
+    daemon = cluster.start().wait_leading()
+    for number in range(16):
+        cluster.pod(f"v{number}", "giver")
+    cluster.wait_placed(*(f"v{number}" for number in range(16)))
+    for subresource, seed in (("eviction", 1), ("binding", 2)):
+        for effect in ("status", "drop_before", "drop_after"):
+            server.faults.add(Fault(effect, subresource=subresource, code=500, share=0.2,
+                                    seed=seed, times=None))  # fmt: skip
+    cluster.gang("g", "taker", 8)
+    placed = cluster.wait_placed(*(f"g-{number}" for number in range(8)), seconds=60)
+    assert sum(name.startswith("v") for name in placed) == 8
+    cycles = daemon.daemon.tenures[0].loop.cycles
+    until(lambda: daemon.daemon.tenures[0].loop.cycles >= cycles + 5)
+    assert cluster.placed() == placed
+    assert_no_overcommit(cluster)
+
+
 @pytest.mark.fault("A9")
 def test_a09_a_bind_whose_answer_is_lost_is_not_made_again(cluster, server):
     cluster.start().wait_leading()

@@ -123,6 +123,19 @@ def test_a_passing_fault_is_waited_out(plan, server, make_pod, get_pod, protecte
     assert protected == []
 
 
+@pytest.mark.fault("A8")
+def test_a_plan_goes_on_where_a_fault_has_stopped_it(plan, server, make_pod, get_pod):
+    """Every other request fails: to three victims' dry runs and evictions five more are added."""
+    victims = [make_pod(f"p{number}", nodeName="n0") for number in range(3)]
+    work = plan(*victims)
+    for _ in range(5):
+        server.faults.add(Fault("status", subresource="eviction", code=503, skip=1))
+        assert work.send() is not None
+    assert work.send() is None
+    assert all(get_pod(f"p{number}")["metadata"]["deletionTimestamp"] for number in range(3))
+    assert sum(seen.subresource == "eviction" for seen in server.log) == 6 + 5
+
+
 def test_what_is_dropped_lives_on(plan, make_pod, get_pod, news):
     work = plan(make_pod("p", nodeName="n0"))
     work.drop("we do not lead")
