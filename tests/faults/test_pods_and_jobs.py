@@ -57,6 +57,19 @@ def test_pods_that_ask_for_nothing_take_a_slot_each():
     assert {record.reason for record in result.records} == {"NoRoom"}
 
 
+@pytest.mark.fault("D62")
+@pytest.mark.parametrize(
+    "fraction", ["0", "-1", "NaN", "1.5", "0.0000001", "\u00bd", "0.5 ", "0.5"]
+)
+def test_a_fraction_of_a_gpu_is_refused_whatever_it_is(fraction):
+    """Sharing GPUs is not offered, so there is none that could be right."""
+    store = store_of(pod("p", gpus=0, annotations={"gpu-fraction": fraction}), pod("q"))
+    result = decide(store)
+    assert placed(result) == {"q": "n0"}
+    assert reasons(result) == {"p": "Unsupported"}
+    assert "gpu-fraction" in store.problems()[0].text
+
+
 @pytest.mark.fault("D65")
 def test_the_pod_group_decides_for_all_of_its_pods():
     """Its pods name two queues, two priorities and two schedulers."""
