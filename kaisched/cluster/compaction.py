@@ -92,11 +92,13 @@ def _keep_jobs(
     jobs.is_dead = [False] * len(rows)
     jobs.dead = 0
     jobs.row_of_name = {name: row for row, name in enumerate(jobs.name.data)}
-    jobs.structure = {
-        int(job_map[job]): _renumbered_tree(tree, podset_map)
-        for job, tree in jobs.structure.items()
-        if job_map[job] >= 0
-    }
+    jobs.replace_structure(
+        {
+            int(job_map[job]): _renumbered_tree(tree, podset_map)
+            for job, tree in jobs.structure.items()
+            if job_map[job] >= 0
+        }
+    )
     old_tasks = jobs.tasks.data
     jobs.tasks.replace([_renumbered(old_tasks[row], task_map) for row in rows])
     first = [tasks[0] if tasks else -1 for tasks in jobs.tasks.data]

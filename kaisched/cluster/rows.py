@@ -7,6 +7,7 @@ once is the business of :mod:`kaisched.cluster.accounts`.
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -113,6 +114,8 @@ class JobRows(Table):
         self.is_dead: list[bool] = []
         self.dead = 0
         self.structure: dict[int, SubGroup] = {}
+        self._shown = MappingProxyType(self.structure)
+        """The same for those who may not change it."""
         self.row_of_name: dict[str, int] = {}
         self._table: JobTable | None = None
 
@@ -156,16 +159,20 @@ class JobRows(Table):
 
     def set_structure(self, row: int, tree: SubGroup | None) -> None:
         """Set or drop the tree of subgroups of a job."""
-        if self._table is not None and self.structure is self._table.structure:
-            self.structure = dict(self.structure)
+        if self._table is not None and self._shown is self._table.structure:
+            self.replace_structure(dict(self.structure))
         if tree is None:
             self.structure.pop(row, None)
         else:
             self.structure[row] = tree
 
+    def replace_structure(self, structure: dict[int, SubGroup]) -> None:
+        """Put other trees in the place of all there are."""
+        self.structure, self._shown = structure, MappingProxyType(structure)
+
     def table(self) -> JobTable:
         """Freeze; the same object while nothing changed."""
-        table, tasks, structure = self._table, self.tasks.frozen(), self.structure
+        table, tasks, structure = self._table, self.tasks.frozen(), self._shown
         if (
             self.refresh()
             or table is None

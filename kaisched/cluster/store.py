@@ -12,6 +12,7 @@ from typing import Final
 
 from kaisched.cluster.grouping import Grouper, Membership, Owner
 from kaisched.cluster.groups import Groups
+from kaisched.cluster.held_back import HeldBack
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.rowstore import RowStore
@@ -80,6 +81,7 @@ class StateStore(RowStore):
         self._strangers: dict[str, PodRow] = {}
         """Pods of others on nodes that are not ours."""
         self._assumed: dict[str, TaskState] = {}
+        self._held_back = HeldBack()
         self._nominations: dict[str, str] = {}
         self._queue_objects: dict[str, Queue] = {}
         self._queue_faults: dict[str, ObjectError] | None = None
@@ -244,15 +246,19 @@ class StateStore(RowStore):
                 last_s.own()[job] = pod.started_s
 
     def _move(self, task: int, pod: PodRow) -> None:
-        row = -1
-        if _HOLDS[pod.state]:
+        row, state = -1, pod.state
+        if state != TaskState.PENDING:
+            self._held_back.forget(pod.key)
+        elif pod.key in self._held_back:
+            state = TaskState.GATED
+        if _HOLDS[state]:
             if self.nodes.is_laid_out:
                 row = self.nodes.row_of_name.get(pod.node, -1)
             if row < 0:
                 self._away[task] = pod.node
-        if row >= 0 or not _HOLDS[pod.state]:
+        if row >= 0 or not _HOLDS[state]:
             self._away.pop(task, None)
-        self.accounts.move(task, int(pod.state), row, pod.started_s)
+        self.accounts.move(task, int(state), row, pod.started_s)
 
     def _nominate(self, task: int, pod: PodRow) -> None:
         if pod.nominated and pod.state == TaskState.PENDING:
@@ -264,6 +270,7 @@ class StateStore(RowStore):
     def _drop(self, key: str) -> None:
         _, member = self._pods.pop(key)
         self._assumed.pop(key, None)
+        self._held_back.forget(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
         self._watch_owners(key, member, None)
@@ -297,6 +304,11 @@ class StateStore(RowStore):
             self._assumed[key] = TaskState.RELEASING
             self.evict(task, at_s)
 
+    def is_waiting(self, key: str) -> bool:
+        """Tell whether a pod had no node when it was last heard of, whatever is assumed of it."""
+        found = self._pods.get(key)
+        return found is not None and not found[0].node
+
     def is_assumed(self, key: str) -> bool:
         """Tell whether something is assumed of a pod that no event has confirmed yet."""
         return key in self._assumed
@@ -321,6 +333,18 @@ class StateStore(RowStore):
     def refute(self, key: str) -> None:
         """Take back what was assumed: the pod is what its object says."""
         if self._assumed.pop(key, None) is not None and key in self._pods:
+            self.revision += 1
+            self._update(self._pods[key][0])
+
+    def hold_back(self, key: str, now_s: float) -> None:
+        """Take back a bind that could not be done; its pod counts as gated for a while."""
+        if key in self._pods:
+            self._held_back.add(key, now_s)
+            self.refute(key)
+
+    def let_go(self, now_s: float) -> None:
+        """Let the pods be decided again that were held back for long enough."""
+        for key in self._held_back.pop_due(now_s):
             self.revision += 1
             self._update(self._pods[key][0])
 

@@ -68,11 +68,20 @@ class KubernetesDaemon:
         )
         self.tenures: tuple[Tenure, ...] = ()
         self.reflectors = tuple(
-            Reflector(client, watched, self._tell, pace=self._pace(), on_fatal=self.fail)
+            Reflector(
+                client,
+                watched,
+                self._tell,
+                pace=self._pace(),
+                on_fatal=self.fail,
+                on_restored=self._list_all_again,
+            )
             for watched in ALL
         )
         self.shards = ShardWatch()
         self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
+        self._restoring: tuple[tuple[Reflector, int], ...] = ()
+        """Lists that are waited for since the server's store was put back."""
         self._error = ""
         self._end = threading.Event()
         self._log: Any = structlog.get_logger()
@@ -196,8 +205,9 @@ class KubernetesDaemon:
                     break
                 if answer.is_done:
                     read = SHARDS.read_list(answer.data)
-                    if read.problems:
-                        raise read.problems[0]
+                    wrong = [*read.problems, *read.doubts]
+                    if wrong:
+                        raise wrong[0]
                     among = sorted(read.objects, key=lambda shard: shard.name)
                     break
                 why = answer.text()
@@ -239,7 +249,20 @@ class KubernetesDaemon:
             age_s = now_s - reflector.heard_s
             if reflector.watched.is_required and age_s > most_s:
                 return f"{reflector.watched.qualified}: nothing heard for {age_s:.0f} s"
+        if self._is_restoring():
+            return "the server's store was put back: everything is listed anew"
         return ""
+
+    def _is_restoring(self) -> bool:
+        return not all(reflector.has_listed(number) for reflector, number in self._restoring)
+
+    def _list_all_again(self) -> None:
+        """List every kind anew; until that is done nothing is decided."""
+        if self._is_restoring():
+            return  # the other kinds find the same
+        there = [it for it in self.reflectors if it.phase is Phase.SYNCED]
+        asked = [(it, it.list_again("restored")) for it in there]
+        self._restoring = tuple(pair for pair in asked if pair[0].watched.is_required)
 
     def _catch_up(self, end: threading.Event) -> None:
         """List pods and nodes anew: what a standby has seen may lag behind the last leader."""

@@ -85,7 +85,7 @@ class Tenure:
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._usage, wait_s = usage_feed(found, clock)
         self.loop = self._loop(settings, policy, clock, wait_s)
-        self.cluster.wake = self.loop.wake
+        self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kaisched.errors import ObjectError
-from kaisched.objects.explain import explain
+from kaisched.objects.explain import explain, without_unknown
 from kaisched.objects.faults import Fault, Source, to_error
 from kaisched.objects.kinds import faults_of
 from kaisched.objects.wire import KubernetesObject
@@ -42,18 +42,33 @@ def decode_json(data: bytes, type_: type[_T]) -> _T:
         ObjectError: the first thing wrong with it, with its path.
 
     """
+    obj, problem = decode_stored(data, type_)
+    if problem is not None:
+        raise problem
+    return obj
+
+
+def decode_stored(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None]:
+    """Return an object that a server has stored, and the first thing wrong with what it says.
+
+    Keys that are not known here are wrong, but left out: a later version may have written them.
+
+    Raises:
+        ObjectError: it has not the form of its kind.
+
+    """
+    problem = None
     try:
         obj: _T = _decoder(type_).decode(data)
     except msgspec.ValidationError:
         # Not as it should be, or merely a null somewhere: the slow way knows.
-        obj, _ = _decode_slowly(data, type_)
+        obj, problem = _decode_slowly(data, type_)
     except msgspec.DecodeError as error:
         raise ObjectError(f"no JSON: {error}", kind=type_.KIND) from None
-    else:
-        fault = next((it for it in faults_of(obj) if not it.is_warning), None)
-        if fault is not None:
-            raise to_error(fault, _NOWHERE, type_.KIND, obj.name)
-    return obj
+    fault = next((it for it in faults_of(obj) if not it.is_warning), None)
+    if problem is None and fault is not None:
+        problem = to_error(fault, _NOWHERE, type_.KIND, obj.name)
+    return obj, problem
 
 
 def decode_object(
@@ -68,6 +83,16 @@ def decode_object(
         BadObject: with up to MAX_FAULTS errors.
 
     """
+    obj = _form(raw, type_, source)
+    faults = list(_take(faults_of(obj)))
+    errors = [to_error(it, source, type_.KIND, obj.name) for it in faults if not it.is_warning]
+    if errors:
+        raise BadObject(errors)
+    return obj, [to_error(it, source, type_.KIND, obj.name) for it in faults if it.is_warning]
+
+
+def _form(raw: object, type_: type[_T], source: Source = _NOWHERE) -> _T:
+    """Return the object, whatever it says."""
     name = name_in(raw)
     try:
         value = without_nulls(raw)
@@ -79,15 +104,10 @@ def decode_object(
     if type_.IS_NAMESPACED and isinstance(value["metadata"], dict):
         value["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)
     try:
-        obj = msgspec.convert(value, type_)
+        return msgspec.convert(value, type_)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:
         found = list(_take(explain(value, type_))) or [Fault((), str(error))]
         raise BadObject([to_error(it, source, type_.KIND, name) for it in found]) from None
-    faults = list(_take(faults_of(obj)))
-    errors = [to_error(it, source, type_.KIND, name) for it in faults if not it.is_warning]
-    if errors:
-        raise BadObject(errors)
-    return obj, [to_error(it, source, type_.KIND, name) for it in faults if it.is_warning]
 
 
 def encode(obj: KubernetesObject) -> dict[str, Any]:
@@ -151,9 +171,14 @@ def _shape_faults(value: object, type_: type[KubernetesObject]) -> Iterator[Faul
         yield Fault(("metadata", "name"), "missing", fix="give the object a name")
 
 
-def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, list[ObjectError]]:
+def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None]:
+    """Return the object, and what was wrong with its form and could be left out."""
     try:
-        return decode_object(msgspec.json.decode(data), type_)
+        value = msgspec.json.decode(data)
+        try:
+            return _form(value, type_), None
+        except BadObject as bad:
+            return _form(without_unknown(value, type_), type_), bad.errors[0]
     except BadObject as bad:
         raise bad.errors[0] from None
     except (msgspec.DecodeError, RecursionError) as error:

@@ -39,6 +39,28 @@ def explain(value: object, type_: type[msgspec.Struct]) -> Iterator[Fault]:
     yield from _walk(value, inspect.type_info(type_), ())
 
 
+def without_unknown(value: object, type_: type[msgspec.Struct]) -> Any:
+    """Return a copy of plain values without the keys that the struct type refuses to know."""
+    return _known(value, inspect.type_info(type_))
+
+
+def _known(value: object, kind: inspect.Type) -> object:
+    if isinstance(kind, inspect.UnionType):
+        kind = next((member for member in kind.types if _fits(value, member)), kind)
+    if isinstance(kind, inspect.StructType) and isinstance(value, dict):
+        fields = {field.encode_name: field.type for field in kind.fields}
+        return {
+            key: _known(entry, fields[key]) if key in fields else entry
+            for key, entry in value.items()
+            if key in fields or not kind.forbid_unknown_fields
+        }
+    if isinstance(kind, inspect.DictType) and isinstance(value, dict):
+        return {key: _known(entry, kind.value_type) for key, entry in value.items()}
+    if isinstance(kind, inspect.ListType) and isinstance(value, list):
+        return [_known(entry, kind.item_type) for entry in value]
+    return value
+
+
 def _walk(value: object, kind: inspect.Type, path: Path) -> Iterator[Fault]:
     if isinstance(kind, inspect.UnionType):
         yield from _walk_union(value, kind, path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from kaisched.errors import ObjectError
-from kaisched.objects.decode import decode_json
+from kaisched.objects.decode import decode_stored
 from kaisched.objects.kinds import has_faults
 from kaisched.objects.wire import KubernetesObject
 
@@ -20,9 +21,12 @@ class ListAnswer(NamedTuple, Generic[_T]):
 
     objects: list[_T]
     problems: list[ObjectError]
+    """Of objects that are left out: they have not the form of their kind."""
     resource_version: str
     next_page: str
     """The ``continue`` token; empty on the last page."""
+    doubts: Sequence[ObjectError] = ()
+    """What is wrong with objects that are among them all the same."""
 
 
 class WatchEvent(NamedTuple, Generic[_T]):
@@ -36,6 +40,8 @@ class WatchEvent(NamedTuple, Generic[_T]):
     resource_version: str
     status: dict[str, Any]
     """The answer of an ERROR, with ``code`` and ``reason``; otherwise empty."""
+    doubt: ObjectError | None = None
+    """What is wrong with what the object says."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -73,7 +79,7 @@ def _typed_lists(type_: type[_T]) -> msgspec.json.Decoder[_TypedList[_T]]:
 
 
 def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
-    """Return the objects of a list answer, and an error for each that is wrong.
+    """Return the objects of a list answer, and what is wrong with each.
 
     Raises:
         ObjectError: the answer as a whole is no list.
@@ -93,20 +99,25 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
         raise ObjectError(f"no list: {error}", kind=type_.KIND) from None
     objects: list[_T] = []
     problems: list[ObjectError] = []
+    doubts: list[ObjectError] = []
     for raw in answer.items or ():
         try:
-            objects.append(decode_json(raw, type_))
+            obj, doubt = decode_stored(raw, type_)
         except ObjectError as error:
             problems.append(error)
+            continue
+        objects.append(obj)
+        if doubt is not None:
+            doubts.append(doubt)
     meta = answer.metadata
-    return ListAnswer(objects, problems, meta.resource_version, meta.continue_)
+    return ListAnswer(objects, problems, meta.resource_version, meta.continue_, doubts)
 
 
 def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
     """Return one watch event.
 
     Raises:
-        ObjectError: the line or the object in it is wrong.
+        ObjectError: the line is wrong, or the object in it has not the form of its kind.
 
     """
     try:
@@ -118,5 +129,5 @@ def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
             return WatchEvent("BOOKMARK", None, version, {})
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         raise ObjectError(f"no watch event: {error}", kind=type_.KIND) from None
-    obj = decode_json(event.object, type_)
-    return WatchEvent(event.type, obj, obj.metadata.resource_version, {})
+    obj, doubt = decode_stored(event.object, type_)
+    return WatchEvent(event.type, obj, obj.metadata.resource_version, {}, doubt)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import structlog
 
+from kaisched.telemetry.line_pipe import LinePipe
+
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
@@ -64,7 +66,11 @@ def configure_logs(
     now_s: Callable[[], float],
     stream: TextIO | None = None,
 ) -> None:
-    """Send all events to ``stream`` (standard error), as JSON unless a person is watching."""
+    """Send all events to ``stream``, as JSON unless a person is watching.
+
+    Without a stream they go to standard error, and nobody waits for whoever reads it.
+    """
+    file: Any = _unhurried(sys.stderr) if stream is None else stream
     stream = sys.stderr if stream is None else stream
     is_text = log_format == "text" or (log_format == "auto" and stream.isatty())
     renderer: Any = (
@@ -82,7 +88,7 @@ def configure_logs(
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=file),
         cache_logger_on_first_use=False,
     )
 
@@ -111,6 +117,13 @@ def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> N
             err=error,
             times=number,
         )
+
+
+def _unhurried(stream: TextIO) -> LinePipe | TextIO:
+    try:
+        return LinePipe(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # no file stands behind it
+        return stream
 
 
 def _wants_colors(stream: TextIO) -> bool:

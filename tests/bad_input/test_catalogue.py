@@ -12,7 +12,11 @@ from kaisched.objects.load import load_manifests, load_text
 
 HERE = Path(__file__).parent
 CASES = [
-    pytest.param(case, id=f"{file.stem}/{case['name']}")
+    pytest.param(
+        case,
+        id=f"{file.stem}/{case['name']}",
+        marks=[pytest.mark.fault(case["fault"])] if "fault" in case else [],
+    )
     for file in sorted(HERE.glob("*.yaml"))
     for case in yaml.safe_load(file.read_text(encoding="utf-8"))
 ]
@@ -58,6 +62,7 @@ def test_the_catalogue_is_not_small_and_names_are_unique():
     assert len(set(ids)) == len(ids) > 100
 
 
+@pytest.mark.fault("E91")
 @pytest.mark.parametrize(
     ("data", "lines"),
     [
@@ -156,6 +161,7 @@ def test_one_bad_file_of_a_directory(tmp_path):
     assert [problem.file for problem in loaded.problems] == [str(tmp_path / "a.yaml")]
 
 
+@pytest.mark.fault("E91")
 def test_a_file_that_is_not_there_or_too_large(tmp_path):
     large = tmp_path / "large.yaml"
     large.write_text(GOOD + "#" * 3_000_000, encoding="utf-8")

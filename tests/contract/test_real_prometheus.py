@@ -92,6 +92,7 @@ def _days_ago(end_s, days):
     return parse_cron(f"0 12 {day.tm_mday} {day.tm_mon} *")
 
 
+@pytest.mark.fault("C43")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_week_of_fifty_queues_is_right_within_half_a_percent(week, mode):
     """With two replacements of the exporter in it, whose series end without a mark."""
@@ -119,6 +120,8 @@ def test_the_embedded_sums_of_the_week_are_the_same(week, mode):
     assert (usage.parts[0] / PARTS).tolist() == pytest.approx(expected.tolist(), abs=0.0002)
 
 
+@pytest.mark.fault("C48")
+@pytest.mark.fault("C49")
 def test_two_weeks_do_not_exceed_the_points_of_a_server(week):
     """The limit is 11,000; two weeks by the minute are 20,160."""
     store = asking(week.server.url, Window(size_s=14 * DAY))
@@ -191,6 +194,8 @@ def test_what_our_own_exporter_publishes_is_what_the_store_asks_for(live):
     store.close()
 
 
+@pytest.mark.fault("C43")
+@pytest.mark.fault("C45")
 def test_an_exporter_that_restarts_every_second_and_a_half_loses_nothing(live):
     exporter, server = live
     server.start()
@@ -209,6 +214,7 @@ def test_an_exporter_that_restarts_every_second_and_a_half_loses_nothing(live):
     assert found == pytest.approx([0.5, 0.125], rel=0.02)
 
 
+@pytest.mark.fault("C39")
 def test_a_killed_server_is_stale_and_then_fresh_again(live):
     exporter, server = live
     exporter.text = 'kai_queue_allocated_gpus{queue_name="a"} 4\nkaisched_capacity_gpus 8\n'
@@ -248,6 +254,7 @@ def test_an_exporter_that_went_is_stale_although_the_server_answers(live):
     store.close()
 
 
+@pytest.mark.fault("C44")
 def test_of_a_pair_of_servers_each_sample_counts_once(live):
     """Rows of two replicas that scrape the same exporter, joined in one place."""
     exporter, server = live
@@ -282,6 +289,7 @@ SPOILT = {
 }
 
 
+@pytest.mark.fault("C42")
 @pytest.mark.parametrize("case", SPOILT)
 def test_what_is_no_amount_is_left_out_by_a_real_server_too(tmp_path, case):
     """Six hours: queue a holds 4 of 10 GPUs, in the three hours without capacity all of 8."""

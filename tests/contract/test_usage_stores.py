@@ -59,6 +59,7 @@ WINDOWS = {
 }
 
 
+@pytest.mark.fault("C57")
 @pytest.mark.parametrize("name", WINDOWS)
 def test_windows_and_decay_are_those_of_the_definition(make, name):
     end_s = now_minute()
@@ -87,6 +88,7 @@ def test_24_gpu_hours_of_100_are_024(make):
     assert usage.parts[2, 0] / PARTS == pytest.approx(0.24, abs=0.005)
 
 
+@pytest.mark.fault("C46")
 def test_a_gap_is_told_and_counts_for_nobody(make):
     end_s = now_minute()
     samples = list(steps(8, lambda at: {"a": 5, "b": 0}, end_s, gap=(2, 4)))

@@ -204,6 +204,7 @@ def test_every_policy_is_bound_and_fails_closed():
     assert all(spec["validationActions"] == ["Deny"] for spec in bindings.values())
 
 
+@pytest.mark.fault("B28")
 def test_the_fence_is_about_what_the_scheduler_writes_and_about_its_lease():
     fence, binding = read("kustomize/components/fence/fence.yaml")
     (rule,) = fence["spec"]["matchConstraints"]["resourceRules"]

@@ -13,6 +13,7 @@ from kaisched.usage.window import Window
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, parts_of, sample
 
 
+@pytest.mark.fault("C57")
 @pytest.mark.parametrize(
     ("midnight", "hours"), [("2025-03-30T00:00+01:00", 23), ("2025-10-26T00:00+02:00", 25)]
 )
@@ -27,6 +28,7 @@ def test_c57_a_day_is_as_long_as_it_is(midnight, hours):
     assert parts_of(store.usage(end + 60, ["a"], RESOURCES)) == 0
 
 
+@pytest.mark.fault("C57")
 def test_c57_the_first_window_and_one_that_is_yet_to_begin():
     window = Window("tumbling", HOUR, anchor_s=HOUR)
     store = fill(MemoryStore(window), [sample(60 * at, a=10) for at in range(60)])
@@ -37,6 +39,7 @@ def test_c57_the_first_window_and_one_that_is_yet_to_begin():
     assert parts_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == 0
 
 
+@pytest.mark.fault("C46")
 def test_c46_with_most_samples_gone_nothing_is_decided_by_history():
     """Evictions need evidence: of what is less than half known, the plain weights stand."""
     store = MemoryStore(Window())
@@ -51,6 +54,7 @@ def test_c46_with_most_samples_gone_nothing_is_decided_by_history():
     assert "history is not used" in thin.reasons[-1]
 
 
+@pytest.mark.fault("C42")
 def test_c42_a_sample_that_is_nonsense_does_not_reach_a_decision():
     """In process, too: more used than ever was there makes the resource unbelievable."""
     store = MemoryStore(Window())

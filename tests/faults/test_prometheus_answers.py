@@ -13,6 +13,7 @@ from tests.faults.asking import HALF_AND_A_FIFTH, ready, shares, told
 from tests.unit.usage.samples import RESOURCES
 
 
+@pytest.mark.fault("C42")
 @pytest.mark.parametrize("junk", ["NaN", "+Inf", "-Inf", "-1", "1e309", "five", None, 7])
 def test_c42_a_queue_without_a_number_is_left_out_and_counted(fake, opened, junk):
     def change(query, found):
@@ -26,6 +27,7 @@ def test_c42_a_queue_without_a_number_is_left_out_and_counted(fake, opened, junk
     assert shares(usage) == [0.0, 0.2, 0.0]
 
 
+@pytest.mark.fault("C42")
 def test_c42_series_that_are_no_amounts_are_told(fake, opened):
     fake.change = lambda query, found: (
         [{"metric": {}, "value": [0, "3"]}] if "min_over_time" in query else found
@@ -34,6 +36,7 @@ def test_c42_series_that_are_no_amounts_are_told(fake, opened):
     assert usage.state == UsageState.PARTIAL
 
 
+@pytest.mark.fault("C42")
 @pytest.mark.parametrize("capacity", ["NaN", "0", "1e-300", "-5"])
 def test_c42_a_capacity_that_is_none_is_not_divided_by(fake, opened, capacity):
     def change(query, found):
@@ -47,6 +50,7 @@ def test_c42_a_capacity_that_is_none_is_not_divided_by(fake, opened, capacity):
     assert shares(usage, "cpu") == HALF_AND_A_FIFTH
 
 
+@pytest.mark.fault("C42")
 @pytest.mark.parametrize("body", [b"[]", b'{"data": 7}', b"<html>", b"", b'{"status": "success"}'])
 def test_c42_an_answer_of_another_form_is_one_line(fake, opened, body):
     def serve(request):
@@ -61,6 +65,7 @@ def test_c42_an_answer_of_another_form_is_one_line(fake, opened, body):
     assert "Error" not in usage.reasons[0]
 
 
+@pytest.mark.fault("C47")
 @pytest.mark.parametrize("factor", [1000, 3600])
 def test_c47_a_slip_of_units_is_not_believed(fake, opened, factor):
     """Millicores for cores, or a counter for a gauge: far more used than there was."""
@@ -79,6 +84,7 @@ def test_c47_a_slip_of_units_is_not_believed(fake, opened, factor):
     assert shares(usage, "cpu") == HALF_AND_A_FIFTH
 
 
+@pytest.mark.fault("C50")
 @pytest.mark.real
 @needs_prometheus
 @pytest.mark.parametrize(
@@ -100,6 +106,7 @@ def one_server(tmp_path_factory):
     server.kill()
 
 
+@pytest.mark.fault("C54")
 def test_c54_an_answer_with_half_of_the_data_is_partial(fake, opened):
     """A queue that it does not name keeps what was last known of it."""
     store = opened(fake.url)
@@ -110,6 +117,7 @@ def test_c54_an_answer_with_half_of_the_data_is_partial(fake, opened):
     assert (usage.state, shares(usage)) == (UsageState.PARTIAL, HALF_AND_A_FIFTH)
 
 
+@pytest.mark.fault("C56")
 def test_c56_ten_thousand_queues_are_a_dozen_questions(fake, opened):
     names = [f"q{at}" for at in range(10_000)]
 

@@ -25,6 +25,7 @@ def test_the_fake_is_believed(fake, opened):
     assert usage.age_s == pytest.approx(5, abs=3)
 
 
+@pytest.mark.fault("C39")
 def test_c39_a_server_that_is_down_at_the_start(opened):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -34,6 +35,7 @@ def test_c39_a_server_that_is_down_at_the_start(opened):
     assert not store.is_ready()
 
 
+@pytest.mark.fault("C39")
 def test_c39_a_server_that_comes_and_goes(fake, opened):
     store = opened(fake.url)
     ready(store)
@@ -45,6 +47,7 @@ def test_c39_a_server_that_comes_and_goes(fake, opened):
         until(lambda: "503" not in repr(store.usage(time.time(), QUEUES, RESOURCES).reasons))
 
 
+@pytest.mark.fault("C39")
 def test_c39_stale_numbers_are_carried_on_with_what_is_seen_here(fake, opened):
     """An hour of five GPUs of ten, then a minute of ten, the server being away."""
     store = opened(fake.url, staleness_s=10.0)
@@ -59,6 +62,7 @@ def test_c39_stale_numbers_are_carried_on_with_what_is_seen_here(fake, opened):
     assert any("carried on" in reason for reason in usage.reasons)
 
 
+@pytest.mark.fault("C39")
 def test_c39_stale_numbers_are_ignored_where_the_shard_says_so(fake, opened):
     store = opened(fake.url, staleness_s=10.0, is_frozen_when_stale=False)
     ready(store)
@@ -80,6 +84,7 @@ def drip(request, end, *, in_headers):
         return
 
 
+@pytest.mark.fault("C40")
 @pytest.mark.parametrize("in_headers", [True, False], ids=["in the headers", "in the body"])
 def test_c40_a_server_that_drips_is_left_when_time_is_up(fake, opened, in_headers):
     fake.serve = lambda request: drip(request, fake.end, in_headers=in_headers)
@@ -94,11 +99,13 @@ def test_c40_a_server_that_drips_is_left_when_time_is_up(fake, opened, in_header
     assert time.monotonic() - begin < 5.0
 
 
+@pytest.mark.fault("C40")
 def test_c40_a_server_that_says_nothing_is_left_when_time_is_up(fake, opened):
     fake.serve = lambda _: fake.end.wait(30)
     told(opened(fake.url), "took longer than usageQueryTimeout")
 
 
+@pytest.mark.fault("C41")
 def test_c41_absent_is_not_zero(fake, opened):
     """The capacity of GPUs vanishes: what was known of them stays, CPUs go on."""
     store = opened(fake.url)
@@ -109,6 +116,7 @@ def test_c41_absent_is_not_zero(fake, opened):
     assert shares(usage) == HALF_AND_A_FIFTH
 
 
+@pytest.mark.fault("C41")
 def test_c41_nothing_at_all_is_absent(fake, opened):
     fake.change = lambda query, found: found if query == "time()" else []
     usage = told(opened(fake.url), "gpu: the window", "cpu: the window", "memory: the window")
@@ -125,6 +133,7 @@ def sent_on(to):
     return serve
 
 
+@pytest.mark.fault("C51")
 def test_c51_no_credentials_follow_a_redirect(fake, opened):
     elsewhere = FakePrometheus()
     fake.serve = sent_on(f"http://localhost:{elsewhere.port}/api/v1/query")
@@ -137,12 +146,14 @@ def test_c51_no_credentials_follow_a_redirect(fake, opened):
     assert "secret" not in fake.asked[0][0]
 
 
+@pytest.mark.fault("C51")
 @pytest.mark.parametrize("status", [401, 403])
 def test_c51_a_refusal_says_what_to_set(fake, opened, status):
     fake.serve = lambda request: request.answer(status, {"error": "no"})
     told(opened(fake.url), f"refuses us ({status}): set bearerTokenFile")
 
 
+@pytest.mark.fault("C51")
 def test_c51_a_token_is_read_anew_each_time(fake, opened, tmp_path):
     token = tmp_path / "token"
     store = opened(fake.url, bearer_token_file=str(token))
@@ -154,6 +165,7 @@ def test_c51_a_token_is_read_anew_each_time(fake, opened, tmp_path):
     assert fake.asked[0][1]["Authorization"] == "Bearer first"
 
 
+@pytest.mark.fault("C52")
 def test_c52_an_answer_without_end_is_cut(fake):
     def serve(request):
         request.send_response(200)
@@ -172,6 +184,7 @@ def test_c52_an_answer_without_end_is_cut(fake):
     client.close()
 
 
+@pytest.mark.fault("C53")
 @pytest.mark.parametrize(("ahead_s", "word"), [(600.0, "ahead of"), (-600.0, "behind")])
 def test_c53_a_clock_that_differs_is_told_and_does_no_harm(fake, opened, ahead_s, word):
     fake.ahead_s = ahead_s
@@ -180,6 +193,7 @@ def test_c53_a_clock_that_differs_is_told_and_does_no_harm(fake, opened, ahead_s
     assert usage.age_s == pytest.approx(5, abs=3)
 
 
+@pytest.mark.fault("C49")
 def test_c49_a_server_that_finds_it_too_much_is_asked_for_less(fake, opened):
     """Real servers say so; each time the steps become four times as long."""
 

@@ -74,6 +74,7 @@ def test_equal_input_gives_equal_bytes(cluster, policy):
     assert again.encode() == result.encode()
 
 
+@pytest.mark.fault("F102")
 @given(clusters, policies, st.randoms(use_true_random=False))
 def test_the_order_of_loading_does_not_matter(cluster, policy, shuffle):
     _, result = decide(cluster, policy)
@@ -91,6 +92,7 @@ class Hopeless:
     minimum: int = 1
 
 
+@pytest.mark.fault("H115")
 @pytest.mark.parametrize(
     "hopeless",
     [

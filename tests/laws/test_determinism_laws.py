@@ -46,11 +46,13 @@ def features():
     return np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
 
 
+@pytest.mark.fault("F102")
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])
 def test_the_hash_seed_does_not_matter(here, hash_seed):
     assert digests_elsewhere(PYTHONHASHSEED=hash_seed) == here
 
 
+@pytest.mark.fault("F102")
 def test_the_processor_does_not_matter(here):
     """With all of numpy's optional instructions switched off, so that its plain loops run."""
     assert digests_elsewhere(NPY_DISABLE_CPU_FEATURES=" ".join(features())) == here

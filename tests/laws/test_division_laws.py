@@ -146,6 +146,7 @@ def test_nobody_gets_less_than_deserved_or_more_than_requested(level):
         assert level.first(i) <= share <= level.requestable(i)
 
 
+@pytest.mark.fault("F103")
 @given(levels())
 def test_what_is_shared_and_what_is_left_is_the_amount(level):
     share, left = level.divide_with_left()
@@ -180,6 +181,7 @@ def test_a_lower_priority_gets_surplus_only_when_the_higher_wants_no_more(level)
                 assert share[j] == level.requestable(j) or level.weight[j] == 0
 
 
+@pytest.mark.fault("E85")
 @given(levels(), st.randoms(use_true_random=False))
 def test_the_order_in_which_queues_are_listed_does_not_matter(level, random):
     order = list(range(len(level.group)))
@@ -312,6 +314,7 @@ def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode, k):
     assert shares[0].dtype == shares[1].dtype == np.int64
 
 
+@pytest.mark.fault("F103")
 @pytest.mark.parametrize("plain_rows", [0, 1000])
 @given(trees(), st.sampled_from([None, 0.0, 1.0, 5.0]))
 def test_a_tree_of_any_depth_agrees_with_the_plain_loop(plain_rows, drawn, k):

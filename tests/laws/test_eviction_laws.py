@@ -57,6 +57,7 @@ def test_the_clusters_make_every_action_evict():
     assert seen >= {"reclaim", "preempt", "consolidate"}
 
 
+@pytest.mark.fault("F98")
 @given(crowded)
 def test_the_invariants_hold(cluster):
     for _, snapshot, result, _ in cycles(cluster):
@@ -66,6 +67,7 @@ def test_the_invariants_hold(cluster):
         assert violations(snapshot, result, with_records=True) == []
 
 
+@pytest.mark.fault("F100")
 @given(crowded)
 def test_every_eviction_says_why_and_for_whom(cluster):
     for _, snapshot, result, _ in cycles(cluster):
@@ -104,6 +106,7 @@ def test_equal_input_gives_equal_bytes(cluster):
         assert again.encode() == result.encode()
 
 
+@pytest.mark.fault("F102")
 @given(crowded, st.integers(0, 1 << 16))
 def test_the_order_of_loading_does_not_matter(cluster, seed):
     for now, _, result, memory in cycles(cluster):

@@ -3,6 +3,7 @@
 Time stands still and there is no history of usage, so nothing that happens comes from outside.
 """
 
+import pytest
 from hypothesis import event, given, note
 
 from kaisched.engine.policy import default_policy
@@ -26,6 +27,8 @@ def history_of(cluster, count, policy=POLICY):
     return told_of
 
 
+@pytest.mark.fault("F94")
+@pytest.mark.fault("F100")
 @given(crowded)
 def test_a_cluster_left_alone_comes_to_rest(cluster):
     note(told(cluster))

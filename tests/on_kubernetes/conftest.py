@@ -23,3 +23,13 @@ def server(rig):
     if KUBECONFIG:
         pytest.skip("faults are scripted in the embedded API server only")
     return rig.server
+
+
+@pytest.fixture
+def cluster(rig, server):
+    """Two nodes of eight GPUs and a queue that deserves them all."""
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("a", 16)
+    rig.start_kubelet()
+    return rig

@@ -31,7 +31,7 @@ KINDS = (
 _numbers = itertools.count()
 DEFAULTS = {
     "schedulePeriod": "100ms",
-    "leaderElection": {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "200ms"},
+    "leaderElection": {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "200ms"},
     "kubernetes": {"reportsPerSecond": 500, "namespace": "default"},
 }
 
@@ -70,7 +70,7 @@ def definition(group, version, plural, kind, scope):
     }
 
 
-def until(condition, seconds=15.0, what="it"):
+def until(condition, seconds=30.0, what="it"):
     """Wait for a condition, and return what it returned."""
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
@@ -193,7 +193,7 @@ class Rig:
         )
 
     def gang(self, name, queue, pods, *, minimum=None, gpus=1, labels=None, **spec):
-        self.group(name, queue, minimum or pods, labels, **spec)
+        self.group(name, queue, pods if minimum is None else minimum, labels, **spec)
         for number in range(pods):
             self.pod(f"{name}-{number}", queue, gpus, group=name, labels=labels)
 
@@ -215,7 +215,7 @@ class Rig:
             if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
         }
 
-    def wait_placed(self, *names, seconds=15.0):
+    def wait_placed(self, *names, seconds=30.0):
         return until(lambda: set(names) <= self.placed().keys() and self.placed(), seconds,
                      f"placing {names}")  # fmt: skip
 
@@ -291,7 +291,7 @@ class Running:
     def has_ended(self):
         return not self._thread.is_alive()
 
-    def wait_leading(self, seconds=15.0):
+    def wait_leading(self, seconds=30.0):
         until(lambda: self.daemon.tenures and all(it.is_leading for it in self.daemon.tenures),
               seconds, "leading")  # fmt: skip
         return self

@@ -1,19 +1,23 @@
 """The daemon as a process of its own, killed and stopped: a restart makes good what was left."""
 
+import datetime as dt
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from kaisched.cluster.kubernetes.failpoints import POINTS
+from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
 from tests.on_kubernetes.rig import until
-from tests.on_kubernetes.test_faults import ALONE, assert_no_overcommit, binds, cluster
 
 pytestmark = pytest.mark.slow
-__all__ = ["cluster"]
+
+PATIENCE_S = 60.0
+"""A process takes seconds to start, and many on a busy machine."""
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def start(kubeconfig, tmp_path):
     """Start ``kaisched run`` on the cluster, with more variables."""
     started = []
 
-    def start(**variables):
+    def start(stderr=None, **variables):
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("KAISCHED_")},
             "KAISCHED_CLUSTER": "kubernetes",
@@ -46,10 +50,15 @@ def start(kubeconfig, tmp_path):
             "KAISCHED_LEADER_ELECTION__ENABLED": "false",
             **variables,
         }
-        log = (tmp_path / f"log-{len(started)}").open("wb")
+        file = tmp_path / f"log-{len(started)}"
+        log = file.open("wb")
         process = subprocess.Popen(
-            [sys.executable, "-m", "kaisched", "run"], env=environment, stdout=log, stderr=log
+            [sys.executable, "-m", "kaisched", "run"],
+            env=environment,
+            stdout=log,
+            stderr=log if stderr is None else stderr,
         )
+        process.log = file
         started.append((process, log))
         return process
 
@@ -66,7 +75,24 @@ def start(kubeconfig, tmp_path):
         log.close()
 
 
-@pytest.mark.parametrize("point", [*POINTS, "bind.after_post:3", "evict.after_post:2"])
+LATER = (
+    "snapshot.before:2",
+    "snapshot.before:5",
+    "bind.before_post:2",
+    "bind.before_post:6",
+    "bind.after_post:3",
+    "bind.after_post:8",
+    "bind.after_post:10",
+    "evict.before_post:3",
+    "evict.after_post:2",
+    "status.before_patch:2",
+    "status.after_patch:2",
+)
+"""The same places, when they are passed again."""
+
+
+@pytest.mark.fault("B25")
+@pytest.mark.parametrize("point", [*POINTS, *LATER])
 def test_b25_killed_at_a_point_and_started_again(cluster, server, start, point):
     """Two gangs, a job that waits, and one that takes from another queue what it deserves."""
     cluster.queue("c", 4)
@@ -76,43 +102,90 @@ def test_b25_killed_at_a_point_and_started_again(cluster, server, start, point):
     process = start(KAISCHED_FAILPOINT=point)
     cluster.pod("never", "a", 9)
     if point.startswith("evict"):
-        until(lambda: len(cluster.placed()) == 16, 30)
+        until(lambda: len(cluster.placed()) == 16, PATIENCE_S)
     cluster.gang("late", "b", 4)
-    assert process.wait(30) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     cluster.start(**ALONE)  # in this process: half the time, and as good as any other
     names = [f"{gang}-{number}" for gang in ("g", "late") for number in range(4)]
-    placed = cluster.wait_placed(*names, seconds=40)
+    placed = cluster.wait_placed(*names, seconds=PATIENCE_S)
     assert "never" not in placed
     counted = binds(server)
     assert set(counted.values()) == {1}
     assert_no_overcommit(cluster)
 
 
+def seconds_since_renewal(cluster):
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/kaisched-default"
+    renewed = cluster.must("GET", path)["spec"]["renewTime"]
+    return (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(renewed)).total_seconds()
+
+
+@pytest.mark.fault("B26")
 def test_b26_a_leader_that_slept_writes_nothing_when_it_wakes(cluster, server, start):
     lease = {
         "KAISCHED_LEADER_ELECTION__ENABLED": "true",
-        "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "3s",
-        "KAISCHED_LEADER_ELECTION__RENEW_DEADLINE": "2s",
+        "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "6s",
+        "KAISCHED_LEADER_ELECTION__RENEW_DEADLINE": "4s",
         "KAISCHED_LEADER_ELECTION__RETRY_PERIOD": "200ms",
     }
     process = start(**lease)
     cluster.pod("first", "a")
-    cluster.wait_placed("first", seconds=30)
+    cluster.wait_placed("first", seconds=PATIENCE_S)
     process.send_signal(signal.SIGSTOP)
     cluster.pod("second", "a")
-    time.sleep(2.5)
+    until(lambda: seconds_since_renewal(cluster) > 4.0)
+    assert process.poll() is None
     server.log.clear()
     process.send_signal(signal.SIGCONT)
-    assert process.wait(15) == 4
+    assert process.wait(PATIENCE_S) == 4
     writes = [
         seen for seen in server.log
         if seen.subresource in {"binding", "eviction", "status"} and seen.name == "second"
     ]  # fmt: skip
     assert writes == []
     start(**lease)
-    cluster.wait_placed("first", "second", seconds=30)
+    cluster.wait_placed("first", "second", seconds=PATIENCE_S)
 
 
+@pytest.mark.fault("B36")
+def test_b36_without_file_descriptors_it_goes_on_once_there_are_some(cluster, server, start):
+    process = start()
+    cluster.pod("first", "a")
+    cluster.wait_placed("first", seconds=PATIENCE_S)
+    before = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    server.drop_connections()
+    cluster.pod("second", "a")
+    until(lambda: process.log.read_text().count("request_interrupted") > 50)
+    assert process.poll() is None
+    assert set(cluster.placed()) == {"first"}
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, before)
+    cluster.wait_placed("first", "second", seconds=PATIENCE_S)
+
+
+@pytest.mark.fault("B37")
+@pytest.mark.parametrize("is_closed", [False, True], ids=["nobody reads", "closed"])
+def test_b37_a_log_that_nobody_reads_holds_nothing_up(cluster, start, is_closed):
+    end, begin = os.pipe()
+    fcntl.fcntl(begin, fcntl.F_SETPIPE_SZ, 4096)  # room for twenty lines
+    process = start(stderr=begin, KAISCHED_LOG__LEVEL="debug")
+    os.close(begin)
+    cluster.pod("first", "a")
+    cluster.wait_placed("first", seconds=PATIENCE_S)
+    if is_closed:
+        os.close(end)
+    for number in range(20):
+        cluster.pod(f"p{number}", "a", 0)
+        cluster.wait_placed(f"p{number}")
+    assert process.poll() is None
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0
+    if not is_closed:
+        assert len(os.read(end, 1 << 16)) > 3000  # it was full up to the next line
+        os.close(end)
+
+
+@pytest.mark.fault("B35")
 def test_b35_sigterm_lets_others_lead_at_once(cluster, start):
     lease = {
         "KAISCHED_LEADER_ELECTION__ENABLED": "true",
@@ -120,10 +193,10 @@ def test_b35_sigterm_lets_others_lead_at_once(cluster, start):
     }
     process = start(**lease)
     cluster.gang("g", "a", 8)
-    cluster.wait_placed(*(f"g-{number}" for number in range(8)), seconds=30)
+    cluster.wait_placed(*(f"g-{number}" for number in range(8)), seconds=PATIENCE_S)
     process.terminate()
-    assert process.wait(15) == 0
+    assert process.wait(PATIENCE_S) == 0
     start(**lease)
     cluster.pod("next", "a")
-    cluster.wait_placed("next", seconds=30)
+    cluster.wait_placed("next", seconds=PATIENCE_S)
     until(lambda: len(cluster.placed()) == 9)

@@ -21,6 +21,7 @@ def cluster(rig):
     return rig
 
 
+@pytest.mark.fault("F104")
 def test_gang_starts_whole_or_not_at_all(cluster):
     cluster.start().wait_leading()
     cluster.gang("big", "a", 17)
@@ -41,6 +42,7 @@ def test_binpack_fills_one_node_before_the_next(cluster):
     assert len(set(cluster.placed().values())) == 1
 
 
+@pytest.mark.fault("D78")
 def test_pods_of_other_schedulers_are_left_alone_and_counted(cluster):
     cluster.pod("theirs", "a", 8, nodeName="n0", schedulerName="default-scheduler")
     cluster.pod("waiting", "a", 1, schedulerName="default-scheduler")
@@ -176,17 +178,17 @@ def test_observing_writes_nothing(cluster):
 
 
 def test_nothing_is_written_when_nothing_changes(cluster, server):
-    """Quiet: an idle daemon renews its lease and does nothing else."""
+    """Quiet: an idle daemon renews its lease and does nothing else, for longer than its rounds."""
     cluster.start().wait_leading()
     cluster.pod("p", "a")
     cluster.pod("never", "a", 9)
     cluster.wait_placed("p")
     until(lambda: cluster.condition("never").get("reason") == "Unschedulable")
-    time.sleep(3.0)
-    server.log.clear()
-    time.sleep(1.5)
-    writes = {
-        seen.plural for seen in server.log
-        if seen.verb in {"create", "update", "patch", "delete"} and seen.plural != "leases"
-    }  # fmt: skip
-    assert writes == set()
+
+    def is_quiet():
+        server.log.clear()
+        time.sleep(2.5)
+        writes = {"create", "update", "patch", "delete"}
+        return not any(seen.verb in writes and seen.plural != "leases" for seen in server.log)
+
+    until(is_quiet)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from kaisched.errors import ConfigError
+from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.telemetry.logs import hide
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -31,7 +31,10 @@ class Access:
     pool: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of urllib3's pool manager: certificates and the like."""
     authorization: Callable[[], str] = _nobody
-    """Return the header's value; asked for every request, since tokens are renewed."""
+    """Return the header's value; asked for every request, since tokens are renewed.
+
+    Raises ClusterUnavailable while the token cannot be read.
+    """
     namespace: str = DEFAULT_NAMESPACE
     """The namespace of our own pod."""
 
@@ -91,11 +94,17 @@ def _pool_of(found: Any) -> dict[str, Any]:
 
 
 def _authorization(found: Any) -> Callable[[], str]:
+    from kubernetes import config as official  # noqa: PLC0415
+
+    unreadable: Any = official.ConfigException
     lock = threading.Lock()  # renewing a token writes into the configuration
 
     def authorization() -> str:
-        with lock:
-            token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
+        try:
+            with lock:
+                token = found.get_api_key_with_prefix("BearerToken", alias="authorization")
+        except unreadable as wrong:
+            raise ClusterUnavailable(f"the token cannot be read: {wrong}") from wrong
         if not token and found.username:
             token = found.get_basic_auth_token()
             hide(str(found.password))

@@ -32,7 +32,7 @@ from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 REFUSED_S: Final = 5.0
 """Pause after a bind was refused for another reason than the pod."""
 DEADLINE_S: Final = 60.0
-"""So long a bind is tried; then its pod is decided again."""
+"""So long a bind is tried; then its pod is held back for a while and decided again."""
 
 
 class Gang:
@@ -158,7 +158,7 @@ class BindWork:
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
             # Those that are bound stay until the stale-gang action judges the job as a whole.
             desk.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
-        desk.refute(bind.pod)
+        desk.hold_back(bind.pod)
         return None
 
 

@@ -23,7 +23,7 @@ from kaisched.cluster.kubernetes.evictor import EvictWork
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.pods import Desk, News, Note
+from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
 from kaisched.core.snapshot import Snapshot
@@ -44,8 +44,9 @@ CONFIRM_S: Final = 30.0
 class KubernetesCluster:
     """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread.
 
-    ``wake`` is called when there is news that may change a decision. ``bad_news`` counts changes
-    the store could not take in: bugs, each of them logged.
+    ``wake`` is called when there is news that may change a decision, ``on_overthrown`` is told why
+    when another turns out to lead the shard since. ``bad_news`` counts changes the store could not
+    take in: bugs, each of them logged.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class KubernetesCluster:
         """
         self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
         self.wake: Callable[[], None] = lambda: None
+        self.on_overthrown: Callable[[str], None] = lambda _: None
         self.bad_news = 0
         self._outbox = outbox
         self._clock = clock
@@ -170,6 +172,7 @@ class KubernetesCluster:
         if why:
             raise ClusterUnavailable(why)
         self._look_after_sent()
+        self.store.let_go(monotonic_s())
         return self.store.snapshot()
 
     def catch_up(self) -> None:
@@ -192,11 +195,23 @@ class KubernetesCluster:
             elif news.is_gone:
                 remove(self.store, news.obj)
             elif not (news.is_read and self._is_older(news.obj.metadata)):
+                if isinstance(news.obj, Pod):
+                    self._heed_leader(news.obj)
                 upsert(self.store, news.obj)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self.bad_news += 1
             name = "" if not isinstance(news, Change) else news.obj.metadata.name
             self._log.error("news_left_out", name=name, exc_info=error)
+
+    def _heed_leader(self, pod: Pod) -> None:
+        """Lead no more once a pod that waited was bound in a later term than ours.
+
+        What was bound before we knew of it does not count: a lease that was deleted begins again.
+        """
+        if pod.spec.node_name and self.store.is_waiting(pod.key):
+            holder = later_leader(pod, self._desk.gate.term)
+            if holder:
+                self.on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
 
     def _is_older(self, meta: ObjectMeta) -> bool:
         """Tell whether the watch has said something newer about a pod that was read aside of it."""

@@ -29,6 +29,7 @@ from kaisched.framework.intents import Evict
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, PROTECTED, RETRIED
 
 DEADLINE_S: Final = 30.0
+"""So long without any success the plan is tried; then the rest of it is decided again."""
 PROTECTED_S: Final = 30.0
 """So long a pod that its budget protects is not asked for again."""
 
@@ -41,22 +42,24 @@ class EvictWork:
     evictions: list[Evict]
     protect: Callable[[str, str, float], None]
     """Told (pod, UID, seconds) of each pod that its disruption budget protects."""
+    asked: int = 0
+    """So many of them the dry run has come through; it goes on where a fault has stopped it."""
     done: int = 0
-    is_asked: bool = False
-    """The dry run is over."""
     begun_s: float = -1.0
+    """When there was success the last time, or the first try."""
     pauses: Pauses = field(default_factory=Pauses)
 
     def send(self) -> float | None:
         """Evict one after the other; return None when all is settled."""
         if self.begun_s < 0:
             self.begun_s = monotonic_s()
-        if not self.is_asked and len(self.evictions) > 1 and not self.desk.is_deleting:
-            for evict in self.evictions:
-                pause_s, is_over = self._one(evict, is_dry_run=True)
-                if is_over or pause_s is not None:
-                    return pause_s
-        self.is_asked = True
+        if len(self.evictions) == 1 or self.desk.is_deleting:
+            self.asked = len(self.evictions)
+        while self.asked < len(self.evictions):
+            pause_s, is_over = self._one(self.evictions[self.asked], is_dry_run=True)
+            if is_over or pause_s is not None:
+                return pause_s
+            self.asked += 1
         while self.done < len(self.evictions):
             pause_s, is_over = self._one(self.evictions[self.done], is_dry_run=False)
             if is_over or pause_s is not None:
@@ -81,6 +84,8 @@ class EvictWork:
             return self._again(str(error))  # evicting twice does no harm
         passing("evict.after_post")
         if answer.is_done or _is_gone(answer):
+            self.begun_s = monotonic_s()
+            self.pauses.reset()
             if not is_dry_run:
                 self._settled(evict, answer)
             return None, False

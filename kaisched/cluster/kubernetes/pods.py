@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client
 from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.gate import Gate, Term
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.store import StateStore
@@ -20,6 +22,7 @@ FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 403, 404, 409, 429, 500
 LEADER: Final = "kaisched.io/leader"
 EPOCH: Final = "kaisched.io/leader-epoch"
 """Annotations on what a leader binds and evicts: a later leader's number is higher."""
+_EPOCH: Final = re.compile("[0-9]{1,10}")
 
 News: TypeAlias = Change | Callable[[StateStore], None]
 """A change of an object, or something the store is to be told."""
@@ -68,6 +71,11 @@ class Desk:
         """Take back what the store assumed of a pod."""
         self.post(lambda store: store.refute(key))
 
+    def hold_back(self, key: str) -> None:
+        """Take back a bind that could not be done, and let its pod wait for a while."""
+        now_s = monotonic_s()
+        self.post(lambda store: store.hold_back(key, now_s))
+
     def read(self, key: str, uid: str) -> Pod | None:
         """Return a pod as it is now, None if it is gone; the store is told.
 
@@ -100,6 +108,15 @@ class Desk:
         """
         body = {"metadata": {"uid": uid}, "status": status}
         return self.client.call("PATCH", path_of(key, "status"), body=body, content_type=STRATEGIC)
+
+
+def later_leader(pod: Pod, term: Term) -> str:
+    """Return who has bound a pod in a later term than ours; empty if that is not so."""
+    said = pod.metadata.annotations
+    holder, epoch = said.get(LEADER, ""), said.get(EPOCH, "")
+    if not term.holder or holder == term.holder or not _EPOCH.fullmatch(epoch):
+        return ""
+    return holder if int(epoch) > term.epoch else ""
 
 
 def path_of(key: str, subresource: str = "") -> str:

@@ -94,6 +94,7 @@ class Reflector:
         *,
         pace: Pace | None = None,
         on_fatal: Callable[[str], None] = lambda _: None,
+        on_restored: Callable[[], None] = lambda: None,
     ) -> None:
         """Do nothing yet.
 
@@ -103,6 +104,8 @@ class Reflector:
             tell: told of every change, from the reflector's thread.
             pace: how patient it is.
             on_fatal: told why it is of no use to go on: our account is not known any more.
+            on_restored: told that a list is older than what was seen: the server's store was put
+                back, and what other kinds are known to be is of no time.
 
         """
         self.watched = watched
@@ -114,7 +117,7 @@ class Reflector:
         self._tell = tell
         self._pace = pace or Pace()
         self._pauses = Pauses(self._pace.least_pause_s, self._pace.most_pause_s)
-        self._on_fatal = on_fatal
+        self._on_fatal, self._on_restored = on_fatal, on_restored
         self._log: Any = structlog.get_logger().bind(kind=watched.qualified)
         self._known: dict[str, tuple[str, str]] = {}
         """Key to (UID, resource version)."""
@@ -267,13 +270,13 @@ class Reflector:
         if reason == "compare" and differences and found.version == self._seen_version:
             tally.mismatches += differences
             self._log.warning("cache_mismatch_repaired", objects=differences)
-        if _is_before(found.version, self._seen_version):
-            self._log.warning(
-                "resource_version_went_back", seen=self._seen_version, now=found.version
-            )
-        self._version = self._seen_version = found.version
+        seen, self._version, self._seen_version = self._seen_version, found.version, found.version
         self._listed_s = self.heard_s = monotonic_s()
-        self._unauthorized, self._answered = 0, asked
+        self._unauthorized = 0
+        if _is_before(found.version, seen):
+            self._log.warning("resource_version_went_back", seen=seen, now=found.version)
+            self._on_restored()
+        self._answered = asked
         if self.phase is not Phase.SYNCED:
             self.phase = Phase.SYNCED
             self._log.info("kind_synced", objects=len(self._known), reason=reason)
@@ -299,6 +302,8 @@ class Reflector:
             page = self.watched.read_list(answer.data)
             for problem in page.problems:
                 self._bad(problem)
+            for doubt in page.doubts:
+                self._bad(doubt, "object_doubtful")
             for obj in page.objects:
                 found.listed.add(_key(obj))
                 found.changed += self._came(obj)
@@ -323,9 +328,9 @@ class Reflector:
         namespace, _, name = key.partition("/")
         self._tell(Change(self.watched.stub(namespace, name, uid), is_gone=True))
 
-    def _bad(self, problem: ObjectError) -> None:
+    def _bad(self, problem: ObjectError, event: str = "object_left_out") -> None:
         self.tally.bad_objects += 1
-        self._log.warning("object_left_out", err=str(problem))
+        self._log.warning(event, err=str(problem))
 
     # -- watches ---------------------------------------------------------------------------------
 
@@ -362,6 +367,8 @@ class Reflector:
             code = event.status.get("code")
             self._log.info("watch_ended_with_error", code=code)
             raise _ListAgainError("expired" if code == _GONE else "error")
+        if event.doubt is not None:
+            self._bad(event.doubt, "object_doubtful")
         if event.object is not None:
             if event.type == "DELETED":
                 self._gone(_key(event.object))

@@ -137,6 +137,7 @@ def test_promises_count_for_the_limit_of_their_queue():
     assert reasons(result) == {"a": "WaitingForRelease", "b": "OverLimit"}
 
 
+@pytest.mark.fault("H115")
 @pytest.mark.parametrize(("depth", "tried"), [(1, 1), (2, 2), (None, 3)])
 def test_no_more_jobs_of_a_queue_are_tried_than_its_depth(depth, tried):
     base = default_policy()

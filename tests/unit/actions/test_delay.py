@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pytest
 
 from kaisched.actions.delay import held_back
 from kaisched.core.refusals import Refusal
@@ -27,6 +28,7 @@ def test_without_a_delay_there_is_nothing_to_say():
     assert codes(opened(store(job("a"), job("b")), 0.0)) is None
 
 
+@pytest.mark.fault("F104")
 def test_a_job_waits_from_its_creation():
     made = store(job("a", created_s=100.0, preemption_delay_s=10.0), job("b", created_s=100.0))
     assert codes(opened(made, 109.9)) == [DELAYED, 0]
@@ -34,6 +36,7 @@ def test_a_job_waits_from_its_creation():
     assert codes(opened(made, 110.0)) is None
 
 
+@pytest.mark.fault("F104")
 def test_an_eviction_starts_the_delay_again():
     made = store(job("a", created_s=100.0, preemption_delay_s=10.0, last_evicted_s=200.0))
     assert codes(opened(made, 209.0)) == [DELAYED]

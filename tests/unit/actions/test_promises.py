@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from kaisched.engine.policy import default_policy
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out, moves_of
@@ -24,6 +26,7 @@ def after_reclaim():
     return carried_out(RECLAIMED, result)
 
 
+@pytest.mark.fault("F95")
 def test_the_beneficiary_gets_its_room_although_an_older_job_deserves_more():
     cluster = after_reclaim()
     first = replace(queue("a", 3), priority=300)
@@ -35,6 +38,7 @@ def test_the_beneficiary_gets_its_room_although_an_older_job_deserves_more():
     assert (binds(result), broken) == ({"w-0": "n0"}, [])
 
 
+@pytest.mark.fault("F95")
 def test_what_was_evicted_does_not_get_its_place_back():
     result, broken = decide(after_reclaim())
     assert (moves_of(result), broken) == (["bind default/w-0 to n0"], [])

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from weakref import WeakSet
 
+import pytest
+
 from kaisched.actions import evicting
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
@@ -134,6 +136,7 @@ def test_a_unit_that_does_not_help_keeps_none_from_helping():
     assert (evicted(result), promised(result), broken) == (["u-0"], {"w-0": "n0"}, [])
 
 
+@pytest.mark.fault("F99")
 def test_the_last_resort_leaves_a_queue_below_its_quota_and_says_so():
     cluster = Cluster(
         (node("n0", 5),),
@@ -145,6 +148,7 @@ def test_the_last_resort_leaves_a_queue_below_its_quota_and_says_so():
     assert all("below its quota" in each.reason for each in result.evictions)
 
 
+@pytest.mark.fault("F94")
 def test_two_queues_over_in_gpus_do_not_take_cpu_from_each_other_in_turns():
     cluster = Cluster(
         (node("n0", 4, cpu=3),),

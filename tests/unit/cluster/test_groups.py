@@ -127,6 +127,8 @@ def test_pods_of_unknown_owners_stand_alone():
     assert sorted(jobs(store).values()) == [["p"], ["q"]]
 
 
+@pytest.mark.fault("D67")
+@pytest.mark.fault("H116")
 def test_nobody_joins_a_job_by_its_name_alone():
     """A stale or invented UID, another namespace, another kind: the pod stands alone."""
     store = store_of(
@@ -183,6 +185,7 @@ def test_which_priority(labels, spec, priority, is_preemptible):
     assert (found["priority"], found["preemptible"]) == (priority, is_preemptible)
 
 
+@pytest.mark.fault("D72")
 def test_a_priority_class_may_come_late_and_change():
     store = store_of(
         group("g0", priorityClassName="own"), pod("p", annotations={"pod-group-name": "g0"})
@@ -211,6 +214,8 @@ def test_a_pod_group_says_what_its_job_is():
     }
 
 
+@pytest.mark.fault("D65")
+@pytest.mark.fault("H116")
 def test_a_pod_group_of_another_namespace_is_another():
     there = make(type(group("g0")), "g0", namespace="else", spec={"queue": "a"})
     store = store_of(there, pod("p", annotations={"pod-group-name": "g0"}))
@@ -278,6 +283,7 @@ def test_a_pod_must_be_in_one_of_the_subgroups(subgroup):
     assert job(store)["refusal"] == Refusal.NONE
 
 
+@pytest.mark.fault("D64")
 def test_an_invalid_pod_group_refuses_its_pods():
     bad = {"subGroups": [{"name": "x", "minMember": 1, "parent": "lost"}]}
     store = store_of(group("g0", **bad), member("p", "x"))
@@ -374,6 +380,7 @@ def test_a_refuted_bind_gives_the_room_back():
     assert np.array_equal(store.snapshot().nodes.idle, before.nodes.idle)
 
 
+@pytest.mark.fault("A12")
 def test_an_old_deletion_does_not_hit_a_new_pod():
     store = store_of(pod("p", uid="2"))
     store.remove_pod("ns/p", "1")

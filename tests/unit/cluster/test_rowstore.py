@@ -84,6 +84,7 @@ def test_the_start_of_a_job_is_when_none_of_it_ran():
     assert store.snapshot().jobs.last_start_s[job] == 8.0
 
 
+@pytest.mark.fault("E84")
 @pytest.mark.parametrize(
     ("queue", "why"),
     [
@@ -104,6 +105,7 @@ def test_a_job_without_a_leaf_queue_is_refused(queue, why):
     assert not s.pending.any()
 
 
+@pytest.mark.fault("E79")
 def test_a_refused_job_heals_when_its_queue_comes():
     store = store_of()
     job = add(store, "j", "late")

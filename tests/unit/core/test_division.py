@@ -177,6 +177,7 @@ def test_unlimited_quota_is_the_whole_amount():
     assert divide(10, [UNLIMITED, 2], [0, 0], [99, 99]) == [10, 2]
 
 
+@pytest.mark.fault("E81")
 def test_without_weights_no_surplus_is_shared_and_lower_priorities_may_have_it():
     assert divide_and_left(10, claims([0, 0], [0, 0], [9, 9])) == ([0, 0], 10)
     assert divide(10, [0, 0], [0, 1], [9, 9], priority=[2, 1]) == [0, 9]

@@ -40,10 +40,12 @@ def test_leaves_levels_and_paths():
     assert tree.path(5).tolist() == [5, 4]
 
 
+@pytest.mark.fault("E85")
 def test_siblings_of_one_age_stand_by_name():
     assert build_tree(["b", "c", "a"], [None] * 3).names == ("a", "b", "c")
 
 
+@pytest.mark.fault("E79")
 def test_queues_without_their_parent_and_rings_are_left_out_and_named():
     tree = build_tree(["a", "b", "c", "d", "e"], [None, "gone", "b", "e", "d"])
     assert tree.names == ("a",)

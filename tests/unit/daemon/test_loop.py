@@ -93,6 +93,7 @@ def test_a_failed_cycle_is_told_and_the_next_one_runs():
     assert cluster.applied == ["team/j0-0"]
 
 
+@pytest.mark.fault("G106")
 def test_three_failures_in_a_row_are_not_ready_but_alive():
     cluster = StoreCluster()
     loop = loop_on(cluster)

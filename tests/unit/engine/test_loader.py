@@ -96,6 +96,7 @@ def test_a_wrong_argument_is_one_line_with_its_place(arguments, line):
     assert str(caught.value) == f"s.yaml: spec.plugins.spread.arguments.{line}"
 
 
+@pytest.mark.fault("G111")
 def test_an_unknown_plugin_names_the_nearest():
     with pytest.raises(ConfigError) as caught:
         catalogue().make("sprade", file="s.yaml")
@@ -104,6 +105,7 @@ def test_an_unknown_plugin_names_the_nearest():
     )
 
 
+@pytest.mark.fault("G111")
 def test_a_broken_distribution_is_named_and_the_others_load():
     found = catalogue(Point("broken", ImportError("no module x"), Distribution("bad", "0.1")))
     assert found.make("spread").plugin.name == "spread"
@@ -112,6 +114,7 @@ def test_a_broken_distribution_is_named_and_the_others_load():
         found.make("broken")
 
 
+@pytest.mark.fault("G111")
 def test_two_distributions_with_one_name_are_a_conflict():
     found = catalogue(Point("spread", Spread, Distribution("copy")))
     with pytest.raises(PluginConflictError, match=r"offered by acme 1.2 and copy 1.2; uninstall"):
@@ -137,6 +140,7 @@ def unmarked(self, session, shape, rows, extra):
     """As asked, but never asked."""
 
 
+@pytest.mark.fault("G111")
 @pytest.mark.parametrize(
     ("methods", "fault"),
     [

@@ -230,6 +230,7 @@ def test_a_wrong_name_is_one_line_with_its_place(spec, line):
     assert str(caught.value) == line
 
 
+@pytest.mark.fault("G111")
 def test_a_broken_plugin_stops_only_the_shard_that_enables_it():
     error = PluginLoadError("no module x", plugin="mine", distribution="acme 1.0")
     broken = Installed("mine", "acme", "1.0", error=error)

@@ -1,6 +1,7 @@
 """How the answers of several plugins combine."""
 
 import numpy as np
+import pytest
 
 from kaisched.core.refusals import Refusal
 from tests.unit.framework.fakes import job, plugin, session, store
@@ -48,6 +49,7 @@ def test_scores_are_summed_by_weight():
     assert one.ask.node_score(one, 0, ROWS, none).tolist() == [5.0, 2.0]
 
 
+@pytest.mark.fault("G108")
 def test_a_score_out_of_range_is_left_out_alone():
     one = opened(
         plugin("x", node_score=lambda **_: np.array([0.5, 0.25])),

@@ -72,6 +72,8 @@ def world():
     ).snapshot()
 
 
+@pytest.mark.fault("G106")
+@pytest.mark.fault("G108")
 @pytest.mark.parametrize(
     ("question", "nonsense"),
     [
@@ -102,6 +104,7 @@ def test_a_head_start_that_cannot_be_is_nonsense(ahead):
     assert result.stats.abandoned == "head start: plugin fake answered nonsense"
 
 
+@pytest.mark.fault("G106")
 @pytest.mark.parametrize("question", sorted(DIVISION))
 def test_a_failed_division_abandons_the_cycle(question):
     """No intents, every pending job says why, and the facts of before are kept."""
@@ -154,6 +157,7 @@ def test_a_failed_division_inside_another_answer_abandons_too():
     assert {failure.plugin for failure in result.failures} == {"divides"}
 
 
+@pytest.mark.fault("G108")
 @pytest.mark.parametrize("code", [-1, 7777, 65536])
 def test_a_number_that_is_no_refusal_closes_the_gate(code):
     """65536 cut to 16 bits would be 0, which opens it."""
@@ -166,6 +170,7 @@ def test_a_number_that_is_no_refusal_closes_the_gate(code):
     assert [(each.reason, each.plugin) for each in result.records] == [("PluginFailed", "fake")]
 
 
+@pytest.mark.fault("G106")
 def test_a_failed_filter_closes_all_nodes():
     result = cycle(store(job("a")).snapshot(), with_default(plugin(node_filter=raises)))
     assert placed(result) == {}
@@ -186,6 +191,7 @@ def test_room_for_fewer_than_no_pods_is_no_room():
     assert result.failures[0].question == "node_room"
 
 
+@pytest.mark.fault("G106")
 def test_a_failed_score_is_neutral():
     """The other plugins' scores decide, as if it were not there."""
     rules = with_default(plugin(weight=1e6, node_score=raises))
@@ -193,6 +199,7 @@ def test_a_failed_score_is_neutral():
     assert placed(cycle(snapshot, rules)) == placed(cycle(snapshot)) == {"a-0": "n1"}
 
 
+@pytest.mark.fault("G106")
 def test_a_failed_order_is_left_out():
     snapshot = store(job("a"), job("b", priority=75), nodes=(1,)).snapshot()
     assert placed(cycle(snapshot, with_default(plugin(job_order=raises)))) == {"b-0": "n0"}

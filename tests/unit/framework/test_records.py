@@ -40,6 +40,7 @@ def test_a_gang_says_how_much_of_it_would_fit():
     assert found.numbers == {"pods": 5, "fit": 3, "nodes": 2}
 
 
+@pytest.mark.fault("D59")
 def test_a_pod_larger_than_any_node_says_so():
     found = record(store(job("a", gpu=8), nodes=(4, 2)))
     assert found.reason == "ExceedsAnyNode"
@@ -118,6 +119,7 @@ def test_a_promise_is_told():
     assert len(cycle(made.snapshot()).nominations) == 1
 
 
+@pytest.mark.fault("E84")
 @pytest.mark.parametrize(
     ("queues", "reason"),
     [

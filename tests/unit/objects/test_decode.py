@@ -127,6 +127,42 @@ def test_one_bad_item_does_not_spoil_a_list():
     assert decode_list(b'{"items": null}', Queue).objects == []
 
 
+@pytest.mark.fault("D64")
+@pytest.mark.parametrize("minimum", [0, -1, 2**31])
+def test_a_pod_group_that_cannot_be_is_read_with_what_is_wrong(minimum):
+    """So that its pods can be told why; one without the form of its kind is left out."""
+    group = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": minimum}}
+    event = decode_event(msgspec.json.encode({"type": "ADDED", "object": group}), PodGroup)
+    assert (event.object.key, event.doubt.path) == ("ns/g", "spec.minMember")
+    answer = decode_list(msgspec.json.encode({"items": [group, {"spec": 7}]}), PodGroup)
+    assert [obj.key for obj in answer.objects] == ["ns/g"]
+    assert [problem.name for problem in answer.problems] == [""]
+    assert [doubt.name for doubt in answer.doubts] == ["g"]
+
+
+@pytest.mark.fault("B38")
+def test_what_a_later_version_wrote_is_read_without_what_is_new():
+    """Beside a null, which takes the slow way, too."""
+    queue = {
+        "metadata": {"name": "q"},
+        "spec": {"colour": 1, "priority": 7, "resources": {"gpu": {"quota": 2, "burst": 3}}},
+        "status": {"mood": "good"},
+    }
+    event = decode_event(msgspec.json.encode({"type": "ADDED", "object": queue}), Queue)
+    assert (event.object.spec.priority, event.object.spec.resources["gpu"].quota) == (7, 2)
+    assert event.doubt.path == "spec.colour"
+    assert "unknown key" in str(event.doubt)
+    group = {
+        "metadata": {"name": "g"},
+        "spec": {"minMember": None, "subGroups": [{"name": "x", "minMember": 1, "colour": 1}]},
+    }
+    (read,) = decode_list(msgspec.json.encode({"items": [group]}), PodGroup).objects
+    assert [sub.min_member for sub in read.spec.sub_groups] == [1]
+    for obj, type_ in ((queue, Queue), (group, PodGroup)):
+        with pytest.raises(ObjectError, match="unknown key"):
+            decode_json(msgspec.json.encode(obj), type_)
+
+
 def test_watch_events():
     event = decode_event(
         b'{"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "8"}}}', Node
@@ -135,11 +171,12 @@ def test_watch_events():
     event = decode_event(
         b'{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}', Node
     )
-    assert event == ("BOOKMARK", None, "9", {})
+    assert event == ("BOOKMARK", None, "9", {}, None)
     event = decode_event(b'{"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}', Node)
     assert event.status["code"] == 410
 
 
+@pytest.mark.fault("A17")
 @given(st.binary())
 def test_no_bytes_can_surprise_the_decoders(data):
     for type_ in KINDS:

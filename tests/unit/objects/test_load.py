@@ -205,6 +205,7 @@ def test_valid_queues_always_make_a_forest(pairs):
             assert len(way) <= len(parent)
 
 
+@pytest.mark.fault("E79")
 def test_thousands_of_bad_queues_are_told_in_little_time():
     start = time.process_time()
     deep = [queue(f"d{number}", f"d{number + 1}") for number in range(5_000)]

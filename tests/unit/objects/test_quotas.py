@@ -60,6 +60,7 @@ def test_a_bad_share_is_an_error_with_its_path():
     assert caught.value.path == "spec.resources.cpu.limit"
 
 
+@pytest.mark.fault("E81")
 def test_a_limit_below_the_quota_is_only_a_warning():
     odd = queue(gpu=QueueResource(quota=-1, limit=4))
     assert queue_shares(odd)["gpu"] == (UNLIMITED, 4000, 1.0)

@@ -78,6 +78,7 @@ def test_other_resources_are_counted_under_their_own_name():
     assert asked == {"rdma/hca": 2, "hugepages-2Mi": 4, "pods": 1}
 
 
+@pytest.mark.fault("D59")
 @pytest.mark.parametrize("amount", ["1e2000000", "1e400", 2**63, "16Ei"])
 def test_huge_requests_saturate_even_added_up(amount):
     asked = pod_requests(pod(containers=[container(memory=amount)] * 3))
@@ -144,6 +145,7 @@ def test_capacity_stands_in_for_what_is_allocatable():
     assert node_allocatable(node(capacity={"cpu": 8})) == {"cpu": 8000}
 
 
+@pytest.mark.fault("E87")
 @pytest.mark.parametrize("amount", ["garbage", "1e400", "-1"])
 def test_a_node_that_reports_nonsense_is_an_error(amount):
     with pytest.raises(ObjectError) as caught:

@@ -55,6 +55,7 @@ def test_an_abandoned_cycle_says_why(written):
     assert (line["event"], line["reason"]) == ("cycle_abandoned", "fair share")
 
 
+@pytest.mark.fault("H118")
 @pytest.mark.parametrize(
     ("key", "value", "shown"),
     [

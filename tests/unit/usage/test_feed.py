@@ -27,6 +27,7 @@ def cluster():
     return store
 
 
+@pytest.mark.fault("H117")
 def test_a_turn_is_a_sample_at_every_level_of_the_tree():
     snapshot = cluster().snapshot()
     feed = UsageFeed(MemoryStore(Window()), fetch_s=60)

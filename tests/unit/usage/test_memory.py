@@ -135,12 +135,14 @@ def test_queues_come_and_go():
     assert usage.parts[2].tolist() == pytest.approx([PARTS / 2, 0, PARTS / 3], abs=1)
 
 
+@pytest.mark.fault("B31")
 def test_a_clock_that_was_set_back_adds_nothing():
     store = fill(MemoryStore(Window()), [sample(1000, a=10), sample(1060, a=10)])
     fill(store, [sample(100, a=0), sample(160, a=0)])
     assert parts_of(store.usage(160, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, abs=1)
 
 
+@pytest.mark.fault("B31")
 def test_a_clock_that_leapt_forward_adds_no_more_than_a_sample_holds():
     store = fill(MemoryStore(Window()), [sample(0, a=10), sample(1e6 - 60, a=0), sample(1e6, a=0)])
     window = MemoryStore(Window(size_s=2e6))

@@ -148,6 +148,7 @@ def test_a_kill_at_any_moment_loses_no_more_than_one_sample(tmp_path):
         begin = seen[-1] + 1
 
 
+@pytest.mark.fault("C58")
 @pytest.mark.parametrize("harm", ["text", "middle", "cut", "row"])
 def test_a_corrupt_file_is_moved_aside_and_told(tmp_path, harm):
     path = tmp_path / "u.db"
@@ -174,6 +175,7 @@ def test_a_corrupt_file_is_moved_aside_and_told(tmp_path, harm):
     again.close()
 
 
+@pytest.mark.fault("C58")
 def test_a_second_process_keeps_its_hands_off(tmp_path):
     first = fill(opened(tmp_path / "u.db"), samples_of(1))
     second = fill(opened(tmp_path / "u.db"), samples_of(1))
@@ -185,6 +187,7 @@ def test_a_second_process_keeps_its_hands_off(tmp_path):
     second.close()
 
 
+@pytest.mark.fault("C58")
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
@@ -203,6 +206,7 @@ def test_a_file_that_is_not_ours_is_left_alone(tmp_path, statement, said):
     assert path.read_bytes() == before
 
 
+@pytest.mark.fault("B33")
 def test_a_place_that_cannot_be_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     store = fill(opened(tmp_path / "file" / "u.db"), samples_of(1))
@@ -212,6 +216,7 @@ def test_a_place_that_cannot_be_is_told(tmp_path):
     store.close()
 
 
+@pytest.mark.fault("B33")
 def test_a_full_disk_is_told_and_made_up_for(tmp_path):
     store = opened(tmp_path / "u.db", save_s=0.0)
     file = store.writer._file
@@ -234,6 +239,7 @@ def test_a_full_disk_is_told_and_made_up_for(tmp_path):
     again.close()
 
 
+@pytest.mark.fault("B33")
 def test_a_disk_that_stands_still_makes_nobody_wait(tmp_path):
     store = opened(tmp_path / "u.db", save_s=0.0)
     write, gate = store.writer._file.write, []

@@ -75,6 +75,7 @@ def test_nobody_is_safe_unless_somebody_says_so():
     assert filtered(made()) is None
 
 
+@pytest.mark.fault("F98")
 def test_a_young_gang_is_no_victim_but_one_with_pods_to_spare_is():
     assert filtered(made(defaultPreemptMinRuntime="20s")) == [SAFE, 0, 0]
     assert filtered(made(defaultPreemptMinRuntime="20s"), now_s=110.0) is None

@@ -119,6 +119,7 @@ def test_a_queue_exactly_at_its_quota_passes_the_filter_and_loses_nothing():
     assert world.take(claim, ("b", 1)) == [NOT_OVER]
 
 
+@pytest.mark.fault("F99")
 def test_a_unit_that_leaves_its_queue_less_than_it_deserves_is_the_last_resort():
     world = two()
     assert world.take(world.claim("a", 4), ("b", 5)) == [UNDER]

@@ -156,6 +156,7 @@ def test_little_use_of_a_part_that_nobody_wanted_is_no_heavy_penalty():
     assert (deep["d0"], deep["d0a"], deep["d0b"]) == (25, 12, 13)
 
 
+@pytest.mark.fault("H117")
 def test_a_department_that_used_more_than_its_part_is_measured_by_what_it_used():
     deep = shares_of(100, departments(), {"d0a": 0.4, "d0b": 0.4})
     assert deep["d0a"] == pytest.approx(deep["d0b"], abs=1)

@@ -16,10 +16,14 @@ class Store:
     """Counts what is taken back."""
 
     def __init__(self):
-        self.refuted = []
+        self.refuted, self.held_back = [], []
 
     def refute(self, key):
         self.refuted.append(key)
+
+    def hold_back(self, key, now_s):
+        self.held_back.append(key)
+        self.refute(key)
 
 
 def refuted(news):
@@ -51,6 +55,7 @@ def test_a_pod_is_bound_and_marked_with_its_leader(work, news, get_pod):
     assert refuted(news) == []
 
 
+@pytest.mark.fault("A11")
 def test_a11_a_pod_that_another_has_bound_is_taken_back(work, news, client):
     binding = work("p")
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n9"}}
@@ -61,12 +66,14 @@ def test_a11_a_pod_that_another_has_bound_is_taken_back(work, news, client):
     assert told == ["n9"]
 
 
+@pytest.mark.fault("A12")
 def test_a12_a_pod_made_anew_under_the_same_name_is_not_touched(work, news, get_pod):
     assert work("p", uid="11111111-1111-1111-1111-111111111111").send() is None
     assert "nodeName" not in get_pod("p")["spec"]
     assert refuted(news) == ["default/p"]
 
 
+@pytest.mark.fault("A12")
 def test_a12_a_pod_that_is_gone_is_taken_back(work, news, client):
     binding = work("p")
     assert client.call("DELETE", "/api/v1/namespaces/default/pods/p").is_done
@@ -80,6 +87,7 @@ def test_a_pod_with_gates_is_taken_back(work, news):
     assert refuted(news) == ["default/p"]
 
 
+@pytest.mark.fault("A9")
 def test_a09_a_lost_answer_is_looked_up(work, news, server, get_pod):
     server.faults.add(Fault("drop_after", subresource="binding"))
     binding = work("p")
@@ -90,6 +98,7 @@ def test_a09_a_lost_answer_is_looked_up(work, news, server, get_pod):
     assert sum(seen.subresource == "binding" for seen in server.log) == 1
 
 
+@pytest.mark.fault("A10")
 def test_a10_what_never_arrived_is_sent_again(work, server, get_pod):
     server.faults.add(Fault("drop_before", subresource="binding"))
     binding = work("p")
@@ -99,11 +108,13 @@ def test_a10_what_never_arrived_is_sent_again(work, server, get_pod):
     assert get_pod("p")["spec"]["nodeName"] == "n0"
 
 
+@pytest.mark.fault("A7")
 def test_a07_the_server_says_how_long_to_wait(work, server):
     server.faults.add(Fault("status", subresource="binding", code=429, retry_after_s=7))
     assert work("p").send() >= 7.0
 
 
+@pytest.mark.fault("A10")
 def test_a_bind_is_given_up_in_the_end(work, server, news):
     server.faults.add(Fault("status", subresource="binding", code=503, times=None))
     binding = work("p")
@@ -113,6 +124,8 @@ def test_a_bind_is_given_up_in_the_end(work, server, news):
     assert refuted(news) == ["default/p"]
 
 
+@pytest.mark.fault("A11")
+@pytest.mark.fault("A13")
 def test_the_rest_of_a_gang_that_cannot_be_whole_is_not_begun(work, news, client, get_pod):
     gang = Gang("default/g")
     first, second, third = (work(name, gang) for name in ("p", "q", "r"))
@@ -131,6 +144,7 @@ def test_a_nominated_node_is_named(desk, make_pod, get_pod):
     assert get_pod("p")["status"]["nominatedNodeName"] == "n7"
 
 
+@pytest.mark.fault("B26")
 def test_b26_a_write_is_over_before_the_lead_may_be(client, server, make_pod):
     """Each request has a time of its own, and it is the hurried one that counts."""
     make_pod("p")

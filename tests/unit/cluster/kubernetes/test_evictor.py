@@ -28,15 +28,20 @@ def plan(desk, protected):
     return plan
 
 
-@pytest.fixture
-def budget(client):
-    """Protect pods with the label, of which none may be disrupted."""
+def protect(client, selector):
+    """Let no pod be disrupted that is selected."""
     body = {
         "metadata": {"name": "budget"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "safe"}}},
+        "spec": {"maxUnavailable": 0, "selector": selector},
     }
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
     assert client.call("POST", path, body=body).is_done
+
+
+@pytest.fixture
+def budget(client):
+    """Protect pods with the label."""
+    protect(client, {"matchLabels": {"app": "safe"}})
 
 
 def ready(client, make_pod, name, **spec):
@@ -66,6 +71,18 @@ def test_nobody_is_evicted_in_vain(plan, budget, client, make_pod, get_pod, news
     assert sorted(refuted(news)) == ["default/free", "default/safe"]
     assert [said[0] for said in protected] == ["default/safe"]
     assert protected[0][2] >= 10.0
+
+
+@pytest.mark.fault("E93")
+def test_a_budget_that_selects_every_pod_protects_every_pod(
+    plan, client, make_pod, get_pod, news, protected
+):
+    protect(client, {})
+    victims = [ready(client, make_pod, name) for name in ("p", "q")]
+    assert plan(*victims).send() is None
+    assert not any("deletionTimestamp" in get_pod(name)["metadata"] for name in ("p", "q"))
+    assert sorted(refuted(news)) == ["default/p", "default/q"]
+    assert [said[0] for said in protected] == ["default/p"]
 
 
 def test_deleting_does_not_ask_budgets(plan, budget, desk, client, make_pod, get_pod, protected):
@@ -104,6 +121,19 @@ def test_a_passing_fault_is_waited_out(plan, server, make_pod, get_pod, protecte
     assert work.send() is None
     assert get_pod("p")["metadata"]["deletionTimestamp"]
     assert protected == []
+
+
+@pytest.mark.fault("A8")
+def test_a_plan_goes_on_where_a_fault_has_stopped_it(plan, server, make_pod, get_pod):
+    """Every other request fails: to three victims' dry runs and evictions five more are added."""
+    victims = [make_pod(f"p{number}", nodeName="n0") for number in range(3)]
+    work = plan(*victims)
+    for _ in range(5):
+        server.faults.add(Fault("status", subresource="eviction", code=503, skip=1))
+        assert work.send() is not None
+    assert work.send() is None
+    assert all(get_pod(f"p{number}")["metadata"]["deletionTimestamp"] for number in range(3))
+    assert sum(seen.subresource == "eviction" for seen in server.log) == 6 + 5
 
 
 def test_what_is_dropped_lives_on(plan, make_pod, get_pod, news):

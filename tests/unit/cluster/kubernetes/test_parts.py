@@ -1,11 +1,13 @@
 """Lines, pauses, gate, outbox, access, quantities: the small parts by themselves."""
 
+import datetime as dt
 import threading
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kubernetes.config import incluster_config
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
@@ -16,9 +18,10 @@ from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
 from kaisched.cluster.kubernetes.statuses import quantities
-from kaisched.errors import ConfigError, ObjectError
+from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
 
 
+@pytest.mark.fault("A17")
 @given(st.binary(max_size=200), st.lists(st.integers(1, 20), max_size=40))
 def test_a17_lines_do_not_depend_on_where_the_stream_is_cut(data, sizes):
     chunks, at = [], 0
@@ -30,11 +33,13 @@ def test_a17_lines_do_not_depend_on_where_the_stream_is_cut(data, sizes):
     assert list(lines_of(chunks)) == whole
 
 
+@pytest.mark.fault("A17")
 def test_a17_a_line_without_end_is_not_kept():
     with pytest.raises(ObjectError, match="longer than"):
         list(lines_of([b"x" * 600_000, b"x" * 600_000], longest=1 << 20))
 
 
+@pytest.mark.fault("A17")
 @pytest.mark.parametrize("line", [b"{", b"[]", b'{"type":"ADDED"}', b'{"type":"ADDED","object":1}'])
 def test_a17_what_is_no_event_is_told(line):
     for watched in (PODS, ALL[-4]):
@@ -120,6 +125,7 @@ def test_nothing_is_sent_through_a_shut_gate(gate):
     assert log == ["work: we do not lead"]
 
 
+@pytest.mark.fault("A7")
 def test_no_more_is_sent_a_second_than_allowed(gate):
     log = []
     outbox = Outbox(gate, writers=4, per_second=50, write_s=1.0)
@@ -187,6 +193,45 @@ def test_a_kubeconfig_says_where_and_who(tmp_path):
     assert access.authorization() == "Bearer sesame"
     with pytest.raises(ConfigError):
         find_access(file, "two")
+
+
+@pytest.fixture
+def in_pod(tmp_path, monkeypatch):
+    """As if we ran in a pod, whose token is looked up for every request; return its file."""
+    for name in ("token", "ca.crt"):
+        (tmp_path / name).write_text("first", encoding="utf-8")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    loader = incluster_config.InClusterConfigLoader
+    read = loader._read_token_file
+
+    def read_once(self):
+        read(self)
+        self.token_expires_at = dt.datetime.min  # noqa: DTZ901 - as the client has it
+
+    monkeypatch.setattr(loader, "_read_token_file", read_once)
+    return tmp_path / "token"
+
+
+@pytest.mark.fault("A18")
+def test_a18_a_renewed_token_is_used(in_pod):
+    access = find_access()
+    assert access.authorization() == "bearer first"
+    in_pod.write_text("second", encoding="utf-8")
+    assert access.authorization() == "bearer second"
+
+
+@pytest.mark.fault("A18")
+def test_a18_a_token_that_is_not_there_for_a_moment_is_no_end(in_pod):
+    access = find_access()
+    in_pod.write_text("", encoding="utf-8")
+    with pytest.raises(ClusterUnavailable, match="the token cannot be read"):
+        access.authorization()
+    in_pod.write_text("third", encoding="utf-8")
+    assert access.authorization() == "bearer third"
 
 
 def test_amounts_are_written_as_quantities():

@@ -1,0 +1,188 @@
+"""Queues and nodes that are odd, many or change under running jobs: rows E of the catalogue."""
+
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.cluster.store import StateStore
+from kaisched.core.axis import GPU
+from kaisched.core.tree import roll_up
+from kaisched.engine.shards import shards_in
+from kaisched.errors import ConfigError
+from kaisched.objects import SchedulingShard
+from tests.contract.clusters import make, node, pod, queue
+from tests.faults.deciding import NOW_S, decide, placed, reasons, store_of, told
+from tests.oracles.accounts import assert_adds_up
+
+
+def running(name, queue_name="a", gpus=1, where="n0"):
+    return pod(name, queue_name, gpus, where=where, phase="Running")
+
+
+@pytest.mark.fault("E79")
+@pytest.mark.parametrize(
+    ("broken", "reason", "mended"),
+    [
+        pytest.param([queue("x", "y"), queue("y", "x")], "QueueOrphan", [queue("y")], id="a ring"),
+        pytest.param([queue("x", "x")], "QueueDoesNotExist", [queue("x")], id="its own parent"),
+        pytest.param([queue("x", "late")], "QueueOrphan", [queue("late")], id="a missing parent"),
+    ],
+)
+def test_a_broken_subtree_rests_and_heals(broken, reason, mended):
+    """What runs in it is kept, and told of like what waits."""
+    store = store_of(*broken, running("r", "x"), pod("p", "x"), pod("other"))
+    result = decide(store)
+    assert placed(result) == {"other": "n0"}
+    assert reasons(result) == {"p": reason, "r": reason}
+    assert len(result.evictions) == 0
+    assert store.snapshot().nodes.idle[GPU].tolist() == [7000]
+    assert "x" in {problem.name for problem in store.problems()}
+    told(store, *mended)
+    healed = store.snapshot()
+    assert healed.allocated[GPU, healed.queues.row_of_name["x"]] == 1000
+    assert placed(decide(store)) == {"other": "n0", "p": "n0"}
+    assert store.problems() == []
+
+
+@pytest.mark.fault("E79")
+def test_a_thousand_levels_are_a_tree_like_any_other():
+    chain = [queue(f"q{at}", f"q{at - 1}" if at else "") for at in range(1000)]
+    store = store_of(*reversed(chain), pod("p", "q999"), pod("q", "q500"))
+    result = decide(store)
+    assert placed(result) == {"p": "n0"}
+    assert reasons(result) == {"q": "QueueNotLeaf"}
+
+
+@pytest.mark.fault("E80")
+def test_a_queue_may_move_while_its_jobs_run():
+    store = store_of(queue("x"), queue("y"), queue("q", "x"), running("r", "q", 3))
+    assert held(store.snapshot()) == {"x": 3000, "y": 0, "q": 3000}
+    upsert(store, queue("q", "y"))
+    assert held(store.snapshot()) == {"x": 0, "y": 3000, "q": 3000}
+    assert len(decide(store).evictions) == 0
+
+
+def held(snapshot):
+    """The GPUs that queues x, y and q hold, with all below them."""
+    everything = roll_up(snapshot.allocated, snapshot.queues.tree)
+    return {name: int(everything[GPU, snapshot.queues.row_of_name[name]]) for name in "xyq"}
+
+
+@pytest.mark.fault("E80")
+def test_the_jobs_of_a_deleted_queue_are_kept_and_told():
+    store = store_of(queue("q"), running("r", "q", 3), pod("p", "q"))
+    remove(store, queue("q"))
+    for later_s in (0.0, 10_000.0):
+        result = decide(store, now_s=NOW_S + later_s)
+        assert (placed(result), len(result.evictions)) == ({}, 0)
+        assert reasons(result) == dict.fromkeys("pr", "QueueDoesNotExist")
+    assert store.snapshot().nodes.idle[GPU].tolist() == [5000]
+    upsert(store, queue("q"))
+    assert placed(decide(store)) == {"p": "n0"}
+
+
+@pytest.mark.fault("E80")
+def test_queues_of_one_display_name_are_two():
+    shown = {"displayName": "The team", "resources": {"gpu": {"quota": 1}}}
+    two = [make(type(queue("x")), name, spec=shown) for name in ("one", "two")]
+    store = store_of(*two, pod("p", "one"), pod("q", "two"))
+    assert placed(decide(store)) == {"p": "n0", "q": "n0"}
+    assert store.problems() == []
+
+
+@pytest.mark.fault("E83")
+def test_ten_thousand_queues_of_ten_resources_are_one_cycle():
+    names = [f"x.io/r{at}" for at in range(6)]
+    store = RowStore(extended=names)
+    amounts = {"cpu": 64_000, "memory": 1 << 20, "gpu": 8000, "pods": 110}
+    for at in range(50):
+        store.put_node(NodeRow(f"n{at:03d}", {**amounts, **dict.fromkeys(names, 8)}))
+    bounds = {"gpu": 1000, "cpu": 1000, **dict.fromkeys(names, 1)}
+    for at in range(100):
+        store.put_queue(QueueRow(f"d{at}"))
+    for at in range(9900):
+        store.put_queue(QueueRow(f"q{at}", f"d{at % 100}", quota=bounds, limit=bounds))
+    shape = store.intern_shape({"cpu": 1000, "gpu": 1000, **dict.fromkeys(names, 1)})
+    for at in range(0, 9900, 10):
+        store.add_job(
+            f"ns/j{at}", f"q{at}", priority=50, is_preemptible=True, created_s=0.0,
+            tasks=[(f"ns/j{at}-0", shape)],
+        )  # fmt: skip
+    assert store.snapshot().allocated.shape == (10, 10_000)
+    begin_s = time.process_time()
+    assert len(placed(decide(store))) == 400
+    assert time.process_time() - begin_s < 20.0
+
+
+@pytest.mark.fault("E86")
+def test_the_pods_of_a_node_that_left_the_pool_count_until_they_are_gone():
+    store = store_of(running("r", "a", 3), pod("p", gpus=8), node("n1", 4))
+    upsert(store, node("n0", labels={"kai.scheduler/node-pool": "other"}))
+    snapshot = store.snapshot()
+    assert snapshot.nodes.name == ("n1",)
+    assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 3000
+    result = decide(store)
+    assert (placed(result), len(result.evictions)) == ({}, 0)
+    remove(store, running("r"))
+    assert store.snapshot().allocated.sum() == 0
+    assert_adds_up(store.snapshot())
+
+
+@pytest.mark.fault("E86")
+def test_a_shard_without_nodes_places_nothing_and_says_so():
+    store = told(StateStore(node_pool="empty"), node("n0"))
+    in_pool = {"kai.scheduler/node-pool": "empty"}
+    told(store, queue("a", labels=in_pool), pod("p", labels=in_pool))
+    assert len(store.snapshot().nodes) == 0
+    result = decide(store)
+    assert (placed(result), list(reasons(result))) == ({}, ["p"])
+
+
+@pytest.mark.fault("E86")
+def test_no_node_belongs_to_two_shards():
+    """A pool is one value of one label, so only shards of the same value could share nodes."""
+    one, two = (
+        make(SchedulingShard, name, spec={"partitionLabelValue": "pool"}) for name in ("one", "two")
+    )
+    with pytest.raises(ConfigError, match="two shards for the same nodes"):
+        shards_in([], [one, two])
+
+
+def shrunk(gpus):
+    amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": gpus, "pods": 110, "x.io/y": 4}
+    return replace(node("n0"), status=replace(node("n0").status, allocatable=amounts))
+
+
+@pytest.mark.fault("E87")
+@pytest.mark.parametrize("gpus", [2, 0, "-1", "garbage", "1e400", 2**63])
+def test_a_node_that_shrinks_keeps_its_pods_and_takes_no_more(gpus):
+    store = store_of(node("n1", 1), running("r", "a", 4), pod("p"), pod("q"))
+    upsert(store, shrunk(gpus))
+    result = decide(store)
+    assert set(placed(result).values()) == {"n1"}
+    assert len(result.evictions) == 0
+    is_nonsense = gpus not in (0, 2)
+    assert [problem.name for problem in store.problems()] == ["n0"] * is_nonsense
+    snapshot = store.snapshot()
+    assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 4000
+    upsert(store, node("n0"))
+    assert len(placed(decide(store))) == 2
+    assert store.problems() == []
+    assert_adds_up(store.snapshot())
+
+
+@pytest.mark.fault("E90")
+def test_resources_of_nodes_that_nobody_asks_for_are_not_counted():
+    store = store_of(pod("p", extra={"x.io/y": 1}))
+    for at in range(50):
+        many = {f"vendor.io/{at}-{number}": 4 for number in range(100)}
+        amounts = {"cpu": "64", "memory": "1Gi", "nvidia.com/gpu": 1, "pods": 110, **many}
+        one = node(f"m{at}")
+        upsert(store, replace(one, status=replace(one.status, allocatable=amounts)))
+    assert store.snapshot().axis.names == ("cpu", "memory", "gpu", "pods", "x.io/y")
+    assert placed(decide(store)) == {"p": "n0"}

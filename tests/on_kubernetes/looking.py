@@ -1,0 +1,26 @@
+"""What tests of faults look at afterwards."""
+
+ALONE = {"leaderElection": {"enabled": False}}
+
+
+def events(cluster, name):
+    return [line for line in cluster.logs if line["event"] == name]
+
+
+def binds(server):
+    """Pod to how often a bind of it succeeded."""
+    counted = {}
+    for seen in list(server.log):
+        if seen.subresource == "binding" and 200 <= seen.status < 300:
+            counted[seen.name] = counted.get(seen.name, 0) + 1
+    return counted
+
+
+def assert_no_overcommit(cluster, gpus=8):
+    used = {}
+    for pod in cluster.pods().values():
+        node = pod["spec"].get("nodeName")
+        limits = pod["spec"]["containers"][0]["resources"].get("limits", {})
+        if node:
+            used[node] = used.get(node, 0) + int(limits.get("nvidia.com/gpu", 0))
+    assert all(held <= gpus for held in used.values()), used

@@ -1,0 +1,183 @@
+"""Who leads, and what becomes of a leader in trouble: rows B of the catalogue of faults."""
+
+import threading
+import time
+
+import msgspec
+import pytest
+
+from kaisched.clock import ManualClock
+from kaisched.cluster.embedded.apiserver import Fault
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.gate import Gate, Term
+from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
+from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, later_leader
+from kaisched.errors import ClusterUnavailable
+from kaisched.objects.pod import Pod, PodSpec
+from kaisched.objects.wire import ObjectMeta
+from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
+from tests.on_kubernetes.rig import until
+
+pytestmark = pytest.mark.slow
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+@pytest.mark.fault("B27")
+@pytest.mark.parametrize(
+    "how", [{"delay_s": 30.0}, {"effect": "status", "code": 500}, {"effect": "drop_before"}],
+    ids=["hang", "are refused", "are cut off"],
+)  # fmt: skip
+def test_b27_renewals_that_fail_end_the_leadership_in_time(cluster, server, how, monkeypatch):
+    """The gate is never open for longer than the deadline after the last renewal that was sent."""
+    daemon = cluster.start().wait_leading()
+    (tenure,) = daemon.daemon.tenures
+    opened, open_ = [tenure.gate.term.until_s], tenure.gate.open
+    monkeypatch.setattr(
+        tenure.gate, "open", lambda until_s, *rest: (opened.append(until_s), open_(until_s, *rest))
+    )
+    server.faults.add(Fault(plural="leases", times=None, **how))
+    start_s = time.monotonic()
+    until(lambda: daemon.has_ended)
+    assert not tenure.gate.is_open()
+    assert max(opened) <= start_s + 4.0
+    assert isinstance(daemon.error, ClusterUnavailable)
+
+
+@pytest.mark.fault("B28")
+def test_b28_two_that_both_believe_to_lead_bind_no_pod_twice(cluster, server):
+    for _ in range(2):
+        cluster.start(**ALONE)
+    for daemon in cluster.daemons:
+        daemon.wait_leading()
+    for number in range(16):
+        cluster.pod(f"p{number}", "a")
+    cluster.wait_placed(*(f"p{number}" for number in range(16)))
+    time.sleep(0.5)
+    assert set(binds(server).values()) == {1}
+    assert [daemon.error for daemon in cluster.daemons] == [None, None]
+
+
+@pytest.mark.fault("B28")
+def test_b28_a_leader_ends_when_a_later_one_turns_out_to_bind(cluster):
+    """A pod that fits nowhere for us is bound all the same, by somebody of a later term."""
+    daemon = cluster.start().wait_leading()
+    cluster.pod("p", "a", 9)
+    until(lambda: cluster.condition("p"))
+    term = daemon.daemon.tenures[0].gate.term
+    said = {"kaisched.io/leader": "another", "kaisched.io/leader-epoch": str(term.epoch + 1)}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "annotations": said},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"},
+    }
+    cluster.must("POST", f"{cluster.pods_path}/p/binding", body)
+    until(lambda: daemon.has_ended)
+    assert isinstance(daemon.error, ClusterUnavailable)
+    assert "another leads since" in str(daemon.error)
+
+
+@pytest.mark.parametrize(
+    ("holder", "epoch"), [("another", "-1"), ("another", "4"), ("us", "9"), ("another", "9" * 99)]
+)
+def test_an_earlier_term_or_nonsense_ends_nobodys(holder, epoch):
+    said = {LEADER: holder, EPOCH: epoch}
+    pod = Pod(metadata=ObjectMeta(name="p", annotations=said), spec=PodSpec())
+    assert later_leader(pod, Term(0.0, "us", 4)) == ""
+    assert later_leader(pod, Term()) == ""
+
+
+@pytest.mark.fault("B29")
+def test_b29_the_standby_takes_over_what_the_leader_left(cluster, server):
+    first = cluster.start().wait_leading()
+    second = cluster.start()
+    until(lambda: second.daemon.tenures)
+    cluster.gang("g", "a", 8)
+    cluster.wait_placed(*(f"g-{number}" for number in range(8)))
+    assert not second.daemon.tenures[0].is_leading
+    first.stop()
+    second.wait_leading()
+    pods = next(it for it in second.daemon.reflectors if it.watched.plural == "pods")
+    assert pods.tally.relists["take-over"] == 1
+    cluster.gang("h", "a", 8)
+    cluster.wait_placed(*(f"h-{number}" for number in range(8)))
+    assert second.daemon.tenures[0].gate.term.epoch > 0
+    assert_no_overcommit(cluster)
+
+
+@pytest.mark.fault("B30")
+def test_b30_a_lease_that_is_deleted_is_made_anew(cluster):
+    daemon = cluster.start().wait_leading()
+    cluster.must("DELETE", f"{LEASES}/kaisched-default")
+    until(lambda: cluster.ask("GET", f"{LEASES}/kaisched-default").is_done)
+    time.sleep(0.5)
+    assert daemon.error is None
+    assert daemon.daemon.tenures[0].gate.is_open()
+
+
+@pytest.mark.fault("B30")
+def test_b30_a_lease_full_of_nonsense_counts_as_held_for_a_while(cluster):
+    spec = {"holderIdentity": "x" * 5000, "leaseDurationSeconds": 1}
+    body = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "kaisched-default", "namespace": "default"},
+        "spec": spec,
+    }
+    cluster.must("POST", LEASES, body)
+    start_s = time.monotonic()
+    cluster.start().wait_leading()
+    assert time.monotonic() - start_s >= 1.0
+
+
+@pytest.mark.fault("B34")
+def test_b34_busy_threads_do_not_keep_the_lease_from_being_renewed(cluster):
+    """Two threads of pure Python that never wait, for longer than a lease lasts."""
+    election = {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "200ms"}
+    daemon = cluster.start(leaderElection=election).wait_leading()
+    end_s = time.monotonic() + 5.0
+
+    def busy():
+        while time.monotonic() < end_s:
+            sum(range(1000))
+
+    threads = [threading.Thread(target=busy) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert daemon.error is None
+    assert daemon.daemon.tenures[0].gate.is_open()
+    cluster.pod("p", "a")
+    cluster.wait_placed("p")
+
+
+@pytest.mark.fault("B31")
+def test_b31_setting_the_clock_does_not_move_a_leadership(cluster):
+    clock, gate = ManualClock(1_000_000.0), Gate()
+    lost = []
+    elector = Elector(
+        Client(cluster.access), gate, clock, namespace="default", name="clock", identity="us",
+        times=LeaseTimes(3.0, 2.0, 0.1), on_lost=lost.append,
+    )  # fmt: skip
+    elector.start()
+    until(gate.is_open)
+    for jump_s in (3600.0, 7200.0):
+        clock.advance_to(1_000_000.0 + jump_s)
+        time.sleep(0.3)
+        assert gate.is_open()
+        assert gate.term.until_s - time.monotonic() <= 2.0
+    elector.stop()
+    assert lost == []
+    assert not gate.is_open()
+
+
+@pytest.mark.fault("B35")
+def test_b35_at_the_end_the_lease_is_let_go(cluster):
+    daemon = cluster.start().wait_leading()
+    cluster.gang("g", "a", 8)
+    daemon.stop()
+    lease = msgspec.json.decode(cluster.ask("GET", f"{LEASES}/kaisched-default").data)
+    assert not lease["spec"].get("holderIdentity")
+    assert len(cluster.placed()) in {0, 8}
