@@ -6,7 +6,7 @@ See docs/explanation/state-store.md for the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -290,6 +290,11 @@ class StateStore(RowStore):
         if task >= 0:
             self._assumed[key] = TaskState.RELEASING
             self.evict(task, at_s)
+
+    @property
+    def assumed(self) -> Mapping[str, TaskState]:
+        """The states that are assumed of pods and that no event has confirmed yet."""
+        return self._assumed
 
     def is_assumed(self, key: str) -> bool:
         """Tell whether something is assumed of a pod that no event has confirmed yet."""

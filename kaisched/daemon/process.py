@@ -13,6 +13,7 @@ from kaisched import __version__
 from kaisched.clock import SystemClock
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
+from kaisched.daemon.recordings import Recordings, recording_page
 from kaisched.daemon.serving import (
     Page,
     Pages,
@@ -31,7 +32,7 @@ from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kaisched.clock import Clock
     from kaisched.config.loading import LoadedSettings
@@ -56,10 +57,11 @@ def run_process(loaded: LoadedSettings) -> None:
         return
     collector = CycleCollector()
     with ExitStack() as closing:
-        loop = _embedded_loop(settings, collector, clock, closing)
+        loop, recordings = _embedded_loop(settings, collector, clock, closing)
         health = _health_pages(
             lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
         )
+        _serve_recordings(settings, lambda: [recordings], closing)
         metrics: Pages = {"/metrics": metrics_page(registry_of(collector))}
         for server in _servers(settings, metrics, health):
             closing.callback(server.close)
@@ -74,6 +76,9 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
     with ExitStack() as closing:
         for server in _servers(settings, metrics, _health_pages(daemon.live, daemon.ready)):
             closing.callback(server.close)
+        _serve_recordings(
+            settings, lambda: [tenure.recordings for tenure in daemon.tenures], closing
+        )
         with _ended_by_signals(daemon.stop):
             daemon.run()
 
@@ -89,8 +94,8 @@ def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
 
 def _embedded_loop(
     settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, closing: ExitStack
-) -> Loop:
-    """Return a loop on a cluster in memory, filled from the manifests."""
+) -> tuple[Loop, Recordings]:
+    """Return a loop on a cluster in memory, filled from the manifests, and what records it."""
     log: Any = structlog.get_logger()
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
@@ -113,7 +118,8 @@ def _embedded_loop(
     feed, wait_s = usage_feed(found, clock)
     if feed is not None:
         closing.callback(feed.close)
-    return Loop(
+    recordings = Recordings(cluster, found.shard, policy, settings.scheduler_names)
+    loop = Loop(
         cluster,
         cluster,
         policy,
@@ -123,7 +129,23 @@ def _embedded_loop(
         usage_source=feed,
         usage_wait_s=wait_s,
         shard=found.shard.name,
+        recordings=recordings,
     )
+    return loop, recordings
+
+
+def _serve_recordings(
+    settings: SchedulerConfiguration,
+    shards: Callable[[], Iterable[Recordings]],
+    closing: ExitStack,
+) -> None:
+    """Serve recordings until closed, on loopback only, if the settings say so."""
+    if settings.snapshots.enabled:
+        pages = {"/snapshot": recording_page(shards)}
+        server = serve("127.0.0.1", settings.snapshots.port, pages, "snapshots.port")
+        closing.callback(server.close)
+        log: Any = structlog.get_logger()
+        log.info("listening", address="127.0.0.1", port=server.port, pages=list(pages))
 
 
 def _health_pages(

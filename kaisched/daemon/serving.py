@@ -32,6 +32,8 @@ class Request(NamedTuple):
 
     query: Mapping[str, list[str]]
     accept: str
+    host: str = ""
+    """What the client calls us, with the port where it is not the usual one."""
 
 
 class Page(NamedTuple):
@@ -133,7 +135,9 @@ def _handler_of(pages: Pages) -> type[BaseHTTPRequestHandler]:
             if make is None:
                 page = Page(HTTPStatus.NOT_FOUND, _TEXT, f"here are {', '.join(pages)}\n".encode())
             else:
-                page = make(Request(query, self.headers.get("Accept", "")))
+                page = make(
+                    Request(query, self.headers.get("Accept", ""), self.headers.get("Host", ""))
+                )
             self.send_response(page.status)
             self.send_header("Content-Type", page.content_type)
             self.send_header("Content-Length", str(len(page.body)))

@@ -14,6 +14,7 @@ from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.daemon.loop import Loop
+from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.policy import build_policy
 from kaisched.telemetry.metrics import CycleCollector
@@ -80,6 +81,7 @@ class Tenure:
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._usage, wait_s = usage_feed(found, clock)
+        self.recordings = Recordings(self.cluster, found.shard, policy, settings.scheduler_names)
         self.loop = self._loop(settings, policy, clock, wait_s)
         self.cluster.wake = self.loop.wake
         self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
@@ -91,7 +93,7 @@ class Tenure:
         return Loop(
             self.cluster, self.cluster, policy, clock, self.collector,
             period_s=settings.schedule_period, usage_source=self._usage, usage_wait_s=wait_s,
-            shard=self.name, after=self._report,
+            shard=self.name, after=self._report, recordings=self.recordings,
         )  # fmt: skip
 
     def _warn(self, *texts: str) -> None:
@@ -125,6 +127,7 @@ class Tenure:
             why_stale=why_stale,
             is_observing=how.observe,
             is_deleting=how.eviction_mode == "delete",
+            is_keeping=settings.snapshots.enabled,
             shard=shard.name,
             note=self._note,
         )

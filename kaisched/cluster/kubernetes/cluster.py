@@ -22,6 +22,7 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pods import Desk, News, Note
 from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
@@ -56,6 +57,7 @@ class KubernetesCluster:
         why_stale: Callable[[], str] = lambda: "",
         is_observing: bool = False,
         is_deleting: bool = False,
+        is_keeping: bool = False,
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
     ) -> None:
@@ -72,6 +74,7 @@ class KubernetesCluster:
             why_stale: says why nothing may be decided now; empty when it may.
             is_observing: nothing is written; what would be is logged.
             is_deleting: victims are deleted instead of evicted.
+            is_keeping: keep every object, for :meth:`state`.
             shard: for logs.
             note: tells people what was done.
 
@@ -83,6 +86,7 @@ class KubernetesCluster:
         self._clock = clock
         self._why_stale = why_stale
         self._is_observing = is_observing
+        self._kept = Kept() if is_keeping else None
         self._log: Any = structlog.get_logger().bind(shard=shard)
         self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
@@ -141,14 +145,23 @@ class KubernetesCluster:
         self._look_after_sent()
         return self.store.snapshot()
 
+    def state(self) -> StoreState:
+        """Return what the last snapshot was made of; only of a cluster that keeps objects."""
+        kept = Kept() if self._kept is None else self._kept
+        return kept.state_of(self.store)
+
     def _take_in(self, news: News) -> None:
         try:
             if not isinstance(news, Change):
                 news(self.store)
             elif news.is_gone:
                 remove(self.store, news.obj)
+                if self._kept is not None:
+                    self._kept.drop(news.obj)
             elif not (news.is_read and self._is_older(news.obj.metadata)):
                 upsert(self.store, news.obj)
+                if self._kept is not None:
+                    self._kept.put(news.obj)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self.bad_news += 1
             name = "" if not isinstance(news, Change) else news.obj.metadata.name
