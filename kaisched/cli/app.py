@@ -53,6 +53,9 @@ COMMANDS: Final = {
     "playground": Entry(
         "kaisched.cli.playground", "Serve a cluster to play with, for kubectl and the scheduler."
     ),
+    "snapshot": Entry(
+        "kaisched.cli.snapshot", "Record what a cycle rests on; show it; run it again."
+    ),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
     "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import msgspec
@@ -101,14 +101,20 @@ class Kept:
         if not isinstance(obj, Pod) or obj.metadata.uid in {"", uid}:
             self._objects.pop((obj.KIND, obj.key), None)
 
-    def state_of(self, store: StateStore) -> StoreState:
-        """Return what a store rests on that was told of just these objects."""
+    def bare_state(self) -> StoreState:
+        """Return what a store rests on that has just been told of these objects."""
         return StoreState(
             tuple(self._objects[key][1] for key in sorted(self._objects)),
             tuple(self._owners[uid] for uid in sorted(self._owners)),
-            store.axis.names[len(FIXED) :],
-            tuple(_assumed(store)),
-            dict(_past(store)),
+        )
+
+    def state_of(self, store: StateStore) -> StoreState:
+        """Return what a store rests on that was told of just these objects."""
+        return replace(
+            self.bare_state(),
+            extended=store.axis.names[len(FIXED) :],
+            assumed=tuple(_assumed(store)),
+            past=dict(_past(store)),
         )
 
 

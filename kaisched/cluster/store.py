@@ -292,6 +292,11 @@ class StateStore(RowStore):
             self.evict(task, at_s)
 
     @property
+    def schedulers(self) -> frozenset[str]:
+        """The scheduler names whose pods are ours."""
+        return self._schedulers
+
+    @property
     def assumed(self) -> Mapping[str, TaskState]:
         """The states that are assumed of pods and that no event has confirmed yet."""
         return self._assumed

@@ -13,6 +13,7 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.state import Kept
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
@@ -79,6 +80,8 @@ class Tenure:
         self._end = threading.Event()
         self._outbox, self._reports = _outboxes(settings, self.gate)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
+        if settings.snapshots.enabled:
+            self.cluster.kept = Kept()
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._usage, wait_s = usage_feed(found, clock)
         self.recordings = Recordings(self.cluster, found.shard, policy, settings.scheduler_names)
@@ -127,7 +130,6 @@ class Tenure:
             why_stale=why_stale,
             is_observing=how.observe,
             is_deleting=how.eviction_mode == "delete",
-            is_keeping=settings.snapshots.enabled,
             shard=shard.name,
             note=self._note,
         )

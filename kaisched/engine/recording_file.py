@@ -125,8 +125,10 @@ def _explained(text: bytes, name: str, said: str) -> ConfigError:
     """Return what is wrong with JSON that is no recording: the first place, with its value."""
     try:
         value: Any = without_nulls(msgspec.json.decode(text))
-    except (msgspec.DecodeError, ValueError, RecursionError) as wrong:
-        return ConfigError(str(wrong) or "nested too deep", file=name, fix=_FIX)
+    except RecursionError:
+        return ConfigError("nested too deep", file=name, fix=_FIX)
+    except (msgspec.DecodeError, ValueError) as wrong:
+        return ConfigError(str(wrong), file=name, fix=_FIX)
     found = value.get("schemaVersion") if isinstance(value, dict) else None
     if found != SCHEMA:
         return ConfigError(

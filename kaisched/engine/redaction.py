@@ -14,10 +14,11 @@ from msgspec.structs import replace
 from kaisched.cluster.priorities import BUILT_IN
 from kaisched.cluster.structure import DEFAULT_QUEUE
 from kaisched.engine.aliases import Aliases
-from kaisched.engine.recording import RecordedAssumption, RecordedOwner, RecordedPast
+from kaisched.engine.recording import RecordedAssumption, RecordedPast
 from kaisched.engine.redacted_objects import ObjectWalk
 from kaisched.engine.replaying import objects_of, replay, sealed
 from kaisched.objects.decode import encode
+from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,53 +52,55 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
     """
     before = replay(recording, file)
     objects, problems = objects_of(recording, file)
-    plain = [encode(obj) for obj in objects]
     kept = {*_OURS, *_OF_KUBERNETES, *BUILT_IN, DEFAULT_QUEUE, *recording.scheduler_names}
     aliases = Aliases(frozenset(kept))
-    owners = [msgspec.to_builtins(owner.metadata) for owner in recording.owners]
+    plain = [encode(obj) for obj in objects]
     walk = ObjectWalk(aliases, plain, _queue_of_pod(before.snapshot))
-
-    def pass_over() -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
-        shard = _shard(recording.shard, aliases)
-        return [walk(obj) for obj in plain], [walk.meta(it, "job") for it in owners], shard
-
-    pass_over()
+    _renamed(recording, plain, walk, aliases)  # to meet the names
     aliases.settle()
-    new_objects, new_owners, shard = pass_over()
-    warnings = [f"left out, for it is wrong: {problem}" for problem in problems]
+    bare = _renamed(recording, plain, walk, aliases)
     bare = replace(
-        recording,
-        is_redacted=True,
-        shard=shard,
-        objects=[msgspec.Raw(msgspec.json.encode(obj)) for obj in new_objects],
-        owners=[
-            RecordedOwner(
-                group=old.group,
-                kind=old.kind,
-                metadata=msgspec.convert(meta, type(old.metadata)),
-                minimum=old.minimum,
-            )
-            for old, meta in zip(recording.owners, new_owners, strict=True)
-        ],
+        bare,
         assumed=[
             RecordedAssumption(
                 pod=_key(it.pod, aliases), node=aliases.known("node", it.node) or "", sent=it.sent
             )
             for it in recording.assumed
         ],
-        past={},
-        facts={},
         usage=_usage(recording.usage, aliases),
-        result="",
     )
     jobs = _job_aliases(before, replay(bare), aliases)
     facts, lost = _facts(recording.facts, jobs, aliases)
-    warnings += [f"what plugin {name} remembers is left out: it may hold names" for name in lost]
     done = replace(bare, past=_past(recording.past, jobs), facts=facts)
     after = replay(done)
+    warnings = [f"left out, for it is wrong: {problem}" for problem in problems]
+    warnings += [f"what plugin {name} remembers is left out: it may hold names" for name in lost]
     if not _is_same(before.result, after.result, aliases):
         warnings.append("without the names another decision is taken: keep the names to show it")
     return Redacted(sealed(done, after.result), warnings)
+
+
+def _renamed(
+    recording: Recording, plain: list[dict[str, Any]], walk: ObjectWalk, alias: Aliases
+) -> Recording:
+    """Return a recording with its objects, owners and shard renamed, and nothing else in it."""
+    owners = [
+        replace(owner, metadata=msgspec.convert(meta, ObjectMeta))
+        for owner in recording.owners
+        for meta in [walk.meta(msgspec.to_builtins(owner.metadata), "job")]
+    ]
+    return replace(
+        recording,
+        is_redacted=True,
+        shard=_shard(recording.shard, alias),
+        objects=[msgspec.Raw(msgspec.json.encode(walk(obj))) for obj in plain],
+        owners=owners,
+        assumed=[],
+        past={},
+        facts={},
+        usage=None,
+        result="",
+    )
 
 
 def _queue_of_pod(snapshot: Snapshot) -> dict[str, str]:

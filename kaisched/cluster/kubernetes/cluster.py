@@ -41,7 +41,8 @@ class KubernetesCluster:
     """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread.
 
     ``wake`` is called when there is news that may change a decision. ``bad_news`` counts changes
-    the store could not take in: bugs, each of them logged.
+    the store could not take in: bugs, each of them logged. ``kept``, if given before any news,
+    keeps every object for :meth:`state`.
     """
 
     def __init__(
@@ -57,7 +58,6 @@ class KubernetesCluster:
         why_stale: Callable[[], str] = lambda: "",
         is_observing: bool = False,
         is_deleting: bool = False,
-        is_keeping: bool = False,
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
     ) -> None:
@@ -74,7 +74,6 @@ class KubernetesCluster:
             why_stale: says why nothing may be decided now; empty when it may.
             is_observing: nothing is written; what would be is logged.
             is_deleting: victims are deleted instead of evicted.
-            is_keeping: keep every object, for :meth:`state`.
             shard: for logs.
             note: tells people what was done.
 
@@ -82,11 +81,11 @@ class KubernetesCluster:
         self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
         self.wake: Callable[[], None] = lambda: None
         self.bad_news = 0
+        self.kept: Kept | None = None
         self._outbox = outbox
         self._clock = clock
         self._why_stale = why_stale
         self._is_observing = is_observing
-        self._kept = Kept() if is_keeping else None
         self._log: Any = structlog.get_logger().bind(shard=shard)
         self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
@@ -147,7 +146,7 @@ class KubernetesCluster:
 
     def state(self) -> StoreState:
         """Return what the last snapshot was made of; only of a cluster that keeps objects."""
-        kept = Kept() if self._kept is None else self._kept
+        kept = Kept() if self.kept is None else self.kept
         return kept.state_of(self.store)
 
     def _take_in(self, news: News) -> None:
@@ -156,12 +155,12 @@ class KubernetesCluster:
                 news(self.store)
             elif news.is_gone:
                 remove(self.store, news.obj)
-                if self._kept is not None:
-                    self._kept.drop(news.obj)
+                if self.kept is not None:
+                    self.kept.drop(news.obj)
             elif not (news.is_read and self._is_older(news.obj.metadata)):
                 upsert(self.store, news.obj)
-                if self._kept is not None:
-                    self._kept.put(news.obj)
+                if self.kept is not None:
+                    self.kept.put(news.obj)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self.bad_news += 1
             name = "" if not isinstance(news, Change) else news.obj.metadata.name
