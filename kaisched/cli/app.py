@@ -56,6 +56,9 @@ COMMANDS: Final = {
     "snapshot": Entry(
         "kaisched.cli.snapshot", "Record what a cycle rests on; show it; run it again."
     ),
+    "doctor": Entry(
+        "kaisched.cli.doctor", "Say what would keep the scheduler from its work in a cluster."
+    ),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
     "plugins": Entry("kaisched.cli.plugins", "List the installed plugins."),

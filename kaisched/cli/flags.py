@@ -26,6 +26,9 @@ Kubeconfig: TypeAlias = Annotated[
     str | None, typer.Option(help="Kubeconfig file of a real cluster.")
 ]
 Context: TypeAlias = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
+Namespace: TypeAlias = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="Where the scheduler and its leases are.")
+]
 Observe: TypeAlias = Annotated[
     bool | None,
     typer.Option("--observe/--no-observe", help="Decide and log, write nothing to the cluster."),
@@ -49,6 +52,7 @@ _SETTING: Final = {
     "cluster": ("cluster", "--cluster"),
     "kubeconfig": ("kubernetes.kubeconfig", "--kubeconfig"),
     "context": ("kubernetes.context", "--context"),
+    "namespace": ("kubernetes.namespace", "--namespace"),
     "observe": ("kubernetes.observe", "--observe"),
     "metrics_bind_address": ("metrics.bindAddress", "--metrics-bind-address"),
     "metrics_port": ("metrics.port", "--metrics-port"),
@@ -64,7 +68,7 @@ def flags_of(parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Return key to (flag, value) for those of a command's parameters that were given."""
     flags = {}
     for name, (key, flag) in _SETTING.items():
-        value = parameters[name]
+        value = parameters.get(name)
         if value is None or value == []:
             continue
         if name in _LISTS:
