@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -19,6 +20,7 @@ from kaisched.daemon.serving import (
     Pages,
     Request,
     Server,
+    json_page,
     metrics_page,
     probe_page,
     serve,
@@ -73,6 +75,8 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
     daemon = KubernetesDaemon(settings, clock)
     # Shards are known once the cluster answers, which may take a while; probes come before.
     metrics: Pages = {"/metrics": lambda request: _metrics_of(daemon, request)}
+    if settings.kubernetes.observe:
+        metrics = {**metrics, "/observed": lambda request: _observed_of(daemon, request)}
     with ExitStack() as closing:
         for server in _servers(settings, metrics, _health_pages(daemon.live, daemon.ready)):
             closing.callback(server.close)
@@ -90,6 +94,15 @@ def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
         if wanted in {"", tenure.name}:
             return metrics_page(registry_of(tenure.collector))(request)
     return metrics_page(registry_of(CycleCollector()))(request)
+
+
+def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
+    """Return how one shard's decisions compare with another scheduler's, in numbers by queue."""
+    wanted = request.query.get("shard", [""])[0]
+    for tenure in daemon.tenures:
+        if wanted in {"", tenure.name}:
+            return json_page({"shard": tenure.name, **tenure.comparison.document()})
+    return json_page({}, HTTPStatus.NOT_FOUND)
 
 
 def _embedded_loop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -70,6 +71,11 @@ def probe_page(checks: Callable[[], tuple[Check, ...]]) -> Callable[[Request], P
         return Page(status, _TEXT, text.encode())
 
     return page
+
+
+def json_page(document: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
+    """Return a page with a JSON document."""
+    return Page(status, "application/json", json.dumps(document, indent=2).encode() + b"\n")
 
 
 @dataclass(frozen=True)

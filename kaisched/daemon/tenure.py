@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -14,6 +15,7 @@ from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.state import Kept
+from kaisched.daemon.comparison import Comparison
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
@@ -68,16 +70,15 @@ class Tenure:
 
         """
         policy, said = build_policy(found.shard, found.file)
-        self.name = found.shard.name
-        self.is_leading = False
-        self.collector = CycleCollector()
-        self.gate = Gate()
+        self.name, self.is_leading = found.shard.name, False
+        self.collector, self.gate = CycleCollector(), Gate()
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
         self._is_observing = settings.kubernetes.observe
         self._is_electing = settings.leader_election.enabled
         self._barrier = barrier
         self._end = threading.Event()
+        self.comparison = Comparison()
         self._outbox, self._reports = _outboxes(settings, self.gate)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
         if settings.snapshots.enabled:
@@ -171,6 +172,8 @@ class Tenure:
         self.loop.stop()
         if self._thread.is_alive():
             self._thread.join()
+        if self._is_observing:
+            self._log.info("comparison_ended", **self.comparison.total.document())
         if self._usage is not None:
             self._usage.close()
         self._reports.close(0.0)
@@ -183,6 +186,18 @@ class Tenure:
     def _report(self, turn: Turn) -> None:
         if not self._is_observing:
             self._reporter.after(turn.snapshot, turn.result)
+            return
+        for started in self.comparison.after(turn):
+            self._log.info("job_compared", **started._asdict())
+        tally, published = self.comparison.total, self.collector.published
+        self.collector.publish(
+            replace(
+                published,
+                observed_jobs=dict(tally.jobs),
+                observed_pods=dict(tally.pods),
+                observed_order=dict(tally.order),
+            )
+        )
 
 
 def _write_s(settings: SchedulerConfiguration) -> float:

@@ -49,6 +49,10 @@ class Published:
     evictions: Mapping[str, float] = field(default_factory=dict)
     plugin_s: Mapping[str, float] = field(default_factory=dict)
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
+    observed_jobs: Mapping[str, float] = field(default_factory=dict)
+    """What another scheduler started, while we only observe, by how we agree; also the next two."""
+    observed_pods: Mapping[str, float] = field(default_factory=dict)
+    observed_order: Mapping[str, float] = field(default_factory=dict)
     shares: tuple[QueueShare, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     """What is divided, by resource in base units."""
