@@ -181,6 +181,7 @@ WITHOUT_DATA = {
     "KaischedUsageStale",
     "scheduler.json/Pods evicted by action/A",
     "scheduler.json/Failures of plugins/A",
+    *(f"scheduler.json/Agreement with the scheduler that is observed/{ref}" for ref in "ABC"),
 }
 """Alerts, since all is well, and what has not happened."""
 
