@@ -33,6 +33,9 @@ Observe: TypeAlias = Annotated[
     bool | None,
     typer.Option("--observe/--no-observe", help="Decide and log, write nothing to the cluster."),
 ]
+Evictions: TypeAlias = Annotated[
+    bool | None, typer.Option("--evictions/--no-evictions", help="Whether anything is evicted.")
+]
 MetricsAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where metrics are served.")]
 MetricsPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the metrics.")]
 HealthAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where probes are served.")]
@@ -54,6 +57,7 @@ _SETTING: Final = {
     "context": ("kubernetes.context", "--context"),
     "namespace": ("kubernetes.namespace", "--namespace"),
     "observe": ("kubernetes.observe", "--observe"),
+    "evictions": ("evictions", "--evictions"),
     "metrics_bind_address": ("metrics.bindAddress", "--metrics-bind-address"),
     "metrics_port": ("metrics.port", "--metrics-port"),
     "health_bind_address": ("health.bindAddress", "--health-bind-address"),

@@ -13,6 +13,7 @@ import numpy as np
 
 from kaisched.cluster.accounts import Accounts
 from kaisched.cluster.compaction import Remap, compact, is_due
+from kaisched.cluster.holds import as_held
 from kaisched.cluster.nodes import NodeRow, NodeRows
 from kaisched.cluster.queues import QueueRow, QueueRows
 from kaisched.cluster.rows import GONE
@@ -381,20 +382,23 @@ class RowStore:
             self._compact()
         queues = self.queues
         count = len(queues)
+        podsets = self.podsets.table()
+        jobs, pending = as_held(self.jobs.table(), podsets, queues, queues.pending.frozen(count))
         self._snapshot = Snapshot(
             axis=self.axis,
             nodes=self.nodes.table(),
             queues=queues.table,
-            jobs=self.jobs.table(),
-            podsets=self.podsets.table(),
+            jobs=jobs,
+            podsets=podsets,
             tasks=self.tasks.table(),
             shapes=self.shapes.table(),
             allocated=queues.allocated.frozen(count),
             allocated_non_preemptible=queues.allocated_non_preemptible.frozen(count),
-            pending=queues.pending.frozen(count),
+            pending=pending,
             total=self.nodes.total(),
             generation=self.generation,
             revision=self.revision,
             label_sets=self.labels.table(),
+            evictions_s=tuple(self.accounts.evictions_s),
         )
         return self._snapshot

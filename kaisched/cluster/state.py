@@ -61,6 +61,8 @@ class StoreState:
     assumed: tuple[Assumed, ...] = ()
     past: Mapping[str, JobPast] = field(default_factory=dict)
     """By job."""
+    evictions_s: tuple[float, ...] = ()
+    """When pods were evicted in the last hour."""
 
 
 class StateSource(Protocol):
@@ -115,6 +117,7 @@ class Kept:
             extended=store.axis.names[len(FIXED) :],
             assumed=tuple(_assumed(store)),
             past=dict(_past(store)),
+            evictions_s=tuple(store.accounts.evictions_s),
         )
 
 
@@ -158,6 +161,7 @@ def restored(
         if job >= 0:
             store.jobs.last_start_s.own()[job] = _or_nan(past.started_s)
             store.jobs.set_rare(job, EVICTED, _or_nan(past.evicted_s))
+    store.accounts.evictions_s.extend(state.evictions_s)
     return store
 
 

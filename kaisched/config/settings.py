@@ -176,6 +176,10 @@ class SchedulerConfiguration(BaseSettings):
     schedule_period: Period = Field(
         default=1.0, description="Longest time between two cycles, such as `1s` or `500ms`."
     )
+    evictions: bool = Field(
+        default=True,
+        description="`false` evicts nothing, whatever the shards say; all else goes on.",
+    )
     scheduler_names: Names = Field(
         default=("kaisched", "kai-scheduler"),
         min_length=1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -12,6 +13,7 @@ from kaisched.core.usage import UsageState
 from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
+from kaisched.framework.eviction_budget import left_of
 from kaisched.framework.memory import Memory
 from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
@@ -159,6 +161,9 @@ class Loop:
         published = self._collector.published.after(
             result, turn.duration_s, turn.end_s, self._watch.by_plugin()
         )
+        left = left_of(turn.snapshot, self._policy, turn.end_s)
+        left = left if left < 0 else max(left - len(result.evictions), 0)
+        published = replace(published, evictions_left=left)
         axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
         self._collector.publish(
             published.with_history(axis, queues, turn.snapshot.total, turn.usage)

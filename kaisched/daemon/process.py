@@ -14,6 +14,7 @@ from kaisched import __version__
 from kaisched.clock import SystemClock
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
+from kaisched.daemon.policy import policy_of
 from kaisched.daemon.recordings import Recordings, recording_page
 from kaisched.daemon.serving import (
     Page,
@@ -27,7 +28,6 @@ from kaisched.daemon.serving import (
 )
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import fill, open_cluster, read_manifests
-from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
 from kaisched.telemetry.logs import configure_logs
@@ -112,7 +112,7 @@ def _embedded_loop(
     log: Any = structlog.get_logger()
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
-    policy, said = build_policy(found.shard, found.file)
+    policy, said = policy_of(settings, found)
     cluster = open_cluster(found.shard, clock, settings.scheduler_names)
     problems = fill(cluster, manifests)
     for text in [*map(str, manifests.warnings), *found.warnings, *said]:

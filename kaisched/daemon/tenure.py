@@ -17,9 +17,9 @@ from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.state import Kept
 from kaisched.daemon.comparison import Comparison
 from kaisched.daemon.loop import Loop
+from kaisched.daemon.policy import policy_of
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
-from kaisched.engine.policy import build_policy
 from kaisched.telemetry.metrics import CycleCollector
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Tenure:
             KaischedError: the shard does not fit, or a plugin it enables is broken.
 
         """
-        policy, said = build_policy(found.shard, found.file)
+        policy, said = policy_of(settings, found)
         self.name, self.is_leading = found.shard.name, False
         self.collector, self.gate = CycleCollector(), Gate()
         self._log: Any = structlog.get_logger().bind(shard=self.name)

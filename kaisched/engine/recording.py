@@ -99,6 +99,8 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     owners: list[RecordedOwner] = []
     assumed: list[RecordedAssumption] = []
     past: dict[str, RecordedPast] = {}
+    evictions_s: list[Seconds] = msgspec.field(default_factory=list, name="evictionsSeconds")
+    """When pods were evicted in the last hour: what an eviction budget counts."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """What plugins and actions remembered of the cycle before, by their names."""
@@ -123,7 +125,7 @@ def record(
         origin=origin,
         versions=_versions(policy),
         now_s=now_s,
-        shard=plain_shard(shard),
+        shard=plain_shard(shard, policy),
         scheduler_names=sorted(schedulers),
         extended=list(state.extended),
         objects=[msgspec.Raw(data) for data in state.objects],
@@ -141,6 +143,7 @@ def record(
             job: RecordedPast(started_s=it.started_s, evicted_s=it.evicted_s)
             for job, it in state.past.items()
         },
+        evictions_s=list(state.evictions_s),
         usage=usage,
         facts=dict(facts or {}),
     )
@@ -160,13 +163,15 @@ def recorded_usage(usage: Usage | None, snapshot: Snapshot) -> RecordedUsage | N
     )
 
 
-def plain_shard(shard: SchedulingShard) -> dict[str, Any]:
+def plain_shard(shard: SchedulingShard, policy: Policy) -> dict[str, Any]:
     """Return a shard as plain values, without the address of its usage store.
 
     An address may hold a password, and a replay reads no store. That there is one stays: it is
-    what turns fairness over time on.
+    what turns fairness over time on. What the process sets over the shard is written into it.
     """
     spec: dict[str, Any] = msgspec.to_builtins(shard.spec)
+    if policy.evictions_per_hour >= 0:
+        spec["evictionsPerHour"] = policy.evictions_per_hour
     store = spec.get("usageDBConfig")
     if isinstance(store, dict):
         for secret in ("connectionString", "connectionStringEnvVar", "extraParams"):

@@ -123,6 +123,7 @@ def _store(
         owners=tuple(Owner(it.group, it.kind, it.metadata, it.minimum) for it in recording.owners),
         extended=tuple(recording.extended),
         assumed=tuple(Assumed(it.pod, it.node, it.sent == "eviction") for it in recording.assumed),
+        evictions_s=tuple(recording.evictions_s),
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources

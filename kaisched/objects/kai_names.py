@@ -59,6 +59,7 @@ DEFAULT_ACTIONS: Final = (
     DefaultAction("preempt", 200),
     DefaultAction("consolidate", 150),
     DefaultAction("stalegang", 100),
+    DefaultAction("drain", 50),
 )
 """Ours consolidates after reclaim and preempt, where KAI (with 400) does before."""
 

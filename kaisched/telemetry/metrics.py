@@ -76,6 +76,15 @@ _CYCLES: Final = (
         attrgetter("evictions"),
     ),
     Series(
+        "kaisched_evictions_left",
+        "gauge",
+        "Pods that may still be evicted within the hour; +Inf without an eviction budget.",
+        (),
+        lambda published: (
+            math.inf if published.evictions_left < 0 else float(published.evictions_left)
+        ),
+    ),
+    Series(
         "kaisched_nominations_total",
         "counter",
         "Pods promised room that is being released.",

@@ -49,6 +49,8 @@ class Published:
     evictions: Mapping[str, float] = field(default_factory=dict)
     plugin_s: Mapping[str, float] = field(default_factory=dict)
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
+    evictions_left: int = -1
+    """How many pods may be evicted within the hour, as of the last cycle; -1 for any number."""
     observed_jobs: Mapping[str, float] = field(default_factory=dict)
     """What another scheduler started, while we only observe, by how we agree; also the next two."""
     observed_pods: Mapping[str, float] = field(default_factory=dict)
