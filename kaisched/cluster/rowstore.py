@@ -110,11 +110,10 @@ class RowStore:
     def shape_of(self, request: Mapping[str, int], constraints: Constraints) -> int:
         """Return the number of a shape, which stays good until the next compaction only."""
         needed = {name: amount for name, amount in request.items() if amount and name != "pods"}
-        shape = self.shapes.find(needed, constraints)
-        if shape < 0:
-            self.widen_axis(needed)
-            shape = self.shapes.add(needed, constraints)
-        return shape
+        if (shape := self.shapes.find(needed, constraints)) >= 0:
+            return shape
+        self.widen_axis(needed)
+        return self.shapes.add(needed, constraints)
 
     def widen_axis(self, names: Iterable[str]) -> None:
         """Count these resources too."""
@@ -297,9 +296,8 @@ class RowStore:
         """End a job: all its tasks are gone, and its name is free."""
         self.revision += 1
         rows = self.jobs.tasks.data[job]
-        if self._away:
-            for task in rows:
-                self._away.pop(task, None)
+        for task in rows if self._away else ():
+            self._away.pop(task, None)
         if len(rows) == 1:
             self.accounts.move(rows[0], GONE, -1)
         elif rows:
@@ -380,9 +378,7 @@ class RowStore:
         self.settle()
         if is_due(self.accounts):
             self._compact()
-        queues = self.queues
-        count = len(queues)
-        podsets = self.podsets.table()
+        queues, count, podsets = self.queues, len(self.queues), self.podsets.table()
         jobs, pending = as_held(self.jobs.table(), podsets, queues, queues.pending.frozen(count))
         self._snapshot = Snapshot(
             axis=self.axis,

@@ -76,7 +76,7 @@ _CYCLES: Final = (
         attrgetter("evictions"),
     ),
     Series(
-        "kaisched_evictions_left",
+        "kaisched_evictions_left_pods",
         "gauge",
         "Pods that may still be evicted within the hour; +Inf without an eviction budget.",
         (),

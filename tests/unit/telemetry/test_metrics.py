@@ -133,7 +133,7 @@ def test_what_is_served_is_what_is_listed():
 
 
 def test_names_follow_the_convention():
-    units = r"(seconds|jobs|gpus|cpu_cores|memory_bytes|pieces|ratio|state|total)"
+    units = r"(seconds|jobs|pods|gpus|cpu_cores|memory_bytes|pieces|ratio|state|total)"
     # The names of KAI-Scheduler's queue controller, so that history outlives a change of scheduler.
     ours = rf"kaisched_[a-z_]+_{units}|kai_queue_allocated_(gpus|cpu_cores|memory_bytes)"
     assert [s.name for s in METRICS if not re.fullmatch(ours, s.name)] == []
