@@ -53,6 +53,8 @@ class Allocate:
         if not session.jobs_waiting:
             return
         keep_promises(session)
+        if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
+            return  # a record asks the rest, see framework/explain.py
         candidates = waiting_heads(session, self.name)
         if candidates is None:
             candidates = self._gather(session)

@@ -231,7 +231,7 @@ class Backlog:
 
         Those that were ``moved`` are left out: they wait no more.
         """
-        self._note_gated(session)
+        self.note_gated(session)
         classes = self.classes(session)
         bound = session.placement.upper_bound(classes.shape)
         fits = ((bound >= classes.size) & (self.waits > 0)).nonzero()[0]
@@ -251,7 +251,8 @@ class Backlog:
         first.sort()
         return _candidates(session, np.array([entry[-1] for entry in first], np.int64), most)
 
-    def _note_gated(self, session: Session) -> None:
+    def note_gated(self, session: Session) -> None:
+        """Note the refusal of the jobs that are refused as such."""
         if self.gated:
             codes: CodeVec = np.array(list(self.gated.values()), np.int16)
             session.outcome.refusal[list(self.gated)] = codes

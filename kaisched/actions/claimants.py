@@ -130,16 +130,11 @@ def claimants(session: Session, action: str) -> Claimants | None:
     if not is_worth_keeping(session) or has_delays(session):
         return None
     backlog = backlog_of(session, action)
-    if backlog.odd or _has_news_of_gates(session, backlog):
+    if backlog.odd:
         return None
+    backlog.note_gated(session)
     moved = backlog.moved(session)
     if moved is None:
         return None
     found = session.found[_FOUND] = Claimants(session, backlog, moved)
     return found
-
-
-def _has_news_of_gates(session: Session, backlog: Backlog) -> bool:
-    """Tell whether jobs are refused as such of which no action has noted it in this cycle."""
-    refusal = session.outcome.refusal
-    return any(refusal[row] != code for row, code in backlog.gated.items())

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
 _WAITING: Final = TEXTS[Refusal.WAITING_FOR_RELEASE].name
+_ALLOCATE: Final = "allocate"
 _NO_ACTION: Final = "no action of this cycle tried it"
 
 
@@ -43,8 +44,8 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
 def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
     """Return why a job was not placed, whatever others hold."""
     code = Refusal(int(session.jobs.refusal[job]) or int(session.outcome.refusal[job]))
-    if code is Refusal.NONE and _was_passed_over(session, job):
-        code = Refusal.NO_ROOM
+    if code is Refusal.NONE and _runs_allocate(session):
+        code = _untold(session, job)
     code = dominant(session, job, code)
     queue = int(session.jobs.queue_of_job[job])
     name = session.queues.name[queue] if queue >= 0 else session.jobs.queue_name[job]
@@ -72,15 +73,19 @@ def _on_hold(session: Session, queue: int) -> str:
     return f"queue {queues.name[path[-1]]} {what}: stopPolicy"
 
 
-def _was_passed_over(session: Session, job: int) -> bool:
-    """Tell whether allocate ran and did not even try the job: its pods fit nowhere.
+def _runs_allocate(session: Session) -> bool:
+    return any(action.name == _ALLOCATE for action in session.policy.actions)
+
+
+def _untold(session: Session, job: int) -> Refusal:
+    """Return why allocate did not even try a job: it is refused as such, or its pods fit nowhere.
 
     In a full cluster that is nearly everyone, so it is not noted job by job.
     """
-    return (
-        "allocate" in {action.name for action in session.policy.actions}
-        and _batch(session, job)[1] > 0
-    )
+    codes = session.ask.job_gate(session, _ALLOCATE, np.array([job]))
+    if codes is not None and codes[0]:
+        return Refusal(int(codes[0]))
+    return Refusal.NO_ROOM if _batch(session, job)[1] > 0 else Refusal.NONE
 
 
 def dominant(session: Session, job: int, code: Refusal) -> Refusal:
@@ -95,7 +100,7 @@ def dominant(session: Session, job: int, code: Refusal) -> Refusal:
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         codes = session.ask.queue_gate(
             session,
-            "allocate",
+            _ALLOCATE,
             np.array([queue]),
             row,
             ask,

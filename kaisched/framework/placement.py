@@ -105,6 +105,14 @@ class Placement:
         total: IntVec = rooms.total.take(slots)
         return total
 
+    @property
+    def is_full(self) -> bool:
+        """Whether, as far as can be told at a glance, no pod of any shape fits now or soon."""
+        session = self._session
+        if self.has_releasing or session.has_moved:
+            return False
+        return self._rooms().is_full(session.shapes.request.shape[1])
+
     def amounts_room(self, shape: int) -> IntVec:
         """``(N,)`` pods of the shape that the idle amounts allow now, whatever plugins say."""
         slot = self._slot(shape)

@@ -72,6 +72,10 @@ class Rooms:
             self._version = nodes.version.copy()
             self._refresh(changed, nodes.idle.take(changed, axis=1))  # nothing is promised yet
 
+    def is_full(self, shapes: int) -> bool:
+        """Tell whether all of so many shapes have been asked about and none of them has room."""
+        return len(self.slot_of_shape) == shapes and not np.count_nonzero(self.total)
+
     def catch_up(self, slot: int, ledger: Ledger) -> None:
         """Take in, for one shape, the moves made since its last look."""
         touched = self._touched = ledger.touched

@@ -9,9 +9,10 @@ from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
+from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.testing.rows import Group, Job, Task
-from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store
+from kaisched.testing.rows import Group, Job, Task, add_job
+from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
 TWO = (QueueRow("q"), QueueRow("r"))
 LEAVING = TaskState.RELEASING
@@ -166,3 +167,21 @@ def test_five_hundred_equal_jobs_are_placed_as_one_by_one():
     assert order[:4] == ["q000-0", "r000-0", "q001-0", "r001-0"]
     assert len(order) == 1009
     assert sum(name.startswith("q") for name in order) == 505
+
+
+def test_a_full_cluster_is_seen_at_a_glance_and_each_job_is_told_the_same():
+    queues = (QueueRow("q", limit={"gpu": 2000}), QueueRow("r"))
+    made = store(job("held", "q", pods=2, minimum=2), queues=queues, nodes=(2,))
+    asked = []
+    rules = with_default(plugin(job_gate=lambda job, **_: asked.extend(job.tolist())))
+    memory = Memory()
+    first = cycle(made.snapshot(), rules, memory)
+    made.place(first.bind_tasks, first.bind_nodes, TaskState.RUNNING)
+    for waiting in (job("next", "r"), job("short", "r", minimum=2), job("limited", "q")):
+        add_job(made, waiting)
+    asked.clear()
+    result = cycle(made.snapshot(), rules, memory)
+    assert asked == []
+    told = {"next": "NoRoom", "short": "GangIncomplete", "limited": "OverLimit"}
+    assert reasons(result) == told
+    assert list(result.records) == list(cycle(made.snapshot(), rules).records)
