@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from kaisched.clock import ManualClock
@@ -15,6 +16,9 @@ from kaisched.engine.replaying import replay, sealed
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.objects.load import load_text
+from kaisched.objects.node import NodeSpec, NodeStatus
+from kaisched.objects.pod import PodSpec, PodStatus
+from kaisched.objects.queue import QueueSpec
 
 NOW_S = 1_800_000_000.0
 MANIFESTS = """
@@ -187,3 +191,22 @@ def test_one_name_has_one_alias_whatever_it_is_used_for():
     assert alias("value", "12") == "12"
     assert alias("key", "topology.kubernetes.io/zone") == "topology.kubernetes.io/zone"
     assert alias.known("pod", "never met") is None
+
+
+KNOWN = {
+    QueueSpec: """displayName parentQueue resources priority preemptMinRuntime reclaimMinRuntime
+        stopPolicy""",
+    NodeSpec: "unschedulable taints",
+    NodeStatus: "allocatable capacity conditions",
+    PodStatus: "phase nominatedNodeName conditions startTime reason",
+    PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
+        preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
+        terminationGracePeriodSeconds resourceClaims""",
+}
+
+
+@pytest.mark.parametrize("struct", KNOWN)
+def test_every_field_was_looked_at(struct):
+    """A field that is added may hold a name: see to it in redacted_objects, then add it here."""
+    fields = {it.encode_name for it in msgspec.structs.fields(struct)}
+    assert fields == set(KNOWN[struct].split())
