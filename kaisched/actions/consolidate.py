@@ -26,6 +26,7 @@ from kaisched.actions.units import Part
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
 from kaisched.framework.claims import Claim
+from kaisched.framework.eviction_budget import is_spent, may_evict
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class _Consolidation:
     def run(self) -> None:
         """Try the claims in fair order."""
         session = self._session
+        if is_spent(session, self._action):
+            return
         candidates = self._claims()
         if candidates is None:
             return
@@ -147,6 +150,8 @@ class _Consolidation:
             clearings = self._choose(demand, avoided)
             if clearings is None:
                 return _NO_ROOM_EVEN_SO
+            if not may_evict(session, sum(len(clearing.items) for clearing in clearings)):
+                return int(Refusal.EVICTION_BUDGET)
             stuck = self._carry_out(demand, clearings)
             if not stuck:
                 session.outcome.refusal[job] = _WAITING

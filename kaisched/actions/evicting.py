@@ -22,6 +22,7 @@ from kaisched.actions.search import Search
 from kaisched.actions.victim_line import VictimLine
 from kaisched.core.refusals import Refusal
 from kaisched.framework.claims import Claim
+from kaisched.framework.eviction_budget import is_spent, may_evict
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
+_BUDGET = int(Refusal.EVICTION_BUDGET)
 _RUNNING: Final = "running"
 _WITNESS: Final = "running.witness"
 
@@ -54,7 +56,7 @@ class Evicting:
         """Try the claims in fair order."""
         session = self._session
         keep_promises(session)
-        if not anything_runs(session):
+        if not anything_runs(session) or is_spent(session, self._action):
             return
         candidates = self._claims()
         if candidates is None:
@@ -151,6 +153,9 @@ class Evicting:
             return plan
         if plan.parts and session.policy.allows_consolidating_reclaim:
             self._relocation.relocate(plan)
+        if not may_evict(session, plan.statement.evicted()):
+            plan.statement.rollback()
+            return _BUDGET
         reason = self._reason(claim, plan)
         plan.statement.commit(self._action, session.jobs.name[job], reason)
         session.outcome.refusal[job] = _WAITING

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.framework.eviction_budget import may_evict
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:
@@ -64,7 +65,10 @@ class StaleGangs:
             was = tasks.state[task]
             if ACTIVE_STATES[was] and state[task] == was and tasks.node_of_task[task] >= 0:
                 statement.evict(task)
-        statement.commit(self.name, "", reason)
+        if may_evict(session, statement.evicted()):
+            statement.commit(self.name, "", reason)
+        else:
+            statement.rollback()
 
 
 def _below_minimum(session: Session) -> list[int]:

@@ -20,6 +20,7 @@ from kaisched.errors import ConfigError, KaischedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+NAME: Final = "kaisched"
 OK: Final = 0
 PROBLEMS: Final = 1
 USAGE: Final = 2
@@ -52,6 +53,12 @@ COMMANDS: Final = {
     "tune": Entry("kaisched.cli.tune", "Find the settings that a scenario does best with."),
     "playground": Entry(
         "kaisched.cli.playground", "Serve a cluster to play with, for kubectl and the scheduler."
+    ),
+    "snapshot": Entry(
+        "kaisched.cli.snapshot", "Record what a cycle rests on; show it; run it again."
+    ),
+    "doctor": Entry(
+        "kaisched.cli.doctor", "Say what would keep the scheduler from its work in a cluster."
     ),
     "run": Entry("kaisched.cli.run", "Run the scheduler."),
     "config": Entry("kaisched.cli.config", "Show the settings in force and where each comes from."),
@@ -123,21 +130,21 @@ def _wanted(arguments: Sequence[str]) -> str | None:
     return next((word for word in arguments if not word.startswith("-")), "-")
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one command line and exit with its code."""
+def main(arguments: Sequence[str] | None = None, name: str = NAME) -> NoReturn:
+    """Run one command line and exit with its code; ``name`` is what we were called."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     stop = line.index("--") if "--" in line else len(line)
     is_debugging = "--debug" in line[:stop]
     line = [word for at, word in enumerate(line) if word != "--debug" or at > stop]
-    code = run_line(line, is_debugging=is_debugging)
+    code = run_line(line, is_debugging=is_debugging, name=name)
     sys.exit(code)
 
 
-def run_line(line: Sequence[str], *, is_debugging: bool = False) -> int:
+def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAME) -> int:
     """Run one command line and return its exit code; errors are one line unless debugging."""
     line = list(line) or ["--help"]
     try:
-        code = build_app(_wanted(line))(args=line, prog_name="kaisched", standalone_mode=False)
+        code = build_app(_wanted(line))(args=line, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as finished:
         # Commands end with typer.Exit; a plain exit with 1 is typer's or rich's answer to a reader,
@@ -152,26 +159,22 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False) -> int:
     except Exception as error:
         if is_debugging:
             raise
-        code = _say(*_told(error, line))
+        text, code = _told(error, line, name)
+        print(f"{name}: {text}", file=sys.stderr)  # noqa: T201
     return code if isinstance(code, int) else OK
 
 
-def _told(error: Exception, line: Sequence[str]) -> tuple[str, int]:
+def _told(error: Exception, line: Sequence[str], name: str) -> tuple[str, int]:
     """Return the one line of an error and its exit code."""
     if isinstance(error, KaischedError):
         return str(error), error.exit_code
     # What the parser of the line raises; its class has another home in each version of typer.
     if hasattr(error, "format_message"):
         message = error.format_message().rstrip(".")
-        return f"{message}; see kaisched {_topic(line)}--help", USAGE
+        return f"{message}; see {name} {_topic(line)}--help", USAGE
     return f"this is a bug: {type(error).__name__}: {error}; --debug shows where", INTERNAL
 
 
 def _topic(line: Sequence[str]) -> str:
     wanted = _wanted(line)
     return f"{wanted} " if wanted in COMMANDS else ""
-
-
-def _say(text: str, code: int) -> int:
-    print(f"kaisched: {text}", file=sys.stderr)  # noqa: T201
-    return code

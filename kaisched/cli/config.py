@@ -33,6 +33,7 @@ def show(
     kubeconfig: flags.Kubeconfig = None,
     context: flags.Context = None,
     observe: flags.Observe = None,
+    evictions: flags.Evictions = None,
     metrics_bind_address: flags.MetricsAddress = None,
     metrics_port: flags.MetricsPort = None,
     health_bind_address: flags.HealthAddress = None,

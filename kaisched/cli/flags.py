@@ -26,9 +26,15 @@ Kubeconfig: TypeAlias = Annotated[
     str | None, typer.Option(help="Kubeconfig file of a real cluster.")
 ]
 Context: TypeAlias = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
+Namespace: TypeAlias = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="Where the scheduler and its leases are.")
+]
 Observe: TypeAlias = Annotated[
     bool | None,
     typer.Option("--observe/--no-observe", help="Decide and log, write nothing to the cluster."),
+]
+Evictions: TypeAlias = Annotated[
+    bool | None, typer.Option("--evictions/--no-evictions", help="Whether anything is evicted.")
 ]
 MetricsAddress: TypeAlias = Annotated[str | None, typer.Option(help="Where metrics are served.")]
 MetricsPort: TypeAlias = Annotated[int | None, typer.Option(help="Port of the metrics.")]
@@ -49,7 +55,9 @@ _SETTING: Final = {
     "cluster": ("cluster", "--cluster"),
     "kubeconfig": ("kubernetes.kubeconfig", "--kubeconfig"),
     "context": ("kubernetes.context", "--context"),
+    "namespace": ("kubernetes.namespace", "--namespace"),
     "observe": ("kubernetes.observe", "--observe"),
+    "evictions": ("evictions", "--evictions"),
     "metrics_bind_address": ("metrics.bindAddress", "--metrics-bind-address"),
     "metrics_port": ("metrics.port", "--metrics-port"),
     "health_bind_address": ("health.bindAddress", "--health-bind-address"),
@@ -64,7 +72,7 @@ def flags_of(parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Return key to (flag, value) for those of a command's parameters that were given."""
     flags = {}
     for name, (key, flag) in _SETTING.items():
-        value = parameters[name]
+        value = parameters.get(name)
         if value is None or value == []:
             continue
         if name in _LISTS:

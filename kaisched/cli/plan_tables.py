@@ -41,15 +41,20 @@ def print_plan(cycles: Sequence[CycleResult]) -> None:
         _print_moves(prefix, result)
     if not cycles:
         return
-    last = cycles[-1]
+    print_waiting(cycles[-1])
+    print(_summary(cycles))  # noqa: T201
+
+
+def print_waiting(result: CycleResult) -> None:
+    """Print what stays pending after a cycle and why, and the queues."""
     print_table(
         "Pending",
         _PENDING,
-        [(it.pod_group, it.queue, it.reason, it.message) for it in last.records],
+        [(it.pod_group, it.queue, it.reason, it.message) for it in result.records],
     )
-    for resource in _resources(last.shares):
-        print_table(_queue_title(resource), _queue_columns(), list(_queues(last.shares, resource)))
-    print(_summary(cycles))  # noqa: T201
+    shares = result.shares
+    for resource in _resources(shares):
+        print_table(_queue_title(resource), _queue_columns(), list(_queues(shares, resource)))
 
 
 def _print_moves(prefix: str, result: CycleResult) -> None:

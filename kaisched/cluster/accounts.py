@@ -8,6 +8,7 @@ counted again from scratch.
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ RELEASING: Final = int(TaskState.RELEASING)
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())
 _ALLOCATED: Final = tuple(ALLOCATED_STATES.tolist())
 _ACTIVE: Final = tuple(ACTIVE_STATES.tolist())
+HOUR_S: Final = 3600.0
 _FEW: Final = 16
 """Up to so many tasks are faster one by one than as arrays (measured)."""
 
@@ -47,6 +49,8 @@ class Accounts:
         self.jobs = JobRows()
         self.podsets = PodSetRows()
         self.tasks = TaskRows()
+        self.evictions_s: deque[float] = deque()
+        """When pods were evicted, in the hour before the newest of them."""
 
     # -- one task -----------------------------------------------------------------------------
 
@@ -122,6 +126,9 @@ class Accounts:
         job = self.tasks.job_of_task.cells[task]
         if job >= 0 and not math.isnan(at_s):
             self.jobs.set_rare(job, EVICTED, at_s)
+            self.evictions_s.append(at_s)
+            while self.evictions_s[0] <= at_s - HOUR_S:
+                self.evictions_s.popleft()
 
     # -- many tasks ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import numpy as np
 from kaisched.cluster.columns import Block
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import QueueTable
+from kaisched.core.tables import OPEN, QueueTable
 from kaisched.core.tree import QueueTree, build_tree
 from kaisched.units import UNLIMITED
 
@@ -36,6 +36,8 @@ class QueueRow:
     weight: Mapping[str, float] = field(default_factory=dict)
     preempt_min_runtime_s: float = UNSET_S
     reclaim_min_runtime_s: float = UNSET_S
+    stop: int = OPEN
+    """OPEN, HELD or DRAINED, for it and all queues below."""
 
 
 class QueueRows:
@@ -48,6 +50,7 @@ class QueueRows:
         self.is_laid_out = True
         self.table = self._tabulate(build_tree((), ()))
         self._orphans: frozenset[str] = frozenset()
+        self.is_any_stopped = False
         self.allocated = Block(len(axis), 0, is_hot=True)
         self.allocated_non_preemptible = Block(len(axis), 0, is_hot=True)
         self.pending = Block(len(axis), 0, is_hot=True)
@@ -67,11 +70,11 @@ class QueueRows:
             self.is_laid_out = False
 
     def lay_out(self) -> bool:
-        """Build the table anew; return whether rows changed their meaning.
+        """Build the table anew; return whether rows changed their meaning, or who is stopped.
 
         Then the amounts are all zero, and the caller counts the tasks again.
         """
-        before = self.table.tree
+        before, stopped = self.table.tree, self.table.stop_of_queue
         ordered = sorted(self._queue.values(), key=lambda queue: queue.name)
         names = [queue.name for queue in ordered]
         tree = build_tree(
@@ -83,7 +86,9 @@ class QueueRows:
             tree.names != before.names
             or orphans != self._orphans
             or not np.array_equal(tree.parent_of_queue, before.parent_of_queue)
+            or not np.array_equal(self.table.stop_of_queue, stopped)
         )
+        self.is_any_stopped = bool(self.table.stop_of_queue.any())
         self._orphans = orphans
         self.is_laid_out = True
         if is_moved:
@@ -104,14 +109,15 @@ class QueueRows:
         self.reset()
 
     def find(self, name: str) -> tuple[int, Refusal]:
-        """Return (row of a leaf, NONE), or (-1, why jobs cannot be in it)."""
+        """Return (row of a leaf, why its jobs wait, or NONE), or (-1, why jobs cannot be in it)."""
         row = self.table.row_of_name.get(name, -1)
         if row < 0:
             known = name in self._orphans
             return -1, Refusal.QUEUE_ORPHAN if known else Refusal.QUEUE_MISSING
         if not self.table.tree.is_leaf[row]:
             return -1, Refusal.QUEUE_NOT_LEAF
-        return row, Refusal.NONE
+        is_stopped = self.is_any_stopped and self.table.stop_of_queue[row] != OPEN
+        return row, Refusal.QUEUE_ON_HOLD if is_stopped else Refusal.NONE
 
     def _tabulate(self, tree: QueueTree) -> QueueTable:
         rows = [self._queue[name] for name in tree.names]
@@ -127,6 +133,7 @@ class QueueRows:
             created_s=np.array([queue.created_s for queue in rows], np.float64),
             preempt_min_runtime_s=np.array([q.preempt_min_runtime_s for q in rows], np.float64),
             reclaim_min_runtime_s=np.array([q.reclaim_min_runtime_s for q in rows], np.float64),
+            stop_of_queue=_stops(rows, tree),
         )
         for column in (
             table.deserved,
@@ -136,9 +143,19 @@ class QueueRows:
             table.created_s,
             table.preempt_min_runtime_s,
             table.reclaim_min_runtime_s,
+            table.stop_of_queue,
         ):
             column.flags.writeable = False
         return table
+
+
+def _stops(rows: list[QueueRow], tree: QueueTree) -> IntVec:
+    """Return what holds for each queue: the strictest from it to the root."""
+    stops: IntVec = np.array([queue.stop for queue in rows], np.int64)
+    for row, parent in enumerate(tree.parent_of_queue.tolist()):  # parents stand before children
+        if parent >= 0:
+            stops[row] = max(stops[row], stops[parent])
+    return stops
 
 
 def _amounts(

@@ -13,6 +13,7 @@ import numpy as np
 
 from kaisched.cluster.accounts import Accounts
 from kaisched.cluster.compaction import Remap, compact, is_due
+from kaisched.cluster.holds import as_held
 from kaisched.cluster.nodes import NodeRow, NodeRows
 from kaisched.cluster.queues import QueueRow, QueueRows
 from kaisched.cluster.rows import GONE
@@ -109,11 +110,10 @@ class RowStore:
     def shape_of(self, request: Mapping[str, int], constraints: Constraints) -> int:
         """Return the number of a shape, which stays good until the next compaction only."""
         needed = {name: amount for name, amount in request.items() if amount and name != "pods"}
-        shape = self.shapes.find(needed, constraints)
-        if shape < 0:
-            self.widen_axis(needed)
-            shape = self.shapes.add(needed, constraints)
-        return shape
+        if (shape := self.shapes.find(needed, constraints)) >= 0:
+            return shape
+        self.widen_axis(needed)
+        return self.shapes.add(needed, constraints)
 
     def widen_axis(self, names: Iterable[str]) -> None:
         """Count these resources too."""
@@ -296,9 +296,8 @@ class RowStore:
         """End a job: all its tasks are gone, and its name is free."""
         self.revision += 1
         rows = self.jobs.tasks.data[job]
-        if self._away:
-            for task in rows:
-                self._away.pop(task, None)
+        for task in rows if self._away else ():
+            self._away.pop(task, None)
         if len(rows) == 1:
             self.accounts.move(rows[0], GONE, -1)
         elif rows:
@@ -379,22 +378,23 @@ class RowStore:
         self.settle()
         if is_due(self.accounts):
             self._compact()
-        queues = self.queues
-        count = len(queues)
+        queues, count, podsets = self.queues, len(self.queues), self.podsets.table()
+        jobs, pending = as_held(self.jobs.table(), podsets, queues, queues.pending.frozen(count))
         self._snapshot = Snapshot(
             axis=self.axis,
             nodes=self.nodes.table(),
             queues=queues.table,
-            jobs=self.jobs.table(),
-            podsets=self.podsets.table(),
+            jobs=jobs,
+            podsets=podsets,
             tasks=self.tasks.table(),
             shapes=self.shapes.table(),
             allocated=queues.allocated.frozen(count),
             allocated_non_preemptible=queues.allocated_non_preemptible.frozen(count),
-            pending=queues.pending.frozen(count),
+            pending=pending,
             total=self.nodes.total(),
             generation=self.generation,
             revision=self.revision,
             label_sets=self.labels.table(),
+            evictions_s=tuple(self.accounts.evictions_s),
         )
         return self._snapshot

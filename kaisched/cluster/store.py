@@ -309,6 +309,16 @@ class StateStore(RowStore):
         found = self._pods.get(key)
         return found is not None and not found[0].node
 
+    @property
+    def schedulers(self) -> frozenset[str]:
+        """The scheduler names whose pods are ours."""
+        return self._schedulers
+
+    @property
+    def assumed(self) -> Mapping[str, TaskState]:
+        """The states that are assumed of pods and that no event has confirmed yet."""
+        return self._assumed
+
     def is_assumed(self, key: str) -> bool:
         """Tell whether something is assumed of a pod that no event has confirmed yet."""
         return key in self._assumed

@@ -16,6 +16,7 @@ from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.core.constraints import Constraints, Taint
 from kaisched.core.states import TaskState
+from kaisched.core.tables import DRAINED, HELD, OPEN
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.node import Node
@@ -32,6 +33,7 @@ _UNMANAGED_WHEN_ABSENT: Final = ("cpu", "memory")
 _SUCCEEDED: Final = "Succeeded"
 _ENDED: Final = (_SUCCEEDED, "Failed")
 _TRUE: Final = "True"
+_STOPS: Final = {"None": OPEN, "Hold": HELD, "HoldAndDrain": DRAINED}
 
 
 def node_row(node: Node, gpu_resources: Sequence[str]) -> NodeRow:
@@ -70,6 +72,7 @@ def queue_row(queue: Queue) -> QueueRow:
         weight={name: share.weight for name, share in shares.items()},
         preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
         reclaim_min_runtime_s=_runtime_s(spec.reclaim_min_runtime),
+        stop=_STOPS[spec.stop_policy],
     )
 
 

@@ -118,6 +118,19 @@ class Kubernetes(BaseModel):
     )
 
 
+class Snapshots(BaseModel):
+    """Whether what a cycle rests on can be had from the running process."""
+
+    model_config = _KEYS
+
+    enabled: bool = Field(
+        default=False,
+        description="Keep every object, and serve `/snapshot` on 127.0.0.1 for `kaisched snapshot"
+        " take --daemon`; it shows the names of all tenants.",
+    )
+    port: Port = Field(default=8082, description="TCP port; 0 takes a free one and logs it.")
+
+
 class LeaderElection(BaseModel):
     """How one of several processes comes to lead a shard."""
 
@@ -163,6 +176,10 @@ class SchedulerConfiguration(BaseSettings):
     schedule_period: Period = Field(
         default=1.0, description="Longest time between two cycles, such as `1s` or `500ms`."
     )
+    evictions: bool = Field(
+        default=True,
+        description="`false` evicts nothing, whatever the shards say; all else goes on.",
+    )
     scheduler_names: Names = Field(
         default=("kaisched", "kai-scheduler"),
         min_length=1,
@@ -188,6 +205,9 @@ class SchedulerConfiguration(BaseSettings):
     )
     health: Listener = Field(
         default=Listener(port=8081), description="Where `/livez` and `/readyz` are served."
+    )
+    snapshots: Snapshots = Field(
+        default=Snapshots(), description="Recordings of a running process."
     )
     log: Logs = Field(default=Logs(), description="What is logged, and how.")
 

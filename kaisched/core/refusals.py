@@ -26,6 +26,7 @@ class Refusal(IntEnum):
     BACKOFF = 8
     QUEUE_DEPTH = 9
     NOT_TRIED = 10
+    QUEUE_ON_HOLD = 11
     # the queue
     OVER_LIMIT = 20
     NON_PREEMPTIBLE_OVER_QUOTA = 21
@@ -45,6 +46,7 @@ class Refusal(IntEnum):
     EVICTION_DELAY = 44
     SEARCH_BUDGET = 45
     UNDERSHOOTS = 46
+    EVICTION_BUDGET = 47
     # one node
     NODE_NOT_READY = 50
     NODE_UNSCHEDULABLE = 51
@@ -86,6 +88,7 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.BACKOFF, "Backoff", "it failed before and nothing has changed since", False),
         (Refusal.QUEUE_DEPTH, "QueueDepth", "its queue's depth for this action is reached", False),
         (Refusal.NOT_TRIED, "NotTried", "no action of this cycle tried it", False),
+        (Refusal.QUEUE_ON_HOLD, "QueueOnHold", "its queue is on hold", False),
         (Refusal.OVER_LIMIT, "OverLimit", "it would take a queue over its limit", False),
         (
             Refusal.NON_PREEMPTIBLE_OVER_QUOTA,
@@ -130,6 +133,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
             Refusal.UNDERSHOOTS,
             "Undershoots",
             "its queue would be left with less than it deserves",
+            True,
+        ),
+        (
+            Refusal.EVICTION_BUDGET,
+            "EvictionBudget",
+            "the shard may not evict so many pods within the hour",
             True,
         ),
         (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),

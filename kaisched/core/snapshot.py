@@ -51,3 +51,5 @@ class Snapshot:
     revision: int
     """Grows with every event the store took in."""
     label_sets: LabelSets = field(default_factory=LabelSets)
+    evictions_s: tuple[float, ...] = ()
+    """When pods were evicted because we said so, in the last hour before the newest of them."""

@@ -47,6 +47,10 @@ class NodeTable:
         return len(self.name)
 
 
+OPEN, HELD, DRAINED = range(3)
+"""What ``stop_of_queue`` says: as always; nothing new starts; what runs is evicted as well."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueTable:
     """Queues in preorder. The same object as long as no queue changed."""
@@ -64,6 +68,8 @@ class QueueTable:
     preempt_min_runtime_s: FloatVec
     """-1 where unset (issue: minimum runtime)."""
     reclaim_min_runtime_s: FloatVec
+    stop_of_queue: IntVec
+    """OPEN, HELD or DRAINED: the strictest of what the queue and those above it say."""
 
     def __len__(self) -> int:
         """Return Q."""

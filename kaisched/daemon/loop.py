@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -12,6 +13,7 @@ from kaisched.core.usage import UsageState
 from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
+from kaisched.framework.eviction_budget import left_of
 from kaisched.framework.memory import Memory
 from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.ports import IntentSink, SnapshotSource
     from kaisched.core.usage import Usage
+    from kaisched.daemon.recordings import Recordings
     from kaisched.engine.turn import Turn, UsageSource
     from kaisched.framework.policy import Policy
     from kaisched.telemetry.metrics import CycleCollector
@@ -47,8 +50,12 @@ class Loop:
         usage_wait_s: float = 0.0,
         shard: str = "default",
         after: Callable[[Turn], None] = lambda _: None,
+        recordings: Recordings | None = None,
     ) -> None:
-        """Hold what a turn needs; nothing is done yet. ``after`` is told of each turn."""
+        """Hold what a turn needs; nothing is done yet.
+
+        ``after`` is told of each turn; ``recordings`` may ask for one to be recorded.
+        """
         self._source = source
         self._sink = sink
         self._policy = policy
@@ -57,6 +64,9 @@ class Loop:
         self._period_s = period_s
         self._usage_source = usage_source
         self._after = after
+        self._recordings = recordings
+        if recordings is not None:
+            recordings.wake = self.wake
         self._usage_wait_s = usage_wait_s
         self._usage_said: tuple[str, ...] = ()
         self._memory = Memory()
@@ -111,9 +121,11 @@ class Loop:
         self._watch.reset()
         start_s = self._clock.now_s()
         self.health.turning(start_s)
+        recorder = self._recordings.begin() if self._recordings is not None else None
+        facts = self._memory.facts
         try:
             turn = take_turn(
-                self._source,
+                recorder or self._source,
                 self._sink,
                 self._policy,
                 self._usage_source,
@@ -122,6 +134,8 @@ class Loop:
                 self._watch,
             )
             self._memory = turn.memory
+            if recorder is not None:
+                recorder.end(turn, facts)
             self._tell(turn)
             self._after(turn)
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
@@ -153,6 +167,9 @@ class Loop:
         published = self._collector.published.after(
             result, turn.duration_s, turn.end_s, self._watch.by_plugin()
         )
+        left = left_of(turn.snapshot, self._policy, turn.end_s)
+        left = left if left < 0 else max(left - len(result.evictions), 0)
+        published = replace(published, evictions_left=left)
         axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
         self._collector.publish(
             published.with_history(axis, queues, turn.snapshot.total, turn.usage)

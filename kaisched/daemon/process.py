@@ -6,6 +6,7 @@ import signal
 import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -14,18 +15,20 @@ from kaisched import __version__
 from kaisched.clock import SystemClock
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
+from kaisched.daemon.policy import policy_of
+from kaisched.daemon.recordings import Recordings, recording_page
 from kaisched.daemon.serving import (
     Page,
     Pages,
     Request,
     Server,
+    json_page,
     metrics_page,
     probe_page,
     serve,
 )
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import fill, open_cluster, read_manifests
-from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
 from kaisched.telemetry.adapter import AdapterCollector
@@ -33,7 +36,7 @@ from kaisched.telemetry.logs import configure_logs
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kaisched.clock import Clock
     from kaisched.config.loading import LoadedSettings
@@ -58,10 +61,11 @@ def run_process(loaded: LoadedSettings) -> None:
         return
     collector = CycleCollector()
     with ExitStack() as closing:
-        loop = _embedded_loop(settings, collector, clock, closing)
+        loop, recordings = _embedded_loop(settings, collector, clock, closing)
         health = _health_pages(
             lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
         )
+        _serve_recordings(settings, lambda: [recordings], closing)
         metrics: Pages = {"/metrics": metrics_page(registry_of(collector))}
         for server in _servers(settings, metrics, health):
             closing.callback(server.close)
@@ -73,9 +77,14 @@ def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
     daemon = KubernetesDaemon(settings, clock)
     # Shards are known once the cluster answers, which may take a while; probes come before.
     metrics: Pages = {"/metrics": lambda request: _metrics_of(daemon, request)}
+    if settings.kubernetes.observe:
+        metrics = {**metrics, "/observed": lambda request: _observed_of(daemon, request)}
     with ExitStack() as closing:
         for server in _servers(settings, metrics, _health_pages(daemon.live, daemon.ready)):
             closing.callback(server.close)
+        _serve_recordings(
+            settings, lambda: [tenure.recordings for tenure in daemon.tenures], closing
+        )
         with _ended_by_signals(daemon.stop):
             daemon.run()
 
@@ -90,14 +99,23 @@ def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
     return metrics_page(registry_of(CycleCollector()))(request)
 
 
+def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
+    """Return how one shard's decisions compare with another scheduler's, in numbers by queue."""
+    wanted = request.query.get("shard", [""])[0]
+    for tenure in daemon.tenures:
+        if wanted in {"", tenure.name}:
+            return json_page({"shard": tenure.name, **tenure.comparison.document()})
+    return json_page({}, HTTPStatus.NOT_FOUND)
+
+
 def _embedded_loop(
     settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, closing: ExitStack
-) -> Loop:
-    """Return a loop on a cluster in memory, filled from the manifests."""
+) -> tuple[Loop, Recordings]:
+    """Return a loop on a cluster in memory, filled from the manifests, and what records it."""
     log: Any = structlog.get_logger()
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
-    policy, said = build_policy(found.shard, found.file)
+    policy, said = policy_of(settings, found)
     cluster = open_cluster(found.shard, clock, settings.scheduler_names)
     problems = fill(cluster, manifests)
     for text in [*map(str, manifests.warnings), *found.warnings, *said]:
@@ -116,7 +134,8 @@ def _embedded_loop(
     feed, wait_s = usage_feed(found, clock)
     if feed is not None:
         closing.callback(feed.close)
-    return Loop(
+    recordings = Recordings(cluster, found.shard, policy, settings.scheduler_names)
+    loop = Loop(
         cluster,
         cluster,
         policy,
@@ -126,7 +145,23 @@ def _embedded_loop(
         usage_source=feed,
         usage_wait_s=wait_s,
         shard=found.shard.name,
+        recordings=recordings,
     )
+    return loop, recordings
+
+
+def _serve_recordings(
+    settings: SchedulerConfiguration,
+    shards: Callable[[], Iterable[Recordings]],
+    closing: ExitStack,
+) -> None:
+    """Serve recordings until closed, on loopback only, if the settings say so."""
+    if settings.snapshots.enabled:
+        pages = {"/snapshot": recording_page(shards)}
+        server = serve("127.0.0.1", settings.snapshots.port, pages, "snapshots.port")
+        closing.callback(server.close)
+        log: Any = structlog.get_logger()
+        log.info("listening", address="127.0.0.1", port=server.port, pages=list(pages))
 
 
 def _health_pages(

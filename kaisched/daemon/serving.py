@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class Request(NamedTuple):
 
     query: Mapping[str, list[str]]
     accept: str
+    host: str = ""
+    """What the client calls us, with the port where it is not the usual one."""
 
 
 class Page(NamedTuple):
@@ -68,6 +71,11 @@ def probe_page(checks: Callable[[], tuple[Check, ...]]) -> Callable[[Request], P
         return Page(status, _TEXT, text.encode())
 
     return page
+
+
+def json_page(document: object, status: HTTPStatus = HTTPStatus.OK) -> Page:
+    """Return a page with a JSON document."""
+    return Page(status, "application/json", json.dumps(document, indent=2).encode() + b"\n")
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,9 @@ def _handler_of(pages: Pages) -> type[BaseHTTPRequestHandler]:
             if make is None:
                 page = Page(HTTPStatus.NOT_FOUND, _TEXT, f"here are {', '.join(pages)}\n".encode())
             else:
-                page = make(Request(query, self.headers.get("Accept", "")))
+                page = make(
+                    Request(query, self.headers.get("Accept", ""), self.headers.get("Host", ""))
+                )
             self.send_response(page.status)
             self.send_header("Content-Type", page.content_type)
             self.send_header("Content-Length", str(len(page.body)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -14,9 +15,12 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.state import Kept
+from kaisched.daemon.comparison import Comparison
 from kaisched.daemon.loop import Loop
+from kaisched.daemon.policy import policy_of
+from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
-from kaisched.engine.policy import build_policy
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
 from kaisched.telemetry.metrics import CycleCollector
 
@@ -68,11 +72,9 @@ class Tenure:
             KaischedError: the shard does not fit, or a plugin it enables is broken.
 
         """
-        policy, said = build_policy(found.shard, found.file)
-        self.name = found.shard.name
-        self.is_leading = False
-        self.collector = CycleCollector()
-        self.gate = Gate()
+        policy, said = policy_of(settings, found)
+        self.name, self.is_leading = found.shard.name, False
+        self.collector, self.gate = CycleCollector(), Gate()
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
         self._is_observing = settings.kubernetes.observe
@@ -80,10 +82,14 @@ class Tenure:
         self._is_electing = settings.leader_election.enabled
         self._barrier = barrier
         self._end = threading.Event()
+        self.comparison = Comparison()
         self._outbox, self._reports = _outboxes(settings, self.gate)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
+        if settings.snapshots.enabled:
+            self.cluster.kept = Kept()
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._usage, wait_s = usage_feed(found, clock)
+        self.recordings = Recordings(self.cluster, found.shard, policy, settings.scheduler_names)
         self.loop = self._loop(settings, policy, clock, wait_s)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
@@ -95,7 +101,7 @@ class Tenure:
         return Loop(
             self.cluster, self.cluster, policy, clock, self.collector,
             period_s=settings.schedule_period, usage_source=self._usage, usage_wait_s=wait_s,
-            shard=self.name, after=self._report,
+            shard=self.name, after=self._report, recordings=self.recordings,
         )  # fmt: skip
 
     def _warn(self, *texts: str) -> None:
@@ -195,6 +201,8 @@ class Tenure:
         self.loop.stop()
         if self._thread.is_alive():
             self._thread.join()
+        if self._is_observing:
+            self._log.info("comparison_ended", **self.comparison.total.document())
         if self._usage is not None:
             self._usage.close()
         self._reports.close(0.0)
@@ -207,6 +215,18 @@ class Tenure:
     def _report(self, turn: Turn) -> None:
         if not self._is_observing:
             self._reporter.after(turn.snapshot, turn.result)
+            return
+        for started in self.comparison.after(turn):
+            self._log.info("job_compared", **started._asdict())
+        told = self.comparison.total.document()
+        self.collector.publish(
+            replace(
+                self.collector.published,
+                observed_jobs=told["jobs"],
+                observed_pods=told["pods"],
+                observed_order=told["order"],
+            )
+        )
 
 
 def _write_s(settings: SchedulerConfiguration) -> float:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.consolidate import Consolidate
+from kaisched.actions.drain import Drain
 from kaisched.actions.preempt import Preempt
 from kaisched.actions.reclaim import Reclaim
 from kaisched.actions.stalegang import StaleGangs
@@ -21,5 +22,6 @@ ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
     "preempt": Preempt,
     "consolidate": Consolidate,
     "stalegang": StaleGangs,
+    "drain": Drain,
 }
 """By name, how each action is made."""

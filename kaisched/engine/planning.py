@@ -135,14 +135,19 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
     return problems
 
 
+def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]]:
+    """Return a cluster with the objects in it, at the time of the newest, and what is wrong."""
+    cluster = open_cluster(what.shard, ManualClock(_newest_s(what.loaded.objects)))
+    return cluster, fill(cluster, what.loaded)
+
+
 def plan(what: PlanInput, rounds: int = 1) -> Plan:
     """Run cycles until nothing moves any more, ``rounds`` at most.
 
     Time is virtual: it begins when the newest object was made and goes on to whatever the cluster
     does next by itself, at least a second a cycle.
     """
-    cluster = open_cluster(what.shard, ManualClock(_newest_s(what.loaded.objects)))
-    problems = fill(cluster, what.loaded)
+    cluster, problems = planned_cluster(what)
     planned = Plan(problems=problems, warnings=[*what.warnings, *_nothing_to_do(cluster)])
     memory = Memory()
     for _ in range(rounds):

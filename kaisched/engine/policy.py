@@ -79,9 +79,15 @@ def build_policy(
         actions=_actions(spec, file, actions),
         queue_depth=_queue_depth(spec, file),
         over_quota_weights=spec.over_quota_weights or "equal",
+        evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
         **_settings(spec, file),
     )
     return policy, warnings
+
+
+def without_evictions(policy: Policy) -> Policy:
+    """Return the same policy that evicts nothing: the kill switch."""
+    return replace(policy, evictions_per_hour=0)
 
 
 def _plugins(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.tables import DRAINED
 from kaisched.framework.misses import misses_of
 from kaisched.framework.records import DecisionRecord, NodeMiss
 from kaisched.framework.task_order import pending_tasks
@@ -58,7 +59,18 @@ def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecor
         return _incomplete_record(session, job, name)
     if code is Refusal.NONE:
         return _record(session, job, name, Refusal.NOT_TRIED, _NO_ACTION)
-    return _record(session, job, name, code, TEXTS[code].sentence)
+    held = code is Refusal.QUEUE_ON_HOLD
+    sentence = _on_hold(session, queue) if held else TEXTS[code].sentence
+    return _record(session, job, name, code, sentence)
+
+
+def _on_hold(session: Session, queue: int) -> str:
+    """Name the queue that is on hold: the highest of those on the path that are so strict."""
+    queues = session.queues
+    stop = queues.stop_of_queue[queue]
+    path = [row for row in queues.tree.path(queue).tolist() if queues.stop_of_queue[row] == stop]
+    what = "is on hold and drained" if stop == DRAINED else "is on hold"
+    return f"queue {queues.name[path[-1]]} {what}: stopPolicy"
 
 
 def _runs_allocate(session: Session) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.tables import DRAINED
 from kaisched.framework.invariant_sums import Moves, is_job_met
 from kaisched.framework.invariants_reclaim import reclaims
 
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 _PREEMPT: Final = "preempt"
 _CONSOLIDATE: Final = "consolidate"
 _STALE: Final = "stalegang"
+_DRAIN: Final = "drain"
 
 
 def victims(moves: Moves) -> Iterator[str]:
-    """I13: what is evicted runs, is ours, goes once, and may be preempted or is stale."""
+    """I13: what is evicted runs, is ours, goes once, and may be preempted, is stale or drained."""
     snapshot, result = moves.snapshot, moves.result
     tasks, jobs = snapshot.tasks, snapshot.jobs
     if [each.task for each in result.evictions] != result.evict_tasks.tolist():
@@ -37,7 +39,7 @@ def victims(moves: Moves) -> Iterator[str]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not ours"
         elif not ACTIVE_STATES[tasks.state[each.task]]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but does not run"
-        elif each.action != _STALE and not jobs.is_preemptible[job]:
+        elif each.action not in {_STALE, _DRAIN} and not jobs.is_preemptible[job]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not preemptible"
 
 
@@ -54,6 +56,7 @@ def evictions(moves: Moves) -> Iterator[str]:
     for each in moves.result.evictions:
         by_action.setdefault(each.action, []).append(each)
     yield from _stale(moves, by_action.pop(_STALE, []))
+    yield from _drained(moves, by_action.pop(_DRAIN, []))
     yield from _served(moves, by_action, taker_of_name)
     yield from _preempted(moves.snapshot, by_action.get(_PREEMPT, []), taker_of_name)
     yield from reclaims(moves, taker_of_name)
@@ -104,6 +107,15 @@ def _stale(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
             yield f"I4 job {jobs.name[job]} is ended as stale, but is whole"
         if kept[part].any():
             yield f"I4 job {jobs.name[job]} is ended as stale, but keeps pods"
+
+
+def _drained(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
+    """I13: a pod is drained only from a queue that says so."""
+    snapshot = moves.snapshot
+    for each in found:
+        queue = int(snapshot.jobs.queue_of_job[int(snapshot.tasks.job_of_task[each.task])])
+        if queue < 0 or snapshot.queues.stop_of_queue[queue] != DRAINED:
+            yield f"I13 pod {snapshot.tasks.name[each.task]} is drained, but its queue is not"
 
 
 def _served(

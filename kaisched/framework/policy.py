@@ -55,6 +55,8 @@ class Policy:
     """How long a gang may run below its minimum, where it does not say; negative for ever."""
     max_consolidation_preemptees: int = 16
     """The most jobs that are moved to make room for one; 0 for none, -1 for no bound."""
+    evictions_per_hour: int = -1
+    """The most pods that may be evicted in any hour; 0 for none ever, -1 for no bound."""
     allows_consolidating_reclaim: bool = True
     """Whether victims of reclaim and preempt may find another place in the same plan."""
 

@@ -195,6 +195,10 @@ class Statement:
             for line in self._journal
         )
 
+    def evicted(self) -> int:
+        """Return how many pods the moves let go, those that get another node included."""
+        return sum(len(_evicted(line)) for line in self._journal)
+
     def is_promise(self, tasks: RowVec) -> BoolVec:
         """``(K,)`` which tasks are pipelined now."""
         return np.asarray(self._ledger.state[tasks] == _PIPELINED)

@@ -107,6 +107,10 @@ QUEUE_RULES: Final[Rules] = {
         "priority": says("Higher goes first.", **_ANY_INT32),
         "preempt_min_runtime": says("How long a started job is safe from preemption."),
         "reclaim_min_runtime": says("How long a started job is safe from reclaim."),
+        "stop_policy": says(
+            "For this queue and all below: Hold starts nothing new, HoldAndDrain also evicts what"
+            " runs."
+        ),
     },
     QueueResource: {
         "quota": _amount("What the queue deserves; -1 is unlimited."),
@@ -191,6 +195,11 @@ SHARD_RULES: Final[Rules] = {
                 "maximum": INT32_MAX,
             },
             **_ACTIONS,
+        ),
+        "evictions_per_hour": says(
+            "The most pods that are evicted in any hour; 0 for none ever.",
+            minimum=0,
+            maximum=INT32_MAX,
         ),
         "k_value": says("Strength of time-based fairness.", minimum=0, maximum=MAX_K),
         "plugins": says("By name; a higher priority comes first.", maxProperties=128),

@@ -59,6 +59,7 @@ DEFAULT_ACTIONS: Final = (
     DefaultAction("preempt", 200),
     DefaultAction("consolidate", 150),
     DefaultAction("stalegang", 100),
+    DefaultAction("drain", 50),
 )
 """Ours consolidates after reclaim and preempt, where KAI (with 400) does before."""
 
@@ -80,7 +81,7 @@ _PLUGINS: Final = {
     "gpuspread": Mapped(None, _NO_SHARING),
     "gpusharingorder": Mapped(None, _NO_SHARING),
     "dynamicresources": Mapped(None, "devices are not allocated by claims"),
-    "snapshot": Mapped(None, "cycles are not recorded; kaisched plan shows one from manifests"),
+    "snapshot": Mapped(None, "kaisched snapshot take records a cycle, and replays it"),
     "reflectjoborder": Mapped(None, "the order is not shown; kaisched plan says why a job waits"),
     "topology": Mapped(None, "topology constraints are not offered in this version"),
     "numa": Mapped(None, "NUMA zones are not predicted"),

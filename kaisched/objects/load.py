@@ -232,7 +232,7 @@ def _take_object(
     try:
         obj, warnings = decode_object(raw, type_, source)
     except BadObject as bad:
-        loaded.problems.extend(_within(bad.errors, at))
+        loaded.problems.extend(within(bad.errors, at))
         return
     first = loaded.sources.get((type_.KIND, obj.key))
     if first is not None:
@@ -242,10 +242,10 @@ def _take_object(
         return
     loaded.sources[type_.KIND, obj.key] = source
     loaded.objects.append(obj)
-    loaded.warnings.extend(_within(warnings, at))
+    loaded.warnings.extend(within(warnings, at))
 
 
-def _within(errors: list[ObjectError], at: tuple[str | int, ...]) -> list[ObjectError]:
+def within(errors: list[ObjectError], at: tuple[str | int, ...]) -> list[ObjectError]:
     """Put the path of a list's item before the paths inside the item."""
     if at:
         for error in errors:

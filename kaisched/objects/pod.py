@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from kaisched.objects.wire import Amounts, Condition, KubernetesObject, Wire
 
 
@@ -21,7 +23,7 @@ class ContainerPort(Wire, frozen=True, kw_only=True):
 
     container_port: int = 0
     host_port: int = 0
-    host_ip: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
 
 

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from kaisched.objects.wire import KubernetesObject, StrictWire
+
+StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 
 
 class QueueResource(StrictWire, frozen=True, kw_only=True):
@@ -34,6 +36,9 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     priority: int = 100
     preempt_min_runtime: str | int | None = None
     reclaim_min_runtime: str | int | None = None
+    stop_policy: StopPolicy = "None"
+    """Counts for all queues below, too. ``Hold``: nothing new is started. ``HoldAndDrain``: what
+    runs is evicted as well."""
 
 
 class Queue(KubernetesObject, frozen=True, kw_only=True):

@@ -78,6 +78,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     plugins: dict[str, PluginEntry] = {}
     actions: dict[str, ActionEntry] = {}
     over_quota_weights: Literal["equal", "quota"] | None = None
+    evictions_per_hour: int | None = None
+    """The most pods that are evicted in any hour; 0 for none ever, None for no bound."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
 
 

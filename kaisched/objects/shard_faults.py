@@ -43,6 +43,7 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     yield from _gpu_faults(spec.gpu_resources)
     yield from _plugin_faults(spec)
     yield from _action_faults(spec)
+    yield from _eviction_faults(spec)
     yield from duration_faults(
         {
             ("spec", "minRuntime", "preemptMinRuntime"): spec.min_runtime.preempt_min_runtime,
@@ -112,6 +113,13 @@ def _action_name_faults(path: Path, name: str, beside: Mapping[str, Any]) -> Ite
     elif ours != name and ours in beside:
         fix = "keep one of the two"
         yield Fault(path, f'given beside "{ours}", which is the same action', fix=fix)
+
+
+def _eviction_faults(spec: ShardSpec) -> Iterator[Fault]:
+    most = spec.evictions_per_hour
+    if most is not None and not 0 <= most <= INT32_MAX:
+        fix = "write 0 for no eviction ever, or leave it out for no bound"
+        yield Fault(("spec", "evictionsPerHour"), "out of range", most, fix)
 
 
 def _priority_faults(path: Path, priority: int | None) -> Iterator[Fault]:

@@ -78,6 +78,15 @@ _CYCLES: Final = (
         attrgetter("evictions"),
     ),
     Series(
+        "kaisched_evictions_left_pods",
+        "gauge",
+        "Pods that may still be evicted within the hour; +Inf without an eviction budget.",
+        (),
+        lambda published: (
+            math.inf if published.evictions_left < 0 else float(published.evictions_left)
+        ),
+    ),
+    Series(
         "kaisched_nominations_total",
         "counter",
         "Pods promised room that is being released.",
@@ -97,6 +106,33 @@ _CYCLES: Final = (
         "Answers in which a plugin raised or said nonsense.",
         ("plugin",),
         attrgetter("plugin_failures"),
+    ),
+)
+
+_OBSERVED: Final = (
+    Series(
+        "kaisched_observed_jobs_total",
+        "counter",
+        "While observing: jobs of which another scheduler started pods, by when we would have: at"
+        " the same_time, earlier, or not_yet.",
+        ("outcome",),
+        attrgetter("observed_jobs"),
+    ),
+    Series(
+        "kaisched_observed_pods_total",
+        "counter",
+        "While observing: pods that another scheduler bound, by where we would have: same_node,"
+        " other_node, or not_placed.",
+        ("outcome",),
+        attrgetter("observed_pods"),
+    ),
+    Series(
+        "kaisched_observed_order_total",
+        "counter",
+        "While observing: jobs that another scheduler started, by whether one that we would have"
+        " started first still waits in their queue: other_order, or same_order.",
+        ("outcome",),
+        attrgetter("observed_order"),
     ),
 )
 
@@ -121,6 +157,7 @@ def _share_series() -> Iterator[Series]:
 
 METRICS: Final[tuple[Series, ...]] = (
     *_CYCLES,
+    *_OBSERVED,
     *_share_series(),
     *(Series(name, "gauge", text, labels) for name, labels, text in HISTORY),
     *(Series(row.name, row.kind, row.help, row.labels) for row in ADAPTER),
@@ -147,7 +184,7 @@ class CycleCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Render one scrape from one state."""
         published = self._published
-        for series in _CYCLES:
+        for series in (*_CYCLES, *_OBSERVED):
             yield (
                 _duration(series, published)
                 if series.kind == "histogram"

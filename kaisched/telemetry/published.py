@@ -49,6 +49,18 @@ class Published:
     evictions: Mapping[str, float] = field(default_factory=dict)
     plugin_s: Mapping[str, float] = field(default_factory=dict)
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
+    evictions_left: int = -1
+    """How many pods may be evicted within the hour, as of the last cycle; -1 for any number."""
+    observed_jobs: Mapping[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("same_time", "earlier", "not_yet"), 0)
+    )
+    """What another scheduler started, while we only observe, by how we agree; also the next two."""
+    observed_pods: Mapping[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("same_node", "other_node", "not_placed"), 0)
+    )
+    observed_order: Mapping[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("same_order", "other_order"), 0)
+    )
     shares: tuple[QueueShare, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     """What is divided, by resource in base units."""

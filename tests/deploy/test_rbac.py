@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from kaisched.cluster.kubernetes.rights import RIGHTS
 from tests.deploy.manifests import DEPLOY, of_kind, written
 
 REQUESTS = yaml.safe_load((DEPLOY / "requests.yaml").read_text(encoding="utf-8"))
@@ -91,3 +92,9 @@ def test_what_the_adapter_reads_is_what_is_requested():
     for verb in ("watch", "list"):
         read = {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
         assert read == {(group, what) for group, what, it in requested("read") if it == verb}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_what_the_doctor_asks_about_is_what_is_requested(name):
+    assert {tuple(right) for right in RIGHTS[name]} == requested(name)
+    assert len(set(RIGHTS[name])) == len(RIGHTS[name])

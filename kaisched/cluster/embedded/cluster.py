@@ -12,6 +12,7 @@ from kaisched.clock import Clock, ManualClock
 from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import OUR_SCHEDULERS, Problem, StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
@@ -157,6 +158,13 @@ class EmbeddedCluster:
         """Return the present state."""
         self._catch_up()
         return self.store.snapshot()
+
+    def state(self) -> StoreState:
+        """Return what the last snapshot was made of."""
+        kept = Kept()
+        for obj in (*self._objects.values(), *self._pods.values()):
+            kept.put(obj)
+        return kept.state_of(self.store)
 
     def apply(
         self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]

@@ -52,6 +52,8 @@ class Answer(NamedTuple):
     data: bytes
     retry_after_s: float = 0.0
     """How long the server asks us to wait; 0 where it does not say."""
+    date: str = ""
+    """The server's time, as it writes it into a header; whole seconds."""
 
     @property
     def is_done(self) -> bool:
@@ -224,7 +226,8 @@ class RefusedError(Exception):
 def _answer(response: urllib3.BaseHTTPResponse, data: bytes | None = None) -> Answer:
     header = response.headers.get("Retry-After", "")
     seconds = float(header) if header.isdecimal() else 0.0
-    return Answer(response.status, response.data if data is None else data, seconds)
+    date = response.headers.get("Date", "")
+    return Answer(response.status, response.data if data is None else data, seconds, date)
 
 
 def _sort_of(answer: Answer | None) -> str:

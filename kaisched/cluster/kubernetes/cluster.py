@@ -25,6 +25,7 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
 from kaisched.cluster.kubernetes.reflector import Change
+from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
@@ -46,7 +47,8 @@ class KubernetesCluster:
 
     ``wake`` is called when there is news that may change a decision, ``on_overthrown`` is told why
     when another turns out to lead the shard since. ``bad_news`` counts changes the store could not
-    take in: bugs, each of them logged.
+    take in: bugs, each of them logged. ``kept``, if given before any news, keeps every object for
+    :meth:`state`.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class KubernetesCluster:
         self.wake: Callable[[], None] = lambda: None
         self.on_overthrown: Callable[[str], None] = lambda _: None
         self.bad_news = 0
+        self.kept: Kept | None = None
         self._outbox = outbox
         self._clock = clock
         self._why_stale = why_stale
@@ -188,16 +191,25 @@ class KubernetesCluster:
         for _ in range(len(self._news)):
             self._take_in(self._news.popleft())
 
+    def state(self) -> StoreState:
+        """Return what the last snapshot was made of; only of a cluster that keeps objects."""
+        kept = Kept() if self.kept is None else self.kept
+        return kept.state_of(self.store)
+
     def _take_in(self, news: News) -> None:
         try:
             if not isinstance(news, Change):
                 news(self.store)
             elif news.is_gone:
                 remove(self.store, news.obj)
+                if self.kept is not None:
+                    self.kept.drop(news.obj)
             elif not (news.is_read and self._is_older(news.obj.metadata)):
                 if isinstance(news.obj, Pod):
                     self._heed_leader(news.obj)
                 upsert(self.store, news.obj)
+                if self.kept is not None:
+                    self.kept.put(news.obj)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self.bad_news += 1
             name = "" if not isinstance(news, Change) else news.obj.metadata.name

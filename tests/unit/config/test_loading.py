@@ -63,7 +63,10 @@ def test_lists_are_commas_in_the_environment():
         ("schedulPeriod: 1s\n", 'schedulPeriod: unknown key; did you mean "schedulePeriod"?'),
         ("metrics: {prot: 1}\n", 'metrics.prot: unknown key; did you mean "port"?'),
         ("metrics: 8080\n", "metrics: must be a mapping (value 8080)"),
-        ("xyz: 1\n", "xyz: unknown key; known: cluster, health, kubernetes, leaderElection, log,"),
+        (
+            "xyz: 1\n",
+            "xyz: unknown key; known: cluster, evictions, health, kubernetes, leaderElection,",
+        ),
         ("schedulePeriod: 5\n", 'schedulePeriod: 5 has no unit (value 5); write "5s"'),
         ("metrics: {port: 70000}\n", "metrics.port: input should be less than or equal to 65535"),
         ("log: {level: loud}\n", "log.level: input should be 'debug', 'info', 'warning' or 'err"),

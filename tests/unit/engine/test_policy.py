@@ -252,7 +252,12 @@ def test_an_action_can_be_switched_off():
     policy, _ = built(
         {"actions": {"allocate": {"enabled": False}, "stalegangeviction": {"enabled": False}}}
     )
-    assert [action.name for action in policy.actions] == ["reclaim", "preempt", "consolidate"]
+    assert [action.name for action in policy.actions] == [
+        "reclaim",
+        "preempt",
+        "consolidate",
+        "drain",
+    ]
 
 
 def decided(policy):

@@ -1,0 +1,51 @@
+"""Drains queues: what runs in a queue whose stop policy says so is evicted, with nobody to gain.
+
+Every job goes whole, preemptible or not and however short it has run: an administrator wants the
+queue empty. Disruption budgets and grace periods are the evictor's business, as always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kaisched.core.states import ACTIVE_STATES
+from kaisched.core.tables import DRAINED
+from kaisched.framework.eviction_budget import may_evict
+
+if TYPE_CHECKING:
+    from kaisched.framework.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The action of that name."""
+
+    name: str = "drain"
+
+    def run(self, session: Session) -> None:
+        """Evict every job of the queues to be drained, as far as the eviction budget goes."""
+        queues, jobs = session.queues, session.jobs
+        if not (queues.stop_of_queue == DRAINED).any():
+            return
+        of_job = jobs.queue_of_job
+        leaving = (jobs.active > 0) & (of_job >= 0) & (queues.stop_of_queue[of_job] == DRAINED)
+        for job in leaving.nonzero()[0].tolist():
+            pods = self._running(session, job)
+            if pods and may_evict(session, len(pods)):
+                statement = session.statement()
+                for task in pods:
+                    statement.evict(task)
+                name = queues.name[int(of_job[job])]
+                statement.commit(self.name, "", f"queue {name} is drained: stopPolicy HoldAndDrain")
+
+    def _running(self, session: Session, job: int) -> list[int]:
+        """Return the pods of a job that run and that nothing has been decided about."""
+        tasks, state = session.tasks, session.ledger.state
+        return [
+            task
+            for task in session.jobs.tasks[job]
+            if ACTIVE_STATES[tasks.state[task]]
+            and state[task] == tasks.state[task]
+            and tasks.node_of_task[task] >= 0
+        ]

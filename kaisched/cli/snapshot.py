@@ -1,0 +1,175 @@
+"""``kaisched snapshot``: one file of all that a cycle rests on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from kaisched.cli import flags
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kaisched.daemon.taking import Taken
+
+command = typer.Typer(no_args_is_help=True)
+_FILE = typer.Argument(help="The snapshot; compressed or not.", show_default=False)
+_OUTPUT = typer.Option("-o", "--output", help="How to print.")
+
+
+@command.callback()
+def _group() -> None:
+    """Record what a cycle rests on, show it, and run the cycle again.
+
+    A snapshot holds the objects, the shard, usage and what the scheduler remembers. It is JSON.
+    """
+
+
+@command.command("take")
+def take(
+    *,
+    file: Annotated[Path, typer.Argument(help="Where to write it; compressed if it ends in .gz.")],
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f", "--filename", help="Take it from manifests, as `kaisched plan`; - for stdin."
+        ),
+    ] = None,
+    daemon: Annotated[
+        str, typer.Option(help="Take it from a running scheduler, such as http://127.0.0.1:8082.")
+    ] = "",
+    kubeconfig: flags.Kubeconfig = None,
+    context: flags.Context = None,
+    shard: flags.Shard = None,
+    shard_name: Annotated[
+        str, typer.Option(help="Which shard of the cluster or daemon, where there are several.")
+    ] = "",
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Without names, labels and annotations.")
+    ] = False,
+) -> None:
+    """Write a snapshot: of a live cluster, of manifests, or of a scheduler that runs.
+
+    Without -f and --daemon the cluster of the kubeconfig is read, as `kaisched run --cluster
+    kubernetes` would; nothing is written to it. Only a running scheduler can tell what it has sent
+    and not seen yet, what its plugins remember and its own usage history: its settings must say
+    `snapshots.enabled: true`.
+
+    Addresses and passwords of usage stores are never in a snapshot. With --redact every name, UID,
+    label and annotation has an alias, the same for the same, and what a cycle does not look at is
+    left out. The arguments of plugins stay as they are.
+    """
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording_file import write_recording  # noqa: PLC0415 - not for the help
+
+    taken = _taken(files, daemon, kubeconfig, context, shard, shard_name)
+    recording, warnings = taken.recording, list(taken.warnings)
+    if redact:
+        from kaisched.engine.redaction import redacted  # noqa: PLC0415 - only when asked
+
+        recording, more = redacted(recording, str(file))
+        warnings += more
+    for text in [*warnings, *taken.problems]:
+        warn(text)
+    write_recording(recording, file)
+    print(f"{file}: {len(recording.objects)} objects, result {recording.result[:12]}")  # noqa: T201
+    if taken.problems:
+        raise typer.Exit(1)
+
+
+@command.command("show")
+def show(
+    file: Annotated[Path, _FILE],
+    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+) -> None:
+    """Print what is in a snapshot: where it is from, nodes, queues with shares, who waits."""
+    from kaisched.cli.snapshot_text import print_document, print_tables  # noqa: PLC0415 - as above
+    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
+    from kaisched.engine.replaying import replay  # noqa: PLC0415 - not for the help
+
+    recording = read_recording(file)
+    again = replay(recording, str(file))
+    (print_document if output == "json" else print_tables)(recording, again)
+    _end(again.problems, is_same=True)
+
+
+@command.command("replay")
+def replay_again(
+    file: Annotated[Path, _FILE],
+    *,
+    shard: Annotated[
+        Path | None, typer.Option(help="Run by this SchedulingShard instead of the recorded one.")
+    ] = None,
+    output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
+) -> None:
+    """Run the cycle of a snapshot again and say whether it gives the same result.
+
+    Prints what `kaisched plan` does. The result is the same byte for byte unless the scheduler, a
+    plugin or the shard is another: the exit code is 1 then.
+    """
+    import json  # noqa: PLC0415 - only when asked
+
+    from kaisched.cli.plan_document import plan_document  # noqa: PLC0415 - not for the help
+    from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
+    from kaisched.cli.snapshot_text import verdict  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
+    from kaisched.engine.replaying import digest, replay  # noqa: PLC0415 - not for the help
+    from kaisched.engine.shards import read_shard  # noqa: PLC0415 - not for the help
+
+    recording = read_recording(file)
+    other = read_shard(shard).shard if shard is not None else None
+    again = replay(recording, str(file), other)
+    is_same = other is not None or not recording.result or recording.result == digest(again.result)
+    if output == "json":
+        document = plan_document([again.result], again.problems, again.warnings)
+        print(json.dumps(document | {"result": digest(again.result)}, indent=2))  # noqa: T201
+    else:
+        print_plan([again.result])
+        print(verdict(recording, again, is_other=other is not None))  # noqa: T201
+    _end(again.problems, is_same=is_same)
+
+
+def _taken(
+    files: list[str] | None,
+    daemon: str,
+    kubeconfig: str | None,
+    context: str | None,
+    shard: Path | None,
+    shard_name: str,
+) -> Taken:
+    from kaisched.daemon import taking  # noqa: PLC0415 - not for the help
+    from kaisched.errors import ConfigError  # noqa: PLC0415 - not for the help
+
+    if files and daemon:
+        raise ConfigError("-f and --daemon say two different sources", fix="give one of them")
+    if files:
+        return taking.from_manifests(files, shard)
+    if daemon:
+        return taking.from_daemon(daemon, shard_name)
+    from kaisched.clock import SystemClock  # noqa: PLC0415 - not for the help
+    from kaisched.cluster.kubernetes.access import find_access  # noqa: PLC0415 - not for the help
+    from kaisched.cluster.kubernetes.client import Client  # noqa: PLC0415 - not for the help
+    from kaisched.config.loading import load_settings  # noqa: PLC0415 - not for the help
+
+    settings = load_settings(None, os.environ, {}).settings
+    where = kubeconfig or settings.kubernetes.kubeconfig
+    access = find_access(Path(where) if where else None, context or settings.kubernetes.context)
+    return taking.from_cluster(
+        Client(access, timeout_s=settings.kubernetes.request_timeout),
+        SystemClock(),
+        settings.scheduler_names,
+        shard_files=[shard] if shard is not None else settings.shards,
+        shard_name=shard_name,
+    )
+
+
+def _end(problems: Sequence[object], *, is_same: bool) -> None:
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+
+    for problem in problems:
+        warn(str(problem))
+    if problems or not is_same:
+        raise typer.Exit(1)

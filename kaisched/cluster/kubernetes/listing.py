@@ -1,0 +1,66 @@
+"""Everything the scheduler watches, listed once: for tools that look and go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kaisched.cluster.kubernetes.resources import ALL
+from kaisched.errors import ClusterUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaisched.cluster.kubernetes.client import Client
+    from kaisched.cluster.kubernetes.resources import Seen, Watched
+
+_PAGE: Final = 500
+_FORBIDDEN, _ABSENT, _GONE = 403, 404, 410
+
+
+@dataclass(slots=True)
+class Listed:
+    """What a cluster holds, and what could not be read."""
+
+    objects: list[Seen] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def list_cluster(client: Client, kinds: Iterable[Watched] = ALL) -> Listed:
+    """List all objects of all kinds that are served.
+
+    Raises:
+        ClusterUnavailable: the server does not answer, or a required kind may not be read.
+        ObjectError: an answer is no list.
+
+    """
+    found = Listed()
+    for watched in kinds:
+        _list(client, watched, found)
+    return found
+
+
+def _list(client: Client, watched: Watched, found: Listed) -> None:
+    query = {"limit": str(_PAGE)}
+    objects: list[Seen] = []
+    while True:
+        answer = client.call("GET", watched.path, query=query, accept=watched.list_accept)
+        if answer.code == _GONE and "limit" in query:
+            query, objects = {}, []  # the pages have expired: all at once, then
+            continue
+        if answer.code in {_ABSENT, _FORBIDDEN} and not watched.is_required:
+            if answer.code == _FORBIDDEN:
+                found.warnings.append(f"{watched.qualified} may not be listed: left out")
+            return
+        if not answer.is_done:
+            raise ClusterUnavailable(
+                f"{watched.qualified} cannot be listed: {answer.text()}",
+                fix="apply deploy/crds" if answer.code == _ABSENT else "see kaisched doctor",
+            )
+        page = watched.read_list(answer.data)
+        found.warnings.extend(f"left out: {problem}" for problem in page.problems)
+        objects.extend(page.objects)
+        if not page.next_page:
+            found.objects.extend(objects)
+            return
+        query = {**query, "continue": page.next_page}

@@ -1,0 +1,60 @@
+"""The requests that are made of an API server, and so the rights an account needs.
+
+``deploy/requests.yaml`` says the same for the roles; a test compares them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kaisched.cluster.kubernetes.resources import ALL, SHARDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.cluster.kubernetes.resources import Watched
+
+
+class Right(NamedTuple):
+    """One verb on one resource; a subresource is written ``pods/binding``."""
+
+    group: str
+    resource: str
+    verb: str
+
+    @property
+    def text(self) -> str:
+        """The right in words, such as ``list queues.scheduling.run.ai``."""
+        resource, _, part = self.resource.partition("/")
+        name = f"{resource}.{self.group}" if self.group else resource
+        return f"{self.verb} {name}{'/' if part else ''}{part}"
+
+
+def _of(kind: Watched, *verbs: str) -> tuple[Right, ...]:
+    group, _, _ = kind.api_version.rpartition("/")
+    return tuple(Right(group, kind.plural, verb) for verb in verbs)
+
+
+_RUN: Final = "scheduling.run.ai"
+RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
+    "read": (
+        *(right for kind in ALL for right in _of(kind, "list", "watch")),
+        *_of(SHARDS, "list"),
+        Right("", "pods", "get"),
+    ),
+    "write": (
+        Right("", "pods/binding", "create"),
+        Right("", "pods/eviction", "create"),
+        Right("", "pods/status", "patch"),
+        Right(_RUN, "podgroups/status", "patch"),
+        Right(_RUN, "queues/status", "patch"),
+        Right("events.k8s.io", "events", "create"),
+    ),
+    "lease": (
+        Right("coordination.k8s.io", "leases", "get"),
+        Right("coordination.k8s.io", "leases", "update"),
+    ),
+    "delete": (Right("", "pods", "delete"),),
+}
+"""By the role that gives them: reading, writing what is decided, the lease in our own namespace by
+name, and deleting pods, which only ``evictionMode: delete`` needs."""

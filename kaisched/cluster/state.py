@@ -1,0 +1,192 @@
+"""What a state store rests on, as values that can be written down, and a store made of them again.
+
+Objects alone do not say it all: what was sent and is not confirmed yet, when jobs began and were
+evicted last, and which resources were ever asked for are the store's own knowledge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import msgspec
+import numpy as np
+
+from kaisched.cluster.events import owner_of, upsert
+from kaisched.cluster.grouping import Owner
+from kaisched.cluster.store import StateStore
+from kaisched.core.axis import FIXED
+from kaisched.core.snapshot import Snapshot
+from kaisched.core.states import TaskState
+from kaisched.core.tables import EVICTED
+from kaisched.objects.owners import PartialObject
+from kaisched.objects.pod import Pod
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.topology import Topology
+from kaisched.objects.wire import KubernetesObject
+
+_NOT_KEPT: Final = (SchedulingShard, Topology)  # not the store's, see ``events``
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A pod of which something was decided that no event has confirmed."""
+
+    pod: str
+    node: str
+    is_leaving: bool
+    """Its eviction was sent; else its bind."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPast:
+    """What a store remembers of a job, in seconds since 1970; None where nothing is known."""
+
+    started_s: float | None = None
+    evicted_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """Everything that a snapshot is made of."""
+
+    objects: tuple[bytes, ...]
+    """Each as JSON, as it was decoded, with its API version and kind; by kind and key."""
+    owners: tuple[Owner, ...] = ()
+    """Workloads of which only the metadata were read; by UID."""
+    extended: tuple[str, ...] = ()
+    """Names of the resources that are counted beside the fixed ones."""
+    assumed: tuple[Assumed, ...] = ()
+    past: Mapping[str, JobPast] = field(default_factory=dict)
+    """By job."""
+    evictions_s: tuple[float, ...] = ()
+    """When pods were evicted in the last hour."""
+
+
+class StateSource(Protocol):
+    """A snapshot source that can say what its snapshot was made of."""
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state."""
+        ...
+
+    def state(self) -> StoreState:
+        """Return what the last snapshot was made of; called before anything else happens."""
+        ...
+
+
+class Kept:
+    """The objects a store was told of, as JSON: it takes less room than structs."""
+
+    __slots__ = ("_objects", "_owners")
+
+    def __init__(self) -> None:
+        """Keep none."""
+        self._objects: dict[tuple[str, str], tuple[str, bytes]] = {}  # (UID, JSON)
+        self._owners: dict[str, Owner] = {}
+
+    def put(self, obj: KubernetesObject | PartialObject) -> None:
+        """Keep an object that came or changed."""
+        if isinstance(obj, PartialObject):
+            self._owners[obj.metadata.uid] = owner_of(obj)
+        elif not isinstance(obj, _NOT_KEPT):
+            self._objects[obj.KIND, obj.key] = obj.metadata.uid, as_json(obj)
+
+    def drop(self, obj: KubernetesObject | PartialObject) -> None:
+        """Forget an object that is gone; a pod only if it is still that one, as the store does."""
+        if isinstance(obj, PartialObject):
+            self._owners.pop(obj.metadata.uid, None)
+            return
+        uid, _ = self._objects.get((obj.KIND, obj.key), ("", b""))
+        if not isinstance(obj, Pod) or obj.metadata.uid in {"", uid}:
+            self._objects.pop((obj.KIND, obj.key), None)
+
+    def bare_state(self) -> StoreState:
+        """Return what a store rests on that has just been told of these objects."""
+        return StoreState(
+            tuple(self._objects[key][1] for key in sorted(self._objects)),
+            tuple(self._owners[uid] for uid in sorted(self._owners)),
+        )
+
+    def state_of(self, store: StateStore) -> StoreState:
+        """Return what a store rests on that was told of just these objects."""
+        return replace(
+            self.bare_state(),
+            extended=store.axis.names[len(FIXED) :],
+            assumed=tuple(_assumed(store)),
+            past=dict(_past(store)),
+            evictions_s=tuple(store.accounts.evictions_s),
+        )
+
+
+def as_json(obj: KubernetesObject) -> bytes:
+    """Return an object as JSON with its API version and kind; defaults are left out."""
+    head = msgspec.json.encode({"apiVersion": obj.API_VERSION, "kind": obj.KIND})
+    return head[:-1] + b"," + msgspec.json.encode(obj)[1:]
+
+
+def restored(
+    objects: Iterable[KubernetesObject],
+    state: StoreState,
+    schedulers: Iterable[str],
+    node_pool: str,
+    gpu_resources: Sequence[str],
+) -> StateStore:
+    """Return a store that shows what the other did.
+
+    Args:
+        objects: those of the state, decoded.
+        state: the rest of it.
+        schedulers: as for the store, like the next two.
+        node_pool: see there.
+        gpu_resources: see there.
+
+    """
+    store = StateStore(
+        schedulers, node_pool=node_pool, gpu_resources=gpu_resources, extended=state.extended
+    )
+    for owner in state.owners:
+        store.upsert_owner(owner)
+    for obj in objects:
+        upsert(store, obj)
+    for assumed in state.assumed:
+        if assumed.is_leaving:
+            store.assume_evicted(assumed.pod)
+        else:
+            store.assume_bound(assumed.pod, assumed.node)
+    for name, past in state.past.items():
+        job = store.row_of_job(name)
+        if job >= 0:
+            store.jobs.last_start_s.own()[job] = _or_nan(past.started_s)
+            store.jobs.set_rare(job, EVICTED, _or_nan(past.evicted_s))
+    store.accounts.evictions_s.extend(state.evictions_s)
+    return store
+
+
+def _assumed(store: StateStore) -> Iterable[Assumed]:
+    tasks, nodes = store.tasks, store.nodes.name
+    for pod, state in sorted(store.assumed.items()):
+        node = int(tasks.node_of_task.data[store.row_of_task(pod)])
+        yield Assumed(pod, nodes[node] if node >= 0 else "", state == TaskState.RELEASING)
+
+
+def _past(store: StateStore) -> Iterable[tuple[str, JobPast]]:
+    """Yield what objects do not say of each living job, by name."""
+    started_s, rare = store.jobs.last_start_s.data, store.jobs.rare.data
+    for name, job in sorted(store.jobs.row_of_name.items()):
+        past = JobPast(_known(started_s[job]), _known(rare[job, EVICTED]))
+        if past != _NO_PAST:
+            yield name, past
+
+
+_NO_PAST: Final = JobPast()
+
+
+def _known(seconds: np.float64) -> float | None:
+    return None if math.isnan(seconds) else float(seconds)
+
+
+def _or_nan(seconds: float | None) -> float:
+    return math.nan if seconds is None else seconds

@@ -1,0 +1,48 @@
+"""The round: every check once, in order; what goes wrong in one stops no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kaisched.daemon.doctor import access, history, queues, served, shards
+from kaisched.daemon.doctor.finding import Finding
+from kaisched.errors import KaischedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kaisched.daemon.doctor.finding import Visit
+
+CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
+    "server": served.reachable,
+    "account": served.account,
+    "clock": served.clock,
+    "kinds": served.kinds,
+    "features": served.features,
+    "shards": shards.policies,
+    "rights": access.rights,
+    "leases": shards.leases,
+    "nodes": shards.nodes,
+    "queues": queues.queues,
+    "usage": history.usage,
+}
+"""In the order in which they need each other's answers."""
+
+
+def examine(visit: Visit) -> Iterator[Finding]:
+    """Yield what every check finds; none is asked of a server that does not answer."""
+    for name, check in CHECKS.items():
+        yield from _run(name, check, visit)
+        if visit.served is None:
+            return
+
+
+def _run(name: str, check: Callable[[Visit], Iterator[Finding]], visit: Visit) -> Iterator[Finding]:
+    try:
+        yield from check(visit)
+    except KaischedError as wrong:
+        yield Finding(name, "fail", wrong.message, wrong.fix)
+    except Exception as wrong:  # noqa: BLE001 - a bug in one check must not hide what others find
+        # Its type only: what it says may be anything, credentials included.
+        text = f"the check itself failed: {type(wrong).__name__}"
+        yield Finding(name, "fail", text, "report it as a bug, with the version")

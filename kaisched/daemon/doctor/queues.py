@@ -1,0 +1,104 @@
+"""Queues: what is wrong with them, and what KAI-Scheduler would understand otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from kaisched.cluster.kubernetes.resources import QUEUES
+from kaisched.cluster.structure import DEFAULT_QUEUE
+from kaisched.daemon.doctor.finding import Finding, named
+from kaisched.errors import ClusterUnavailable
+from kaisched.objects.check import check_queues
+from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.labels import NODE_POOL, node_pool_of
+from kaisched.objects.queue import Queue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kaisched.daemon.doctor.finding import Visit
+
+_IN_KAI: Final = {
+    "limit": ("no limit here, and nothing may run in KAI-Scheduler", "limit: -1"),
+    "overQuotaWeight": ("a weight of 1 here, and no surplus in KAI-Scheduler", "overQuotaWeight"),
+}
+_EASY: Final = 5000
+"""So many queues in one answer are no burden."""
+
+
+def queues(visit: Visit) -> Iterator[Finding]:
+    """Check every queue by itself, against the others, and against how KAI-Scheduler reads it."""
+    raw = _raw(visit)
+    read: list[Queue] = []
+    bad: list[str] = []
+    for obj in raw:
+        try:
+            queue, _ = decode_object(obj, Queue)
+        except BadObject as wrong:
+            bad.append(str(wrong.errors[0]))
+        else:
+            read.append(queue)
+    valid, problems = check_queues(read)
+    bad += map(str, problems)
+    for text in sorted(bad)[:_MOST]:
+        yield Finding("queues", "fail", text, "until then its jobs wait")
+    if len(bad) > _MOST:
+        yield Finding("queues", "fail", f"{len(bad) - _MOST} more have faults")
+    yield from _in_pools(visit, valid)
+    yield from _meanings(raw)
+    if not bad and valid:
+        yield Finding("queues", "ok", f"{len(valid)} queues make a forest")
+
+
+_MOST: Final = 10
+
+
+def _in_pools(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
+    if not valid:
+        fix = "make one, such as those of deploy/kustomize/components"
+        yield Finding("queues", "fail", "there is none: every job waits", fix)
+        return
+    pools = {one.shard.spec.partition_label_value for one in visit.shards}
+    strays = [queue.name for queue in valid if node_pool_of(queue.metadata) not in pools]
+    if strays:
+        text = f"in the pool of no shard, so in no division: {named(strays)}"
+        yield Finding("queues", "warn", text, f"set their label {NODE_POOL}, or drop it")
+    if DEFAULT_QUEUE not in {queue.name for queue in valid}:
+        text = f"no queue {DEFAULT_QUEUE}: pods without the label of a queue are refused"
+        yield Finding("queues", "warn", text, "make it, or label every pod")
+
+
+def _meanings(raw: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    """Name the queues that leave out what has another meaning where it is left out."""
+    for key, (meaning, fix) in _IN_KAI.items():
+        names = [
+            str(obj.get("metadata", {}).get("name", ""))
+            for obj in raw
+            for resources in [(obj.get("spec") or {}).get("resources") or {}]
+            if isinstance(resources, dict)
+            and any(isinstance(it, dict) and it.get(key) is None for it in resources.values())
+        ]
+        if names:
+            text = f"{key} is left out, which is {meaning}: {named(names)}"
+            yield Finding("queues", "warn", text, f"write {fix} out")
+
+
+def _raw(visit: Visit) -> list[dict[str, Any]]:
+    """Return the queues as they are written: what was left out is filled in by the decoder."""
+    items: list[dict[str, Any]] = []
+    query = {"limit": str(_EASY)}
+    while True:
+        answer = visit.client.call("GET", QUEUES.path, query=query)
+        if not answer.is_done:
+            raise ClusterUnavailable(f"queues cannot be listed: {answer.text()}")
+        try:
+            page = msgspec.json.decode(answer.data)
+            items += [it for it in page.get("items") or [] if isinstance(it, dict)]
+            token = str((page.get("metadata") or {}).get("continue") or "")
+        except (msgspec.DecodeError, AttributeError) as wrong:
+            raise ClusterUnavailable("the list of queues makes no sense") from wrong
+        if not token:
+            return items
+        query = {**query, "continue": token}

@@ -1,0 +1,23 @@
+"""What the cycles of a shard run by, with what the process sets over the shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.engine.policy import build_policy, without_evictions
+
+if TYPE_CHECKING:
+    from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.engine.shards import FoundShard
+    from kaisched.framework.policy import Policy
+
+
+def policy_of(settings: SchedulerConfiguration, found: FoundShard) -> tuple[Policy, list[str]]:
+    """Return the policy of a shard and what is told about it.
+
+    Raises:
+        KaischedError: the shard does not fit, or a plugin it enables is broken.
+
+    """
+    policy, said = build_policy(found.shard, found.file)
+    return policy if settings.evictions else without_evictions(policy), said

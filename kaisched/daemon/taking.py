@@ -1,0 +1,187 @@
+"""Taking a recording: from manifests, from a live cluster, or from a daemon that runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+from msgspec.structs import replace
+from urllib3.exceptions import HTTPError
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.listing import list_cluster
+from kaisched.cluster.kubernetes.resources import ALL, SHARDS
+from kaisched.cluster.state import Kept
+from kaisched.daemon.usage import usage_feed
+from kaisched.engine.planning import planned_cluster, read_plan_input
+from kaisched.engine.policy import build_policy
+from kaisched.engine.recording import record, recorded_usage
+from kaisched.engine.recording_file import MAX_FILE, parsed
+from kaisched.engine.replaying import replay, sealed
+from kaisched.engine.shards import shards_in
+from kaisched.errors import ClusterUnavailable, ConfigError, KaischedError
+from kaisched.objects import SchedulingShard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.client import Client
+    from kaisched.engine.recording import RecordedUsage, Recording
+    from kaisched.engine.shards import FoundShard
+
+_WAIT_S: Final = 40.0
+"""A daemon answers within 30 s, with a cycle or with what it waits for."""
+_GLANCE_S: Final = 0.05
+_OK: Final = 200
+
+
+class Taken(NamedTuple):
+    """A recording, and what is told about it."""
+
+    recording: Recording
+    warnings: list[str]
+    problems: list[str]
+    """Objects that were left out."""
+
+
+def from_manifests(files: Sequence[str], shard_file: Path | None) -> Taken:
+    """Record what ``kaisched plan`` would do with these files in its first cycle.
+
+    Raises:
+        KaischedError: as :func:`kaisched.engine.planning.read_plan_input`.
+
+    """
+    what = read_plan_input(files, shard_file)
+    cluster, problems = planned_cluster(what)
+    cluster.snapshot()
+    made = record(
+        "manifests",
+        cluster.state(),
+        what.shard,
+        what.policy,
+        schedulers=cluster.store.schedulers,
+        now_s=cluster.clock.now_s(),
+    )
+    return Taken(_with_result(made), what.warnings, list(map(str, problems)))
+
+
+def from_cluster(
+    client: Client,
+    clock: Clock,
+    schedulers: Iterable[str],
+    *,
+    shard_files: Sequence[Path] = (),
+    shard_name: str = "",
+) -> Taken:
+    """Record what a scheduler that starts now would do in its first cycle.
+
+    What a running scheduler knows beside the objects (binds under way, failed searches, its own
+    usage store) is not in it: :func:`from_daemon` asks for that.
+
+    Raises:
+        KaischedError: the cluster cannot be read, or its shard is wrong or not the only one.
+
+    """
+    listed = list_cluster(client, (SHARDS, *ALL))
+    shards = [obj for obj in listed.objects if isinstance(obj, SchedulingShard)]
+    found = _chosen(shards_in(shard_files, sorted(shards, key=lambda it: it.name)), shard_name)
+    policy, said = build_policy(found.shard, found.file)
+    kept = Kept()
+    for obj in listed.objects:
+        kept.put(obj)
+    made = record(
+        "cluster",
+        kept.bare_state(),
+        found.shard,
+        policy,
+        schedulers=schedulers,
+        now_s=clock.now_s(),
+    )
+    usage, why = _usage_of(found, clock, made)
+    warnings = [*listed.warnings, *found.warnings, *said, *why]
+    return Taken(_with_result(replace(made, usage=usage)), warnings, [])
+
+
+def from_daemon(url: str, shard_name: str = "") -> Taken:
+    """Ask a running scheduler for its next cycle.
+
+    Raises:
+        ConfigError: no address, or no recording comes from it.
+        ClusterUnavailable: nobody answers there, or no cycle ends.
+
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ConfigError(
+            "no address of a daemon",
+            path="--daemon",
+            value=url,
+            fix="write it like http://127.0.0.1:8082; kubectl port-forward brings the port here",
+        )
+    query = f"?{urlencode({'shard': shard_name})}" if shard_name else ""
+    try:
+        with urllib3.PoolManager(retries=False, timeout=_WAIT_S) as pool:
+            answer = pool.request(
+                "GET",
+                f"http://{parts.netloc}/snapshot{query}",
+                redirect=False,
+                preload_content=False,
+            )
+            data = answer.read(MAX_FILE + 1)
+    except (HTTPError, OSError) as wrong:
+        raise ClusterUnavailable(
+            f"no answer from {parts.netloc}: {type(wrong).__name__}",
+            fix="is `snapshots.enabled` set there, and the port forwarded?",
+        ) from wrong
+    if answer.status != _OK:
+        raise ClusterUnavailable(f"{parts.netloc}: {data[:300].decode('utf-8', 'replace').strip()}")
+    if len(data) > MAX_FILE:
+        raise ClusterUnavailable(f"{parts.netloc} answered more than {MAX_FILE >> 20} MiB")
+    return Taken(parsed(data, url), [], [])
+
+
+def _chosen(found: Sequence[FoundShard], name: str) -> FoundShard:
+    names = ", ".join(it.shard.name for it in found)
+    if name:
+        for it in found:
+            if it.shard.name == name:
+                return it
+        raise ConfigError("no such shard", path="--shard-name", value=name, fix=f"known: {names}")
+    if len(found) > 1:
+        raise ConfigError(f"several shards: {names}", fix="choose one with --shard-name")
+    return found[0]
+
+
+def _usage_of(
+    found: FoundShard, clock: Clock, made: Recording
+) -> tuple[RecordedUsage | None, list[str]]:
+    """Return the usage history if it can be asked for from here, or why not."""
+    config = found.shard.spec.usage_db_config
+    if config is None:
+        return None, []
+    if config.client_type != "prometheus":
+        store = f"the {config.client_type} store is the daemon's own"
+        return None, [f"usage history: {store}; take from the daemon to have it"]
+    snapshot = replay(made).snapshot
+    try:
+        feed, wait_s = usage_feed(found, clock)
+    except KaischedError as wrong:
+        return None, [f"usage history: {wrong}"]
+    if feed is None:
+        return None, []
+    try:
+        feed.usage(snapshot, clock.now_s())
+        end_s = monotonic_s() + min(wait_s, _WAIT_S)
+        while not feed.is_ready() and monotonic_s() < end_s:
+            clock.sleep(_GLANCE_S)
+        usage = feed.usage(snapshot, clock.now_s())
+    finally:
+        feed.close()
+    return recorded_usage(usage, snapshot), [f"usage history: {why}" for why in usage.reasons]
+
+
+def _with_result(made: Recording) -> Recording:
+    return sealed(made, replay(made).result)

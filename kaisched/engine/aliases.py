@@ -1,0 +1,81 @@
+"""Names that stand for other names, the same for the same, in the same order.
+
+First every name is met, with what it is used for; then each gets an alias that says as much. Where
+one name is used for several things (a queue, and the label that names it), the first use in
+:data:`USES` counts. Aliases of one use sort as their names do: ties are decided by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+USES: Final = (
+    "queue",
+    "pool",
+    "node",
+    "class",
+    "job",
+    "pod",
+    "subgroup",
+    "container",
+    "key",
+    "value",
+    "gate",
+    "claim",
+    "scheduler",
+)
+"""What a name may be used for; ``namespace`` and ``uid`` are apart, for they meet no other."""
+_APART: Final = ("namespace", "uid")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_PUBLIC_KEY: Final = re.compile(
+    r"([a-z0-9-]+\.)*(kubernetes\.io|k8s\.io|nvidia\.com|amd\.com|intel\.com|run\.ai"
+    r"|kai\.scheduler)/[A-Za-z0-9._-]+",
+    re.ASCII,
+)
+
+
+class Aliases:
+    """Maps names to aliases, once all names have been met."""
+
+    def __init__(self, kept: frozenset[str]) -> None:
+        """Meet no name yet; ``kept`` are names that everybody knows and that stay."""
+        self._kept = kept
+        self._met: dict[str, dict[str, int]] = {use: {} for use in ("name", *_APART)}
+        self._alias: dict[tuple[str, str], str] = {}
+        self._is_settled = False
+
+    def __call__(self, use: str, name: str) -> str:
+        """Return the alias of a name, or, before :meth:`settle`, the name, which is met then."""
+        if not name or self._stays(use, name):
+            return name
+        world = use if use in _APART else "name"
+        if self._is_settled:
+            return self._alias[world, name]
+        rank = USES.index(use) if world == "name" else 0
+        self._met[world][name] = min(rank, self._met[world].get(name, rank))
+        return name
+
+    def known(self, use: str, name: str) -> str | None:
+        """Return the alias of a name if it was met, or stays."""
+        if self._stays(use, name):
+            return name
+        return self._alias.get((use if use in _APART else "name", name))
+
+    def settle(self) -> None:
+        """Give every name that was met its alias."""
+        for world, met in self._met.items():
+            # A namespace stands before a slash in keys, and is compared together with it.
+            ordered = sorted(met, key=lambda name: name + "/" * (world == "namespace"))
+            for rank in sorted(set(met.values())):
+                use = USES[rank] if world == "name" else world
+                names = [name for name in ordered if met[name] == rank]
+                width = len(str(len(names)))
+                for number, name in enumerate(names, 1):
+                    self._alias[world, name] = f"{use}-{number:0{width}}"
+        self._is_settled = True
+
+    def _stays(self, use: str, name: str) -> bool:
+        if use in {"value", "subgroup"} and _NUMBER.fullmatch(name):
+            return True  # compared as a number by Gt and Lt
+        return name in self._kept or (use == "key" and bool(_PUBLIC_KEY.fullmatch(name)))

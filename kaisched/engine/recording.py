@@ -1,0 +1,201 @@
+"""A recording: one file that holds all a cycle rested on, so that it can be run again.
+
+``docs/reference/snapshot-file.md`` describes the file. It may come from a stranger: it is JSON and
+nothing else, sizes are bounded before anything is read whole, and every value is checked.
+"""
+
+# ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from kaisched import __version__
+from kaisched.core.axis import FIXED
+from kaisched.objects.wire import ObjectMeta, StrictWire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kaisched.cluster.state import StoreState
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.usage import Usage
+    from kaisched.framework.policy import Policy
+    from kaisched.objects import SchedulingShard
+
+SCHEMA: Final = "kaisched.io/snapshot/v1"
+LATEST_S: Final = 1e11
+"""No recording is from later: seconds since 1970."""
+_MOST_PARTS: Final = 1 << 62
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=LATEST_S)]
+Parts = Annotated[int, msgspec.Meta(ge=0, le=_MOST_PARTS)]
+
+
+class Versions(StrictWire, frozen=True, kw_only=True):
+    """What made the recording."""
+
+    kaisched: str
+    python: str = ""
+    numpy: str = ""
+    plugins: dict[str, str] = {}
+    """Names of the plugins that were enabled, with the version of what brought each."""
+
+
+class RecordedOwner(StrictWire, frozen=True, kw_only=True):
+    """A workload of which only metadata were read."""
+
+    group: str
+    kind: str
+    metadata: ObjectMeta
+    minimum: int = 1
+
+
+class RecordedAssumption(StrictWire, frozen=True, kw_only=True):
+    """A pod of which a bind or an eviction was sent and not confirmed."""
+
+    pod: str
+    node: str = ""
+    sent: Literal["bind", "eviction"]
+
+
+class RecordedPast(StrictWire, frozen=True, kw_only=True):
+    """When a job last started and was last evicted, as far as the scheduler itself knew."""
+
+    started_s: Seconds | None = msgspec.field(default=None, name="startedSeconds")
+    evicted_s: Seconds | None = msgspec.field(default=None, name="evictedSeconds")
+
+
+class RecordedUsage(StrictWire, frozen=True, kw_only=True):
+    """The usage history as the division saw it, in parts per billion of the capacity."""
+
+    resources: list[str]
+    queues: dict[str, list[Parts]]
+    age_s: Seconds | None = msgspec.field(default=None, name="ageSeconds")
+    """None where there was no sample at all."""
+    coverage: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    state: Literal["fresh", "partial", "stale", "absent"] = "fresh"
+    reasons: list[str] = []
+
+
+class Recording(StrictWire, frozen=True, kw_only=True):
+    """Everything one cycle rested on, and a digest of what came of it."""
+
+    schema_version: Literal["kaisched.io/snapshot/v1"]
+    origin: Literal["daemon", "cluster", "manifests"]
+    is_redacted: bool = msgspec.field(default=False, name="redacted")
+    versions: Versions
+    now_s: Seconds = msgspec.field(name="nowSeconds")
+    shard: dict[str, Any]
+    """The SchedulingShard, without where its usage history is kept."""
+    scheduler_names: list[str]
+    extended: list[str] = []
+    """Resources beside cpu, memory, gpu and pods."""
+    objects: list[msgspec.Raw]
+    owners: list[RecordedOwner] = []
+    assumed: list[RecordedAssumption] = []
+    past: dict[str, RecordedPast] = {}
+    evictions_s: list[Seconds] = msgspec.field(default_factory=list, name="evictionsSeconds")
+    """When pods were evicted in the last hour: what an eviction budget counts."""
+    usage: RecordedUsage | None = None
+    facts: dict[str, Any] = {}
+    """What plugins and actions remembered of the cycle before, by their names."""
+    result: str = ""
+    """SHA-256 of the result's canonical bytes; empty where none was recorded."""
+
+
+def record(
+    origin: Literal["daemon", "cluster", "manifests"],
+    state: StoreState,
+    shard: SchedulingShard,
+    policy: Policy,
+    *,
+    schedulers: Iterable[str],
+    now_s: float,
+    usage: RecordedUsage | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Recording:
+    """Return a recording without a result: see :func:`kaisched.engine.replaying.sealed`."""
+    return Recording(
+        schema_version=SCHEMA,
+        origin=origin,
+        versions=_versions(policy),
+        now_s=now_s,
+        shard=plain_shard(shard, policy),
+        scheduler_names=sorted(schedulers),
+        extended=list(state.extended),
+        objects=[msgspec.Raw(data) for data in state.objects],
+        owners=[
+            RecordedOwner(group=it.api_group, kind=it.kind, metadata=it.meta, minimum=it.minimum)
+            for it in state.owners
+        ],
+        assumed=[
+            RecordedAssumption(
+                pod=it.pod, node=it.node, sent="eviction" if it.is_leaving else "bind"
+            )
+            for it in state.assumed
+        ],
+        past={
+            job: RecordedPast(started_s=it.started_s, evicted_s=it.evicted_s)
+            for job, it in state.past.items()
+        },
+        evictions_s=list(state.evictions_s),
+        usage=usage,
+        facts=dict(facts or {}),
+    )
+
+
+def recorded_usage(usage: Usage | None, snapshot: Snapshot) -> RecordedUsage | None:
+    """Return usage by name; ``snapshot`` is the one it was asked for."""
+    if usage is None:
+        return None
+    return RecordedUsage(
+        resources=list(snapshot.axis.names),
+        queues=dict(zip(snapshot.queues.name, usage.parts.T.tolist(), strict=True)),
+        age_s=usage.age_s if usage.age_s < float("inf") else None,
+        coverage=usage.coverage,
+        state=usage.state.value,
+        reasons=list(usage.reasons),
+    )
+
+
+def plain_shard(shard: SchedulingShard, policy: Policy) -> dict[str, Any]:
+    """Return a shard as plain values, without the address of its usage store.
+
+    An address may hold a password, and a replay reads no store. That there is one stays: it is
+    what turns fairness over time on. What the process sets over the shard is written into it.
+    """
+    spec: dict[str, Any] = msgspec.to_builtins(shard.spec)
+    if policy.evictions_per_hour >= 0:
+        spec["evictionsPerHour"] = policy.evictions_per_hour
+    store = spec.get("usageDBConfig")
+    if isinstance(store, dict):
+        for secret in ("connectionString", "connectionStringEnvVar", "extraParams"):
+            store.pop(secret, None)
+        store.get("usageParams", {}).pop("extraParams", None)
+    return {
+        "apiVersion": shard.API_VERSION,
+        "kind": shard.KIND,
+        "metadata": {"name": shard.name},
+        "spec": spec,
+    }
+
+
+def resources_of(recording: Recording) -> tuple[str, ...]:
+    """Return the names of all resources that are counted, in the order of the axis."""
+    return (*FIXED, *sorted(recording.extended))
+
+
+def _versions(policy: Policy) -> Versions:
+    return Versions(
+        kaisched=__version__,
+        python=platform.python_version(),
+        numpy=version("numpy"),
+        plugins={
+            it.plugin.name: f"{it.distribution} {it.version}".strip() for it in policy.plugins
+        },
+    )

@@ -1,0 +1,287 @@
+"""Objects without names: one function for each kind, on plain values as they stand in a recording.
+
+The same walk is made twice: once to meet the names, once to put aliases in their place.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from kaisched.objects import labels
+from kaisched.objects.wire import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kaisched.engine.aliases import Aliases
+
+_PLAIN: Final = re.compile(r"[-+0-9.:TZeEnumshdwyukMGTPi]{1,40}", re.ASCII)
+"""Numbers, amounts, durations and times: what annotations that are no names may say."""
+_NUMBERS: Final = (
+    labels.GPU_FRACTION,
+    labels.GPU_MEMORY,
+    labels.GPU_FRACTION_DEVICES,
+    labels.PREEMPTION_DELAY,
+    labels.STALENESS_GRACE_PERIOD,
+    labels.SEGMENT_SIZE,
+    labels.BATCH_MIN_MEMBER,
+    labels.LAST_START,
+    labels.LAST_EVICTION,
+    labels.STALE_SINCE,
+)
+_NAMES: Final = {
+    labels.POD_GROUP: "job",
+    labels.GPU_FRACTION_CONTAINER: "container",
+    labels.TOPOLOGY: "value",
+    labels.TOPOLOGY_REQUIRED: "key",
+    labels.TOPOLOGY_PREFERRED: "key",
+    labels.SEGMENT_REQUIRED: "key",
+    labels.SEGMENT_PREFERRED: "key",
+}
+_LABELS: Final = {
+    labels.QUEUE: "queue",
+    labels.NODE_POOL: "pool",
+    labels.PRIORITY_CLASS: "class",
+    labels.SUBGROUP: "subgroup",
+    labels.TASK_PRIORITY: "value",
+}
+_PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to listen on
+
+
+class ObjectWalk:
+    """Takes objects as plain values and returns them with other names and no more than needed."""
+
+    def __init__(
+        self, alias: Aliases, objects: Iterable[dict[str, Any]], queue_of_pod: Mapping[str, str]
+    ) -> None:
+        """Look through all objects for the labels that somebody asks about: the others go.
+
+        ``queue_of_pod`` is the queue of each pod by ``namespace/name``. It is written on pods that
+        have it from elsewhere: the older label composes the queue's name of two others.
+        """
+        self._alias, self._queue_of_pod = alias, queue_of_pod
+        self._asked = {_HOSTNAME}
+        for obj in objects:
+            _find_keys(obj.get("spec"), self._asked)
+        self._of_kind: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "Pod": self._pod,
+            "Node": self._node,
+            "Queue": self._queue,
+            "PodGroup": self._pod_group,
+            "PriorityClass": self._class,
+        }
+
+    def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
+        """Return an object without names."""
+        kind = obj["kind"]
+        use = {"Pod": "pod", "Node": "node", "Queue": "queue", "PriorityClass": "class"}
+        head = {"apiVersion": obj["apiVersion"], "kind": kind}
+        head["metadata"] = self.meta(obj["metadata"], use.get(kind, "job"))
+        queue = self._queue_from_elsewhere(kind, obj["metadata"])
+        if queue and labels.QUEUE not in obj["metadata"].get("labels", {}):
+            head["metadata"].setdefault("labels", {})[labels.QUEUE] = self._alias("queue", queue)
+        return head | self._of_kind.get(kind, _workload)(obj)
+
+    def meta(self, meta: dict[str, Any], use: str) -> dict[str, Any]:
+        """Return metadata without names."""
+        alias = self._alias
+        new: dict[str, Any] = {"name": alias(use, meta["name"])}
+        if "namespace" in meta:
+            new["namespace"] = alias("namespace", meta["namespace"])
+        if "uid" in meta:
+            new["uid"] = alias("uid", meta["uid"])
+        for key in ("creationTimestamp", "deletionTimestamp"):
+            if key in meta:
+                new[key] = meta[key]
+        new["labels"] = self._labels(meta)
+        new["annotations"] = self._annotations(meta.get("annotations", {}))
+        new["ownerReferences"] = [
+            {
+                **{key: it[key] for key in ("apiVersion", "kind", "controller") if key in it},
+                "name": alias("job", it.get("name", "")),
+                "uid": alias("uid", it.get("uid", "")),
+            }
+            for it in meta.get("ownerReferences", [])
+        ]
+        return {key: value for key, value in new.items() if value}
+
+    def _queue_from_elsewhere(self, kind: str, meta: dict[str, Any]) -> str:
+        if kind == "Pod":
+            return self._queue_of_pod.get(f"{meta.get('namespace', '')}/{meta['name']}", "")
+        if kind == "PodGroup":
+            old = meta.get("labels", {})
+            return labels.queue_of(ObjectMeta(name="", labels=old)) or ""
+        return ""
+
+    def _labels(self, meta: dict[str, Any]) -> dict[str, str]:
+        alias, old = self._alias, meta.get("labels", {})
+        new = {key: alias(use, old[key]) for key, use in _LABELS.items() if key in old}
+        if old.get(labels.PREEMPTIBILITY) in _PREEMPTIBILITY:
+            new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
+        if labels.SKIP_GROUPING in old:
+            new[labels.SKIP_GROUPING] = ""
+        for key, value in old.items():
+            if key in self._asked and key not in new:
+                use = "node" if key == _HOSTNAME else "value"
+                new[alias("key", key)] = alias(use, value)
+        return new
+
+    def _annotations(self, old: dict[str, str]) -> dict[str, str]:
+        new = {key: self._alias(use, old[key]) for key, use in _NAMES.items() if key in old}
+        new |= {key: old[key] for key in _NUMBERS if _PLAIN.fullmatch(old.get(key, ""))}
+        if labels.SKIP_GROUPING in old:
+            new[labels.SKIP_GROUPING] = ""
+        return new
+
+    # -- kinds -----------------------------------------------------------------------------------
+
+    def _queue(self, obj: dict[str, Any]) -> dict[str, Any]:
+        spec = {key: value for key, value in obj["spec"].items() if key != "displayName"}
+        if "parentQueue" in spec:
+            spec["parentQueue"] = self._alias("queue", spec["parentQueue"])
+        return {"spec": spec}
+
+    def _class(self, obj: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: obj[key] for key in ("value", "globalDefault", "preemptionPolicy") if key in obj
+        }
+
+    def _pod_group(self, obj: dict[str, Any]) -> dict[str, Any]:
+        alias, spec = self._alias, dict(obj["spec"])
+        for key, use in (("queue", "queue"), ("priorityClassName", "class")):
+            if key in spec:
+                spec[key] = alias(use, spec[key])
+        spec |= self._topology(spec)
+        spec["subGroups"] = [
+            {
+                **group,
+                "name": alias("subgroup", group["name"]),
+                "parent": alias("subgroup", group.get("parent", "")),
+                **self._topology(group),
+            }
+            for group in spec.get("subGroups", [])
+        ]
+        return {"spec": spec}
+
+    def _topology(self, spec: dict[str, Any]) -> dict[str, Any]:
+        wish = spec.get("topologyConstraint")
+        if not wish:
+            return {}
+        use = {"topology": "value"}
+        return {
+            "topologyConstraint": {
+                key: self._alias(use.get(key, "key"), value) for key, value in wish.items()
+            }
+        }
+
+    def _node(self, obj: dict[str, Any]) -> dict[str, Any]:
+        spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
+        spec["taints"] = [self._taint(taint) for taint in spec.get("taints", [])]
+        status["conditions"] = _conditions(status)
+        return {"spec": spec, "status": status}
+
+    def _taint(self, taint: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **taint,
+            "key": self._alias("key", taint.get("key", "")),
+            "value": self._alias("value", taint.get("value", "")),
+        }
+
+    def _pod(self, obj: dict[str, Any]) -> dict[str, Any]:
+        alias, spec = self._alias, dict(obj["spec"])
+        status = {key: value for key, value in obj.get("status", {}).items() if key != "reason"}
+        for place, key, use in (
+            (spec, "schedulerName", "scheduler"),
+            (spec, "nodeName", "node"),
+            (spec, "priorityClassName", "class"),
+            (status, "nominatedNodeName", "node"),
+        ):
+            if key in place:
+                place[key] = alias(use, place[key])
+        spec["nodeSelector"] = self._pairs(spec.get("nodeSelector", {}))
+        spec["affinity"] = self._constraint(spec.get("affinity", {}))
+        spec["tolerations"] = [self._taint(it) for it in spec.get("tolerations", [])]
+        for key in ("containers", "initContainers"):
+            spec[key] = [self._container(it) for it in spec.get(key, [])]
+        for key, use in (("schedulingGates", "gate"), ("resourceClaims", "claim")):
+            spec[key] = [{"name": alias(use, it.get("name", ""))} for it in spec.get(key, [])]
+        status["conditions"] = _conditions(status)
+        return {"spec": {key: value for key, value in spec.items() if value}, "status": status}
+
+    def _container(self, container: dict[str, Any]) -> dict[str, Any]:
+        new = {**container, "name": self._alias("container", container.get("name", ""))}
+        new["ports"] = [
+            {**port, "hostIP": self._address(port.get("hostIP", ""))}
+            for port in container.get("ports", [])
+        ]
+        return new
+
+    def _address(self, address: str) -> str:
+        return address if address in _WILD else self._alias("value", address)
+
+    def _pairs(self, pairs: dict[str, str]) -> dict[str, str]:
+        alias = self._alias
+        return {
+            alias("key", key): alias("node" if key == _HOSTNAME else "value", value)
+            for key, value in pairs.items()
+        }
+
+    def _constraint(self, value: Any) -> Any:
+        """Return any part of an affinity: what holds names is told by its key."""
+        if isinstance(value, list):
+            return [self._constraint(it) for it in value]
+        if not isinstance(value, dict):
+            return value
+        alias = self._alias
+        if "operator" in value and "key" in value:
+            use = "node" if value["key"] in {_HOSTNAME, "metadata.name"} else "value"
+            is_field = value["key"] == "metadata.name"
+            return {
+                "key": value["key"] if is_field else alias("key", value["key"]),
+                "operator": value["operator"],
+                "values": [alias(use, it) for it in value.get("values", [])],
+            }
+        new: dict[str, Any] = {}
+        for key, part in value.items():
+            if key == "matchLabels":
+                new[key] = self._pairs(part)
+            elif key == "topologyKey":
+                new[key] = alias("key", part)
+            elif key == "namespaces":
+                new[key] = [alias("namespace", it) for it in part]
+            else:
+                new[key] = self._constraint(part)
+        return new
+
+
+def _workload(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return of a workload what is no name: how many pods it runs."""
+    counts = {
+        key: value
+        for key, value in obj.get("spec", {}).items()
+        if key in {"parallelism", "completions", "completionMode", "suspend", "replicas"}
+    }
+    return {"spec": counts}
+
+
+def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
+    kept = ("type", "status", "lastTransitionTime")
+    return [{key: it[key] for key in kept if key in it} for it in status.get("conditions", [])]
+
+
+def _find_keys(spec: Any, found: set[str]) -> None:
+    """Note every label key that selectors, affinities and topology levels ask about."""
+    if isinstance(spec, list):
+        for part in spec:
+            _find_keys(part, found)
+    elif isinstance(spec, dict):
+        for key, part in spec.items():
+            if key in {"nodeSelector", "matchLabels"} and isinstance(part, dict):
+                found.update(part)
+            elif key in {"key", "topologyKey"} and isinstance(part, str):
+                found.add(part)
+            else:
+                _find_keys(part, found)

@@ -1,0 +1,179 @@
+"""A recording without names: what a cycle decides stays the same, and nobody is named.
+
+Names, UIDs, labels and annotations get aliases (:mod:`kaisched.engine.aliases`); what a cycle does
+not look at is left out. Amounts, times, the shape of the queue tree and the policy stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from kaisched.cluster.priorities import BUILT_IN
+from kaisched.cluster.structure import DEFAULT_QUEUE
+from kaisched.engine.aliases import Aliases
+from kaisched.engine.recording import RecordedAssumption, RecordedPast
+from kaisched.engine.redacted_objects import ObjectWalk
+from kaisched.engine.replaying import objects_of, replay, sealed
+from kaisched.objects.decode import encode
+from kaisched.objects.wire import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.engine.recording import RecordedUsage, Recording
+    from kaisched.engine.replaying import Replay
+    from kaisched.framework.records import CycleResult
+
+_OURS: Final = frozenset({"kaisched", "kai-scheduler", "default-scheduler", "default"})
+_OF_KUBERNETES: Final = frozenset({"system-node-critical", "system-cluster-critical"})
+_READABLE_FACTS: Final = frozenset({"stalegang", "time-based-fairshare"})
+"""Whose facts are times and amounts by job or queue."""
+
+
+class Redacted(NamedTuple):
+    """A recording without names."""
+
+    recording: Recording
+    warnings: list[str]
+    """What was lost with the names."""
+
+
+def redacted(recording: Recording, file: str = "") -> Redacted:
+    """Return a recording without names, with the result of its own replay.
+
+    Raises:
+        ConfigError: the recording contradicts itself.
+        ObjectError: its shard is wrong.
+
+    """
+    before = replay(recording, file)
+    objects, problems = objects_of(recording, file)
+    kept = {*_OURS, *_OF_KUBERNETES, *BUILT_IN, DEFAULT_QUEUE, *recording.scheduler_names}
+    aliases = Aliases(frozenset(kept))
+    plain = [encode(obj) for obj in objects]
+    walk = ObjectWalk(aliases, plain, _queue_of_pod(before.snapshot))
+    _renamed(recording, plain, walk, aliases)  # to meet the names
+    aliases.settle()
+    bare = _renamed(recording, plain, walk, aliases)
+    bare = replace(
+        bare,
+        assumed=[
+            RecordedAssumption(
+                pod=_key(it.pod, aliases), node=aliases.known("node", it.node) or "", sent=it.sent
+            )
+            for it in recording.assumed
+        ],
+        usage=_usage(recording.usage, aliases),
+    )
+    jobs = _job_aliases(before, replay(bare), aliases)
+    facts, lost = _facts(recording.facts, jobs, aliases)
+    done = replace(bare, past=_past(recording.past, jobs), facts=facts)
+    after = replay(done)
+    warnings = [f"left out, for it is wrong: {problem}" for problem in problems]
+    warnings += [f"what plugin {name} remembers is left out: it may hold names" for name in lost]
+    if not _is_same(before.result, after.result, aliases):
+        warnings.append("without the names another decision is taken: keep the names to show it")
+    return Redacted(sealed(done, after.result), warnings)
+
+
+def _renamed(
+    recording: Recording, plain: list[dict[str, Any]], walk: ObjectWalk, alias: Aliases
+) -> Recording:
+    """Return a recording with its objects, owners and shard renamed, and nothing else in it."""
+    owners = [
+        replace(owner, metadata=msgspec.convert(meta, ObjectMeta))
+        for owner in recording.owners
+        for meta in [walk.meta(msgspec.to_builtins(owner.metadata), "job")]
+    ]
+    return replace(
+        recording,
+        is_redacted=True,
+        shard=_shard(recording.shard, alias),
+        objects=[msgspec.Raw(msgspec.json.encode(walk(obj))) for obj in plain],
+        owners=owners,
+        assumed=[],
+        past={},
+        facts={},
+        usage=None,
+        result="",
+    )
+
+
+def _queue_of_pod(snapshot: Snapshot) -> dict[str, str]:
+    of_job, job_of_task = snapshot.jobs.queue_name, snapshot.tasks.job_of_task.tolist()
+    pairs = zip(snapshot.tasks.name, job_of_task, strict=True)
+    return {pod: of_job[job] for pod, job in pairs if job >= 0}
+
+
+def _shard(shard: dict[str, Any], alias: Aliases) -> dict[str, Any]:
+    spec = dict(shard.get("spec", {}))
+    if spec.get("partitionLabelValue"):
+        spec["partitionLabelValue"] = alias("pool", spec["partitionLabelValue"])
+    return {**shard, "metadata": {"name": "shard"}, "spec": spec}
+
+
+def _key(key: str, alias: Aliases) -> str:
+    """Return the alias of ``namespace/name`` of a pod."""
+    namespace, _, name = key.partition("/")
+    return f"{alias.known('namespace', namespace) or ''}/{alias.known('pod', name) or ''}"
+
+
+def _usage(usage: RecordedUsage | None, alias: Aliases) -> RecordedUsage | None:
+    if usage is None:
+        return None
+    named = ((alias.known("queue", name), parts) for name, parts in usage.queues.items())
+    queues = {name: parts for name, parts in named if name is not None}
+    return replace(usage, queues=queues, reasons=[])
+
+
+def _job_aliases(before: Replay, after: Replay, alias: Aliases) -> dict[str, str]:
+    """Return the new name of each job: that of the same pod, for names of jobs are made up."""
+    new_tasks = {name: task for task, name in enumerate(after.snapshot.tasks.name)}
+    found = {}
+    old = before.snapshot
+    for task, name in enumerate(old.tasks.name):
+        now, job = new_tasks.get(_key(name, alias), -1), int(old.tasks.job_of_task[task])
+        if now >= 0 and job >= 0:
+            found[old.jobs.name[job]] = after.snapshot.jobs.name[
+                int(after.snapshot.tasks.job_of_task[now])
+            ]
+    return found
+
+
+def _past(past: Mapping[str, RecordedPast], jobs: Mapping[str, str]) -> dict[str, RecordedPast]:
+    return {jobs[name]: times for name, times in past.items() if name in jobs}
+
+
+def _facts(
+    facts: Mapping[str, Any], jobs: Mapping[str, str], alias: Aliases
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the facts that can be read, by new names, and whose facts were left out."""
+    told: dict[str, Any] = {}
+    lost = []
+    for owner, fact in sorted(facts.items()):
+        if owner not in _READABLE_FACTS or not isinstance(fact, dict):
+            lost += [owner] if fact else []
+            continue
+        named = ((jobs.get(name) or alias.known("queue", name), it) for name, it in fact.items())
+        told[owner] = {name: it for name, it in named if name is not None}
+    return told, lost
+
+
+def _is_same(before: CycleResult, after: CycleResult, alias: Aliases) -> bool:
+    """Tell whether the same pods go to the same nodes, are evicted and are promised room."""
+
+    def moves(result: CycleResult, *, is_old: bool) -> list[list[tuple[str, str]]]:
+        kinds = (result.binds, result.evictions, result.nominations)
+        pairs = [[(it.pod, it.node) for it in kind] for kind in kinds]
+        if is_old:
+            pairs = [
+                [(_key(pod, alias), alias.known("node", node) or "") for pod, node in kind]
+                for kind in pairs
+            ]
+        return [sorted(kind) for kind in pairs]
+
+    return moves(before, is_old=True) == moves(after, is_old=False)

@@ -1,0 +1,167 @@
+"""Replays: the cycle of a recording, run again."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from kaisched.cluster.grouping import Owner
+from kaisched.cluster.state import Assumed, JobPast, StoreState, restored
+from kaisched.core.usage import Usage, UsageState
+from kaisched.engine.policy import build_policy
+from kaisched.errors import ConfigError, ObjectError, join_path
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.objects import SchedulingShard
+from kaisched.objects.decode import BadObject, decode_object
+from kaisched.objects.faults import Fault, Source
+from kaisched.objects.kinds import type_of
+from kaisched.objects.load import within
+
+if TYPE_CHECKING:
+    from kaisched.cluster.store import StateStore
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.engine.recording import RecordedUsage, Recording
+    from kaisched.framework.records import CycleResult
+    from kaisched.objects.wire import KubernetesObject
+
+STALE_GANGS: Final = "stalegang"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of a recording."""
+
+    snapshot: Snapshot
+    result: CycleResult
+    problems: list[ObjectError] = field(default_factory=list)
+    """Objects that were left out."""
+    warnings: list[str] = field(default_factory=list)
+
+
+def digest(result: CycleResult) -> str:
+    """Return the SHA-256 of a result's canonical bytes."""
+    return hashlib.sha256(result.encode()).hexdigest()
+
+
+def sealed(recording: Recording, result: CycleResult) -> Recording:
+    """Return a recording that says what came of it."""
+    return replace(recording, result=digest(result))
+
+
+def replay(recording: Recording, file: str = "", shard: SchedulingShard | None = None) -> Replay:
+    """Run the cycle of a recording; by another shard than the recorded one, if one is given.
+
+    Raises:
+        ConfigError: the recording contradicts itself; names file, path and value.
+        ObjectError: its shard is wrong.
+        PluginError: the shard asks for a plugin that is not installed, or is broken.
+
+    """
+    shard = shard if shard is not None else recorded_shard(recording, file)
+    policy, warnings = build_policy(shard, file)
+    _check_facts(recording, file)
+    store, problems = _store(recording, shard, file)
+    snapshot = store.snapshot()
+    usage = None
+    if recording.usage is not None:
+        usage = _usage(recording.usage, snapshot, file)
+    result, _ = run_cycle(snapshot, usage, policy, recording.now_s, Memory(recording.facts))
+    return Replay(snapshot, result, problems, warnings)
+
+
+def recorded_shard(recording: Recording, file: str = "") -> SchedulingShard:
+    """Return the shard of a recording.
+
+    Raises:
+        ObjectError: it is wrong.
+
+    """
+    try:
+        return decode_object(recording.shard, SchedulingShard, Source(file))[0]
+    except BadObject as bad:
+        raise within(bad.errors, ("shard",))[0] from None
+
+
+def objects_of(
+    recording: Recording, file: str = ""
+) -> tuple[list[KubernetesObject], list[ObjectError]]:
+    """Return the objects of a recording, and an error for each that is wrong."""
+    objects: list[KubernetesObject] = []
+    problems: list[ObjectError] = []
+    for number, data in enumerate(recording.objects):
+        try:
+            objects.append(_object(data, Source(file)))
+        except BadObject as bad:
+            problems.extend(within(bad.errors, ("objects", number)))
+    return objects, problems
+
+
+def _object(data: msgspec.Raw, source: Source) -> KubernetesObject:
+    raw: Any = msgspec.json.decode(data)
+    raw = raw if isinstance(raw, dict) else {}
+    kind = str(raw.get("kind", ""))
+    type_ = type_of(str(raw.get("apiVersion", "")), kind)
+    if type_ is None or isinstance(type_, Fault):
+        message = "no such kind" if type_ is None else type_.message
+        raise BadObject([ObjectError(message, file=source.file, kind=kind, path="kind")])
+    return decode_object(raw, type_, source)[0]
+
+
+def _store(
+    recording: Recording, shard: SchedulingShard, file: str
+) -> tuple[StateStore, list[ObjectError]]:
+    objects, problems = objects_of(recording, file)
+    state = StoreState(
+        objects=(),
+        owners=tuple(Owner(it.group, it.kind, it.metadata, it.minimum) for it in recording.owners),
+        extended=tuple(recording.extended),
+        assumed=tuple(Assumed(it.pod, it.node, it.sent == "eviction") for it in recording.assumed),
+        evictions_s=tuple(recording.evictions_s),
+        past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
+    )
+    pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources
+    return restored(objects, state, recording.scheduler_names, pool, gpus), problems
+
+
+def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:
+    """Return the usage of the snapshot's queues and resources; nothing where none is recorded."""
+    parts = np.zeros((len(snapshot.axis), len(snapshot.queues)), np.int64)
+    rows = [snapshot.axis.position.get(name, -1) for name in recorded.resources]
+    position = {name: column for column, name in enumerate(snapshot.queues.name)}
+    for name, amounts in recorded.queues.items():
+        if len(amounts) != len(rows):
+            raise ConfigError(
+                f"{len(amounts)} numbers for {len(rows)} resources",
+                file=file,
+                path=join_path("usage", "queues", name),
+                fix="give one number for each of usage.resources",
+            )
+        column = position.get(name, -1)
+        for row, amount in zip(rows, amounts, strict=True):
+            if row >= 0 and column >= 0:
+                parts[row, column] = amount
+    parts.setflags(write=False)
+    age_s = math.inf if recorded.age_s is None else recorded.age_s
+    state, reasons = UsageState(recorded.state), tuple(recorded.reasons)
+    return Usage(parts, age_s, recorded.coverage, state, reasons)
+
+
+def _check_facts(recording: Recording, file: str) -> None:
+    """Refuse what an action would trip over; a plugin that does is isolated by the cycle."""
+    since = recording.facts.get(STALE_GANGS, {})
+    numbers = isinstance(since, dict) and all(isinstance(it, int | float) for it in since.values())
+    if not numbers:
+        raise ConfigError(
+            "no times by job",
+            file=file,
+            path=join_path("facts", STALE_GANGS),
+            value=since,
+            fix="write a map of job names to seconds",
+        )

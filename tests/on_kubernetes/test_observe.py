@@ -1,0 +1,33 @@
+"""One daemon observes what another does with the same pods, and says how far they agree."""
+
+import pytest
+
+from tests.on_kubernetes.rig import until
+
+pytestmark = pytest.mark.slow
+
+
+def test_two_schedulers_of_one_mind_agree(rig):
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("a", 16)
+    rig.start_kubelet()
+    observer = rig.start(kubernetes={"observe": True}).wait_leading()
+    (tenure,) = observer.daemon.tenures
+    for number in range(3):
+        rig.gang(f"g{number}", "a", 2)
+    waits = tenure.comparison
+    until(lambda: len(waits._first_s) == 3, what="the observer's decision")
+    rig.start().wait_leading()
+    rig.wait_placed(*(f"g{job}-{pod}" for job in range(3) for pod in range(2)))
+    until(lambda: waits.total.jobs.total() >= 3, what="the comparison")
+    document = waits.document()
+    assert sum(document["jobs"].values()) >= 3
+    assert document["pods"]["same_node"] == 6
+    assert document["agreement"]["order"] == 1.0
+    assert tenure.collector.published.observed_pods["same_node"] == 6
+    compared = [line for line in rig.logs if line["event"] == "job_compared"]
+    assert {line["job"].rpartition("/")[2] for line in compared} == {"g0", "g1", "g2"}
+    observer.stop()
+    (last,) = [line for line in rig.logs if line["event"] == "comparison_ended"]
+    assert last["pods"]["same_node"] == 6

@@ -1,0 +1,88 @@
+"""A snapshot of a scheduler that runs, and of a cluster without one."""
+
+import pytest
+
+from kaisched.clock import SystemClock
+from kaisched.daemon.recordings import recording_page
+from kaisched.daemon.serving import Request, serve
+from kaisched.daemon.taking import from_cluster, from_daemon
+from kaisched.engine.recording_file import encoded, parsed
+from kaisched.engine.redaction import redacted
+from kaisched.engine.replaying import digest, replay
+from tests.on_kubernetes.rig import until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def cluster(rig):
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("root", -1)
+    for name in ("a", "b"):
+        rig.queue(name, 8, "root")
+    rig.start_kubelet()
+    return rig
+
+
+def replayed(recording):
+    recording = parsed(encoded(recording), "file")
+    again = replay(recording)
+    assert again.problems == []
+    assert digest(again.result) == recording.result
+    return again.result
+
+
+def test_cycles_of_a_daemon_are_replayed_byte_for_byte(cluster):
+    daemon = cluster.start(snapshots={"enabled": True}).wait_leading()
+    (tenure,) = daemon.daemon.tenures
+    for number in range(16):
+        cluster.pod(f"a{number}", "a")
+    seen = [tenure.recordings.next_one() for _ in range(4)]
+    cluster.gang("b", "b", 8)
+    seen += [tenure.recordings.next_one() for _ in range(8)]
+    cluster.wait_placed(*(f"b-{number}" for number in range(8)))
+    seen.append(tenure.recordings.next_one())
+    for recording in seen:
+        replayed(recording)
+    pod = f"{cluster.namespace}/b-0"
+    tenure.cluster.post(lambda store: store.assume_evicted(pod, SystemClock().now_s()))
+    last = tenure.recordings.next_one()
+    assert [(it.pod, it.sent) for it in last.assumed] == [(pod, "eviction")]
+    assert any(past.evicted_s for past in last.past.values())
+    replayed(last)
+    bare, _ = redacted(last)
+    assert cluster.namespace not in encoded(bare).decode()
+    replayed(bare)
+
+
+def test_a_cluster_is_taken_without_a_daemon(cluster):
+    cluster.gang("g", "a", 4)
+    until(lambda: len(cluster.pods()) == 4)
+    taken = from_cluster(cluster.client, SystemClock(), ["kaisched"])
+    assert taken.warnings == []
+    result = replayed(taken.recording)
+    assert len(result.binds) == 4
+    assert cluster.placed() == {}
+
+
+def test_a_daemon_without_the_setting_keeps_nothing(cluster):
+    daemon = cluster.start().wait_leading()
+    (tenure,) = daemon.daemon.tenures
+    assert tenure.cluster.kept is None
+
+
+def test_the_page_is_for_this_machine_only(cluster):
+    daemon = cluster.start(snapshots={"enabled": True}).wait_leading()
+    (tenure,) = daemon.daemon.tenures
+    page = recording_page(lambda: [tenure.recordings])
+    assert page(Request({}, "", "evil.example:8082")).status == 403
+    assert page(Request({}, "", "")).status == 403
+    assert page(Request({"shard": ["other"]}, "", "localhost:1")).status == 404
+    server = serve("127.0.0.1", 0, {"/snapshot": page}, "snapshots.port")
+    try:
+        taken = from_daemon(f"http://127.0.0.1:{server.port}", tenure.name)
+        replayed(taken.recording)
+        assert taken.recording.origin == "daemon"
+    finally:
+        server.close()

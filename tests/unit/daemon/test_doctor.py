@@ -1,0 +1,398 @@
+"""The doctor: what is wrong with a cluster is found, named and given a fix, and nothing else."""
+
+import json
+
+import pytest
+
+from kaisched.cli.app import run_line
+from kaisched.clock import ManualClock, SystemClock
+from kaisched.cluster.embedded.apiserver import ApiServer, Rule
+from kaisched.cluster.embedded.apiserver.furnish import (
+    add_kai_kinds,
+    add_namespace,
+    add_nodes,
+    kubeconfig_of,
+)
+from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.config.loading import load_settings
+from kaisched.daemon.doctor import examine as rounds
+from kaisched.daemon.doctor.examine import examine
+from kaisched.daemon.doctor.finding import Finding, Visit, named
+from kaisched.objects.labels import format_time
+from tests.contract.prometheus import Prometheus, needs_prometheus
+
+RUN = "/apis/scheduling.run.ai/v2/queues"
+SHARDS = "/apis/kai.scheduler/v1/schedulingshards"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kaisched/leases"
+EVERYTHING = {"limit": -1, "overQuotaWeight": 1, "quota": 0}
+
+
+@pytest.fixture
+def server():
+    with ApiServer() as server:
+        add_kai_kinds(server)
+        add_namespace(server, "kaisched")
+        add_nodes(server, 2, 8)
+        yield server
+
+
+def client_of(server, token=""):
+    return Client(Access(server.url, authorization=lambda: f"Bearer {token}" if token else ""))
+
+
+def must(server, method, path, body):
+    answer = client_of(server).call(method, path, body=body)
+    assert answer.is_done, answer.text()
+
+
+def queue(server, name, pool="", resources=None, **spec):
+    labels = {"kai.scheduler/node-pool": pool} if pool else {}
+    gpu = EVERYTHING if resources is None else resources
+    kind = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
+    spec = {"resources": {"gpu": gpu}, **spec}
+    must(server, "POST", RUN, {**kind, "metadata": {"name": name, "labels": labels}, "spec": spec})
+
+
+def shard(server, name, pool="", **spec):
+    body = {"metadata": {"name": name}, "spec": {"partitionLabelValue": pool, **spec}}
+    kind = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard"}
+    must(server, "POST", SHARDS, {**kind, **body})
+
+
+def lease(server, name="kaisched-default", age_s=1.0, **spec):
+    renewed = format_time(SystemClock().now_s() - age_s)
+    said = {"holderIdentity": "pod-1", "leaseDurationSeconds": 15, "renewTime": renewed} | spec
+    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    must(server, "POST", LEASES, {**kind, "metadata": {"name": name}, "spec": said})
+
+
+def visit(server, clock=None, token="", user="", **settings):
+    flags = {key: ("a test", value) for key, value in settings.items()}
+    flags.setdefault("kubernetes.namespace", ("a test", "kaisched"))
+    loaded = load_settings(flags=flags).settings
+    return Visit(client_of(server, token), loaded, clock or SystemClock(), user)
+
+
+def found(server, **given):
+    return list(examine(visit(server, **given)))
+
+
+def of(findings, check, level=None):
+    return [it for it in findings if it.check == check and level in {None, it.level}]
+
+
+def texts(findings, check, level):
+    return [it.text for it in of(findings, check, level)]
+
+
+@pytest.fixture
+def healthy(server):
+    queue(server, "default-queue")
+    queue(server, "root")
+    queue(server, "a", parentQueue="root")
+    lease(server)
+    return server
+
+
+def test_nothing_fails_in_a_healthy_cluster(healthy):
+    findings = found(healthy)
+    assert [it for it in findings if it.level == "fail"] == []
+    assert {it.check for it in findings if it.level == "ok"} >= {
+        "server", "account", "clock", "kind Queue", "kind PodGroup", "kind SchedulingShard",
+        "kind Topology", "workloads", "shard default", "rights read", "rights write",
+        "rights lease", "lease kaisched-default", "nodes", "queues", "usage default",
+    }  # fmt: skip
+
+
+def test_every_finding_that_is_not_ok_says_what_to_do(server):
+    queue(server, "x", resources={"quota": 1}, parentQueue="nowhere")
+    for finding in found(server, clock=ManualClock(1e9)):
+        assert finding.level == "ok" or finding.fix, finding
+
+
+# -- the server ----------------------------------------------------------------------------------
+
+
+def test_a_server_that_does_not_answer_is_all_that_is_told():
+    gone = Client(Access("http://127.0.0.1:1"))
+    findings = list(examine(Visit(gone, load_settings(flags={}).settings, SystemClock())))
+    assert [(it.check, it.level) for it in findings] == [("server", "fail")]
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "level"),
+    [(0.0, "ok"), (4.0, "ok"), (20.0, "warn"), (-20.0, "warn"), (90.0, "fail")],
+)
+def test_clocks_are_compared(ahead_s, level):
+    with ApiServer(clock=ManualClock(1_800_000_000.4)) as server:
+        add_kai_kinds(server)
+        findings = found(server, clock=ManualClock(1_800_000_000.4 + ahead_s))
+    (clock,) = of(findings, "clock")
+    assert clock.level == level
+    if level != "ok":
+        assert ("ahead of" if ahead_s > 0 else "behind") in clock.text
+
+
+def test_kinds_that_are_not_there_are_named():
+    with ApiServer() as server:
+        findings = found(server)
+    (kind,) = of(findings, "kind Queue")
+    assert kind.level == "fail"
+    assert kind.text == "queues.scheduling.run.ai is not there: nothing is scheduled without queues"
+    assert kind.fix == "kaisched config crds | kubectl apply --server-side -f -"
+    assert of(findings, "kind Topology")[0].level == "warn"
+
+
+def test_a_kind_in_another_version_is_told_so():
+    with ApiServer() as server:
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        must(server, "POST", path, {
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "queues.scheduling.run.ai"},
+            "spec": {
+                "group": "scheduling.run.ai", "scope": "Cluster",
+                "names": {"plural": "queues", "singular": "queue", "kind": "Queue",
+                          "listKind": "QueueList"},
+                "versions": [{"name": "v1", "served": True, "storage": True,
+                              "schema": {"openAPIV3Schema": anything}}],
+            },
+        })  # fmt: skip
+        findings = found(server)
+    assert texts(findings, "kind Queue", "fail") == [
+        "scheduling.run.ai is served as v1, and read as v2"
+    ]
+
+
+# -- the account ---------------------------------------------------------------------------------
+
+
+def restricted(server, *rules):
+    server.api.access.tokens = {"secret-token": "scheduler", "master": "admin"}
+    server.api.access.rules = {
+        "scheduler": [
+            Rule(("create",), ("authorization.k8s.io", "authentication.k8s.io"), ("*",)),
+            *rules,
+        ]
+    }
+
+
+def test_missing_rights_are_named_by_role(healthy):
+    restricted(
+        healthy,
+        Rule(("list",), ("*",), ("*",)),
+        Rule(("watch",), ("*",), ("nodes", "queues")),
+        Rule(("get",), ("",), ("pods",)),
+        Rule(("get", "update"), ("coordination.k8s.io",), ("leases",), names=("other",)),
+    )
+    findings = found(healthy, token="secret-token")
+    (read,) = of(findings, "rights read")
+    assert read.level == "fail"
+    assert read.text.startswith("may not watch cronjobs.batch, ")
+    assert read.fix == "apply the role kaisched-read of deploy/ and bind it to the account"
+    (write,) = of(findings, "rights write")
+    assert "create pods/binding" in write.text
+    (lease_rights,) = of(findings, "rights lease")
+    assert lease_rights.text == (
+        "may not get leases.coordination.k8s.io, update leases.coordination.k8s.io"
+    )
+
+
+def test_rights_of_another_user_can_be_looked_at(healthy):
+    restricted(healthy)
+    findings = found(healthy, token="master", user="scheduler")
+    assert of(findings, "account")[0].text == "admin; rights are looked at of scheduler"
+    assert of(findings, "rights read")[0].level == "fail"
+
+
+def test_only_the_rights_that_the_settings_need_are_asked_about(healthy):
+    observing = found(healthy, **{"kubernetes.observe": True})
+    assert [it.check for it in observing if it.check.startswith("rights")] == ["rights read"]
+    deleting = found(healthy, **{"kubernetes.evictionMode": "delete"})
+    assert of(deleting, "rights delete", "ok")
+
+
+def test_no_token_is_ever_shown(healthy):
+    restricted(healthy)
+    shown = " ".join(f"{it.text} {it.fix}" for it in found(healthy, token="secret-token"))
+    assert "secret-token" not in shown
+
+
+# -- shards, leases, nodes -----------------------------------------------------------------------
+
+
+def test_two_shards_for_the_same_nodes_are_told(server):
+    for name in ("one", "two"):
+        shard(server, name, "pool-a")
+    assert texts(found(server), "shards", "fail") == [
+        "nodes of pool pool-a are in two shards: one, two"
+    ]
+
+
+def test_nodes_in_no_shard_and_shards_without_nodes_are_told(healthy):
+    shard(healthy, "gpus", "gpus")
+    findings = found(healthy)
+    assert texts(findings, "nodes", "warn") == [
+        "2 of 2 nodes are in no shard: gpu-node-1, gpu-node-2",
+        "shard gpus has no node: none is labelled gpus",
+    ]
+    assert "in the pool of no shard, so in no division: a, default-queue, root" in texts(
+        findings, "queues", "warn"
+    )
+
+
+def test_a_plugin_that_is_not_installed_is_told(healthy):
+    shard(healthy, "default", plugins={"nosuchplugin": {"enabled": True}})
+    assert of(found(healthy), "shard default", "fail")
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"age_s": 100.0}, "pod-1 has not renewed it for 100 s"),
+        ({"holderIdentity": ""}, "nobody leads"),
+        ({"renewTime": None}, "held by pod-1, since nobody knows when"),
+    ],
+)
+def test_a_lease_that_nobody_keeps_is_told(server, spec, said):
+    lease(server, **spec)
+    assert texts(found(server), "lease kaisched-default", "warn") == [said]
+
+
+def test_a_lease_that_is_not_there_is_told(server):
+    assert texts(found(server), "lease kaisched-default", "warn") == [
+        "there is none in namespace kaisched"
+    ]
+
+
+# -- queues --------------------------------------------------------------------------------------
+
+
+def test_queues_that_mean_something_else_in_kai_are_named(healthy):
+    queue(healthy, "no-limit", resources={"quota": 4, "overQuotaWeight": 1})
+    queue(healthy, "no-weight", resources={"quota": 4, "limit": 8})
+    limit, weight = texts(found(healthy), "queues", "warn")
+    assert limit == (
+        "limit is left out, which is no limit here, and nothing may run in KAI-Scheduler: no-limit"
+    )
+    assert weight == (
+        "overQuotaWeight is left out, which is a weight of 1 here, and no surplus in KAI-Scheduler:"
+        " no-weight"
+    )
+
+
+def test_queues_with_faults_are_named(healthy):
+    queue(healthy, "orphan", parentQueue="nowhere")
+    (fault,) = of(found(healthy), "queues", "fail")
+    assert "Queue orphan: spec.parentQueue: no such queue (value 'nowhere')" in fault.text
+
+
+def test_no_queue_at_all_fails(server):
+    assert texts(found(server), "queues", "fail") == ["there is none: every job waits"]
+
+
+# -- usage ---------------------------------------------------------------------------------------
+
+
+def with_history(server, url, **params):
+    shard(server, "default", usageDBConfig={
+        "clientType": "prometheus", "connectionString": url, "usageParams": params,
+    })  # fmt: skip
+
+
+def test_a_usage_store_that_does_not_answer_is_told_without_its_password(healthy):
+    with_history(healthy, "http://me:secret-word@127.0.0.1:1")
+    findings = found(healthy)
+    (usage,) = of(findings, "usage default", "fail")
+    assert "127.0.0.1 did not answer" in usage.text
+    assert "secret-word" not in str(findings)
+
+
+@needs_prometheus
+@pytest.mark.real
+@pytest.mark.slow
+def test_gaps_of_a_real_prometheus_are_told(healthy, tmp_path):
+    server = Prometheus(tmp_path / "prometheus")
+    now_s = int(SystemClock().now_s())
+    times = [
+        now_s - hour * 3600 + minute * 60
+        for hour in range(47, 1, -1)
+        if not 10 <= hour < 40
+        for minute in range(60)
+    ]
+    lines = [
+        f"{metric} 8 {time}"
+        for metric in (
+            'kai_queue_allocated_gpus{queue_name="a"}',
+            'kube_node_status_capacity{node="n",resource="nvidia_com_gpu"}',
+        )
+        for time in times
+    ]
+    server.backfill(lines)
+    server.start()
+    try:
+        with_history(healthy, server.url, windowSize="2d")
+        findings = found(healthy)
+    finally:
+        server.kill()
+    failed = texts(findings, "usage default", "fail")
+    assert any("gpu: 6" in it and "of the window has no samples" in it for it in failed)
+    assert any(it.startswith("the newest sample is ") for it in failed)
+    assert any(it.startswith("cpu: the window has no time") for it in failed)
+    assert "127.0.0.1 answers: history of gpu" in texts(findings, "usage default", "ok")
+
+
+# -- the round -----------------------------------------------------------------------------------
+
+
+def test_a_check_that_crashes_stops_no_other(healthy, monkeypatch):
+    def crash(_):
+        yield Finding("nodes", "ok", "so far")
+        raise ValueError("secret-word")
+
+    monkeypatch.setitem(rounds.CHECKS, "nodes", crash)
+    findings = found(healthy)
+    assert texts(findings, "nodes", "fail") == ["the check itself failed: ValueError"]
+    assert of(findings, "queues", "ok")
+    assert "secret-word" not in str(findings)
+
+
+def test_many_names_are_cut():
+    assert named("gfedcba") == "a, b, c, d, e and 2 more"
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(healthy, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(kubeconfig_of(healthy.url))
+
+    def run(*words):
+        code = run_line(["doctor", "--kubeconfig", str(kubeconfig), *words])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def test_the_command_prints_a_line_a_check(run):
+    code, out, err = run("-n", "kaisched")
+    assert (code, err) == (0, "")
+    assert "      ok    " not in out
+    assert "ok    account" in out
+    assert out.rstrip().endswith(" 0 fail")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_command_is_json_and_its_code_says_whether_something_failed(run, healthy):
+    queue(healthy, "orphan", parentQueue="nowhere")
+    code, out, _ = run("-o", "json")
+    document = json.loads(out)
+    assert code == 1
+    assert document["schemaVersion"] == "kaisched.io/doctor/v1"
+    assert document["fail"] == 1
+    assert set(document["checks"][0]) == {"check", "level", "text", "fix"}

@@ -1,0 +1,212 @@
+"""A redacted recording: nobody's name is in it, and the same cycle runs."""
+
+import json
+
+import msgspec
+import pytest
+
+from kaisched.clock import ManualClock
+from kaisched.engine.aliases import Aliases
+from kaisched.engine.planning import fill, open_cluster
+from kaisched.engine.policy import build_policy
+from kaisched.engine.recording import record
+from kaisched.engine.recording_file import encoded
+from kaisched.engine.redaction import redacted
+from kaisched.engine.replaying import replay, sealed
+from kaisched.objects import SchedulingShard
+from kaisched.objects.decode import decode_object
+from kaisched.objects.load import load_text
+from kaisched.objects.node import NodeSpec, NodeStatus
+from kaisched.objects.pod import PodSpec, PodStatus
+from kaisched.objects.queue import QueueSpec
+
+NOW_S = 1_800_000_000.0
+MANIFESTS = """
+apiVersion: v1
+kind: Node
+metadata:
+  name: acme-node-1
+  labels:
+    {kubernetes.io/hostname: acme-node-1, acme.com/rack: acme-r7, acme.com/unused: acme-secret,
+     nvidia.com/gpu.product: acme-x100, kai.scheduler/node-pool: acme-pool}
+  annotations: {acme.com/owner: acme-jane}
+spec: {taints: [{key: acme.com/team, value: acme-vision, effect: NoSchedule}]}
+status:
+  allocatable: {cpu: "64", memory: 512Gi, nvidia.com/gpu: "8", pods: "110"}
+  conditions: [{type: Ready, status: "True", reason: acme-reason, message: acme-message}]
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: acme-dept, labels: {kai.scheduler/node-pool: acme-pool}}
+spec: {displayName: acme-display, resources: {gpu: {quota: 8}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: acme-vision, labels: {kai.scheduler/node-pool: acme-pool}}
+spec: {parentQueue: acme-dept, resources: {gpu: {quota: 4, limit: 6}}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: acme-class}
+value: 70
+---
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata:
+  {name: acme-gang, namespace: acme-ns, labels: {kai.scheduler/node-pool: acme-pool}}
+spec:
+  queue: acme-vision
+  minSubGroup: 2
+  priorityClassName: acme-class
+  subGroups: [{name: acme-lead, minMember: 1}, {name: acme-work, minMember: 1}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: acme-job, namespace: acme-ns, uid: acme-uid, labels: {project: acme-old}}
+spec: {parallelism: 1}
+"""
+POD = """
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  namespace: acme-ns
+  labels: {{kai.scheduler/queue: acme-vision, kai.scheduler/subgroup-name: {subgroup},
+    kai.scheduler/node-pool: acme-pool, app: acme-app, acme.com/person: acme-jane}}
+  annotations: {{{note} acme.com/cost: acme-cost}}
+  ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: acme-job, uid: acme-uid,
+    controller: true}}]
+spec:
+  schedulerName: kaisched
+  nodeSelector: {{acme.com/rack: acme-r7}}
+  tolerations: [{{key: acme.com/team, operator: Equal, value: acme-vision}}]
+  affinity:
+    nodeAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+        nodeSelectorTerms:
+        - matchExpressions: [{{key: nvidia.com/gpu.product, operator: In, values: [acme-x100]}}]
+    podAntiAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: kubernetes.io/hostname
+        namespaces: [acme-ns]
+        labelSelector: {{matchLabels: {{app: acme-none}}}}
+  containers:
+  - name: acme-main
+    ports: [{{containerPort: 80, hostPort: {port}, hostIP: 10.1.2.3}}]
+    resources: {{limits: {{nvidia.com/gpu: "1"}}}}
+"""
+
+
+@pytest.fixture
+def recording():
+    """One node that takes a gang; everything that can have a name has one."""
+    pods = [
+        POD.format(
+            name=f"acme-{part}",
+            subgroup=f"acme-{part}",
+            note="pod-group-name: acme-gang,",
+            port=8000 + number,
+        )
+        for number, part in enumerate(("lead", "work"))
+    ]
+    pods.append(POD.format(name="acme-alone", subgroup="", note="", port=8002))
+    shard, _ = decode_object(
+        {"metadata": {"name": "acme-shard"}, "spec": {"partitionLabelValue": "acme-pool"}},
+        SchedulingShard,
+    )
+    loaded = load_text(MANIFESTS + "".join(pods))
+    cluster = open_cluster(shard, ManualClock(NOW_S))
+    assert [*loaded.problems, *fill(cluster, loaded)] == []
+    cluster.snapshot()
+    policy, _ = build_policy(shard)
+    made = record(
+        "manifests", cluster.state(), shard, policy, schedulers=["kaisched"], now_s=NOW_S,
+        facts={"stalegang": {"acme-ns/acme-gang": 5.0, "acme-ns/acme-gone": 7.0},
+               "acme-plugin": {"acme": 1}},
+    )  # fmt: skip
+    return sealed(made, replay(made).result)
+
+
+def test_no_name_is_left(recording):
+    assert encoded(recording).count(b"acme") > 50
+    text = encoded(redacted(recording).recording).decode()
+    assert "acme" not in text
+    assert "10.1.2.3" not in text
+    assert json.loads(text)["redacted"] is True
+
+
+def test_the_same_pods_are_bound(recording):
+    bare, warnings = redacted(recording)
+    before, after = replay(recording).result, replay(bare).result
+    assert [it.pod.removeprefix("acme-ns/acme-") for it in before.binds] == [
+        "lead",
+        "work",
+        "alone",
+    ]
+    assert [it.pod for it in after.binds] == [
+        "namespace-1/pod-2",
+        "namespace-1/pod-3",
+        "namespace-1/pod-1",
+    ]
+    assert {it.node for it in after.binds} == {"node-1"}
+    assert warnings == ["what plugin acme-plugin remembers is left out: it may hold names"]
+
+
+def test_what_is_remembered_follows_the_new_names(recording):
+    facts = redacted(recording).recording.facts
+    assert facts == {"stalegang": {"namespace-1/job-1": 5.0}}
+
+
+def test_redacting_twice_gives_the_same_bytes(recording):
+    once = redacted(recording).recording
+    assert encoded(redacted(once).recording) == encoded(once)
+
+
+def test_aliases_keep_the_order_of_names():
+    names = ["b", "a", "a-1", "a.b", "c10", "c9"]
+    alias = Aliases(frozenset())
+    for name in names:
+        alias("pod", name)
+        alias("namespace", name)
+    alias.settle()
+    assert sorted(names) == sorted(names, key=lambda name: alias("pod", name))
+    keys = [f"{one}/{two}" for one in names for two in names]
+
+    def new(key):
+        namespace, _, name = key.partition("/")
+        return f"{alias('namespace', namespace)}/{alias('pod', name)}"
+
+    assert sorted(keys) == sorted(keys, key=new)
+
+
+def test_one_name_has_one_alias_whatever_it_is_used_for():
+    alias = Aliases(frozenset({"default"}))
+    for use in ("value", "queue", "pod"):
+        alias(use, "research")
+    alias("queue", "default")
+    alias.settle()
+    assert {alias(use, "research") for use in ("value", "queue", "pod")} == {"queue-1"}
+    assert alias("queue", "default") == "default"
+    assert alias("value", "12") == "12"
+    assert alias("key", "topology.kubernetes.io/zone") == "topology.kubernetes.io/zone"
+    assert alias.known("pod", "never met") is None
+
+
+KNOWN = {
+    QueueSpec: """displayName parentQueue resources priority preemptMinRuntime reclaimMinRuntime
+        stopPolicy""",
+    NodeSpec: "unschedulable taints",
+    NodeStatus: "allocatable capacity conditions",
+    PodStatus: "phase nominatedNodeName conditions startTime reason",
+    PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
+        preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
+        terminationGracePeriodSeconds resourceClaims""",
+}
+
+
+@pytest.mark.parametrize("struct", KNOWN)
+def test_every_field_was_looked_at(struct):
+    """A field that is added may hold a name: see to it in redacted_objects, then add it here."""
+    fields = {it.encode_name for it in msgspec.structs.fields(struct)}
+    assert fields == set(KNOWN[struct].split())
