@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kaisched.cluster.grouping import Grouper, Membership, Owner
@@ -15,33 +15,23 @@ from kaisched.cluster.groups import Groups
 from kaisched.cluster.held_back import HeldBack
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
 from kaisched.cluster.priorities import PriorityClasses
+from kaisched.cluster.problems import Problem, fault_of, problems_of
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.check import check_queues
-from kaisched.objects.faults import Source, to_error
-from kaisched.objects.kinds import faults_of
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.objects.wire import KubernetesObject, ObjectMeta
+from kaisched.objects.wire import ObjectMeta
 
 OUR_SCHEDULERS: Final = frozenset({"kaisched"})
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
-    """Something wrong with an object that is in the store all the same, or left out of it."""
-
-    kind: str
-    name: str
-    text: str
 
 
 class StateStore(RowStore):
@@ -127,7 +117,7 @@ class StateStore(RowStore):
         if self._is_in_pool(queue.metadata):
             self._queue_objects[queue.name] = queue
             self._queue_faults = None
-            if not _fault_of(queue):
+            if not fault_of(queue):
                 self.put_queue(queue_row(queue))
 
     def remove_queue(self, name: str) -> None:
@@ -170,7 +160,7 @@ class StateStore(RowStore):
         if not self._is_in_pool(group.metadata):
             self.remove_pod_group(group.key)
             return
-        if self._groups.declare(group, _fault_of(group)):
+        if self._groups.declare(group, fault_of(group)):
             self.revision += 1
 
     def remove_pod_group(self, key: str) -> None:
@@ -370,15 +360,8 @@ class StateStore(RowStore):
 
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""
-        found = [Problem(Node.KIND, name, text) for name, text in self._node_faults.items()]
         _, errors = check_queues(self._queue_objects.values())
-        found += [Problem(Queue.KIND, error.name, str(error)) for error in errors]
-        for group, faults in self._groups.faults().items():
-            found += [
-                Problem(Pod.KIND, pod, text) if pod else Problem(PodGroup.KIND, group, text)
-                for pod, text in faults.items()
-            ]
-        return sorted(found)
+        return problems_of(self._node_faults, errors, self._groups.faults())
 
     def queue_faults(self) -> Mapping[str, ObjectError]:
         """Return why queues are not used, by name; the same object while no queue changes."""
@@ -389,11 +372,6 @@ class StateStore(RowStore):
 
     def _is_in_pool(self, meta: ObjectMeta) -> bool:
         return labels.node_pool_of(meta) == self._node_pool
-
-
-def _fault_of(obj: KubernetesObject) -> str:
-    fault = next((fault for fault in faults_of(obj) if not fault.is_warning), None)
-    return "" if fault is None else str(to_error(fault, Source()))
 
 
 def _is_same_task(

@@ -17,8 +17,8 @@ import structlog
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.pauses import Pauses
-from kaisched.cluster.kubernetes.reflector import Pace, Phase, Reflector
+from kaisched.cluster.kubernetes.pauses import Pace, Pauses
+from kaisched.cluster.kubernetes.reflector import Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_watch import ShardWatch

@@ -12,8 +12,9 @@ from kaisched.clock import Clock, ManualClock
 from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import OUR_SCHEDULERS, Problem, StateStore
+from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate

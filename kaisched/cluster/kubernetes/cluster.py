@@ -89,10 +89,8 @@ class KubernetesCluster:
         self.on_overthrown: Callable[[str], None] = lambda _: None
         self.bad_news = 0
         self.kept: Kept | None = None
-        self._outbox = outbox
-        self._clock = clock
-        self._why_stale = why_stale
-        self._is_observing = is_observing
+        self._outbox, self._clock = outbox, clock
+        self._why_stale, self._is_observing = why_stale, is_observing
         self._log: Any = structlog.get_logger().bind(shard=shard)
         self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,22 @@ MOST_S: Final = 10.0
 _GROWTH: Final = 3.0
 _CHANCE: Final = np.random.default_rng()
 """One for all, which locks itself: it takes some kilobytes, and every waiting write has pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How patient a reflector is, in seconds."""
+
+    idle_s: float = 90.0
+    """A watch that is silent for longer is taken for dead; servers send a bookmark a minute."""
+    watch_s: tuple[float, float] = (300.0, 600.0)
+    """The server is asked to end a watch after some time between these."""
+    compare_s: float = 600.0
+    """After so long everything is listed again and compared."""
+    absent_s: float = 60.0
+    """How often a kind is looked for that the server does not know, or does not show us."""
+    least_pause_s: float = 0.1
+    most_pause_s: float = 10.0
 
 
 class Pauses:

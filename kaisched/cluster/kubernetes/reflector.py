@@ -17,7 +17,7 @@ import structlog
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import Answer, Client, RefusedError, Stream
 from kaisched.cluster.kubernetes.lines import lines_of
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.resources import Seen, Watched, bare_event
 from kaisched.errors import ClusterUnavailable, ObjectError
 
@@ -38,22 +38,6 @@ class Change(NamedTuple):
 
 
 Tell = Callable[[Change], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How patient a reflector is, in seconds."""
-
-    idle_s: float = 90.0
-    """A watch that is silent for longer is taken for dead; servers send a bookmark a minute."""
-    watch_s: tuple[float, float] = (300.0, 600.0)
-    """The server is asked to end a watch after some time between these."""
-    compare_s: float = 600.0
-    """After so long everything is listed again and compared."""
-    absent_s: float = 60.0
-    """How often a kind is looked for that the server does not know, or does not show us."""
-    least_pause_s: float = 0.1
-    most_pause_s: float = 10.0
 
 
 class Phase(Enum):
