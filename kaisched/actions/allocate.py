@@ -110,9 +110,11 @@ class _Allocation:
                 break
             run.append(item)
             need += size
-            if need == vacancy.total or self._comes_back(item) or len(run) == _LONGEST_RUN:
+            if need == vacancy.total or len(run) == _LONGEST_RUN:
                 break
-            item = walk.peek(len(run))
+            last, item = item, walk.peek(len(run))
+            if item is not None and self._comes_back(last):
+                break
         if not run:
             self._wait_or_refuse(first, shape)
             return

@@ -45,8 +45,8 @@ class Standing:
     total: Amounts
     allocatable: Amounts
     bounds: Amounts
-    """``(3R + 1, Q)`` quota; the most that may be held without touching a forbidden resource; fair
-    share; and last the priority, negative."""
+    """``(4R + 1, Q)`` quota; the most that may be held without touching a forbidden resource; fair
+    share; nothing; and last the priority, negative."""
     divisors: FloatVec
     """``(R + 1, Q)`` what a held amount is divided by for the dominant share; and last the size, a
     total order that agrees with "smaller in one resource and larger in none"."""
@@ -69,12 +69,12 @@ class Standing:
         ):
             bounds, divisors = known.bounds.copy(), known.divisors
         else:
-            bounds = np.empty((3 * resources + 1, len(queues)), np.int64)
+            bounds = np.zeros((4 * resources + 1, len(queues)), np.int64)
             bounds[:resources] = queues.deserved
             np.multiply(allocatable != 0, UNLIMITED, out=bounds[resources : 2 * resources])
             bounds[-1] = -queues.priority
             divisors = _divisors(allocatable, total[:, None])
-        bounds[2 * resources : -1] = share
+        bounds[2 * resources : 3 * resources] = share
         bounds[PODS:-1:resources] = UNLIMITED
         return cls(queues, share, total, allocatable, bounds, divisors)
 
@@ -89,22 +89,18 @@ class Standing:
     def order(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:
         """Return the key columns of the queues, low first."""
         resources, count = held.shape
-        amounts = np.empty((3, resources, count), np.int64)
+        amounts = np.empty((4, resources, count), np.int64)
         amounts[:2] = held + ask
-        amounts[2] = held
+        amounts[2:] = held
         bounds, divisors = self.bounds.take(queue, axis=1), self.divisors.take(queue, axis=1)
-        # All bounds in one comparison: the quota, a forbidden resource, the fair share. Last comes
-        # what is held within the fair share, so that all of it takes one reduction.
-        above = np.empty((4, resources, count), np.bool_)
-        np.greater(amounts, bounds[:-1].reshape(3, resources, count), out=above[:3])
-        within = np.greater(held, 0, out=above[3])
-        np.greater(within, above[2], out=within)
-        within[PODS] = False
-        passes = np.logical_or.reduce(above, axis=1)
-        dominant = np.maximum.reduce(amounts[1:] / divisors[:-1], axis=1)
+        # All bounds in one comparison: quota, forbidden resources, fair share, nothing at all.
+        above = amounts > bounds[:-1].reshape(4, resources, count)
+        counts = np.add.reduce(above.view(np.int8), axis=1, dtype=np.int16)
+        passes = counts > 0
+        dominant = np.maximum.reduce(amounts[1:3] / divisors[:-1], axis=1)
         # Over-utilised is who holds more than its fair share of every resource that it holds. KAI
         # asks for all three resources, held or not, so that a queue of CPU-only jobs never is.
-        passes[2] = passes[2] > passes[3]
+        passes[2] &= counts[2] == counts[3]
         codes = passes.view(np.int8)
         return (
             codes[2],
