@@ -193,7 +193,10 @@ def test_sums_kept_up_to_date_are_those_made_anew(steps, window):
     before = store.usage(now_s, ["a", "b"], RESOURCES)
     store.history._sum_anew()
     after = store.usage(now_s, ["a", "b"], RESOURCES)
-    assert np.abs(before.parts - after.parts).max() <= 1
+    # Made anew, use is even within a stretch: it is at most so much too old or too young.
+    half_life_s = window.half_life_s or math.inf
+    blurred = PARTS * math.log(2) * store.history.grain_s / half_life_s
+    assert np.abs(before.parts - after.parts).max() <= 1 + blurred
 
 
 def test_a_week_of_a_thousand_queues_stays_small():
