@@ -80,8 +80,17 @@ class _Allocation:
         self._candidates = candidates
         few = candidates.most <= FEW or len(candidates) == 1
         self._walk: Walk = (HeadWalk if few else QueueWalk)(session, action, candidates)
-        self._promised: set[int] = set()
+        self._promised = self._with_a_promise()
         """Candidates with a promise: their further pods must not start before the gang does."""
+
+    def _with_a_promise(self) -> set[int]:
+        """Return the candidates to which promises were made or kept before."""
+        promised = self._session.outcome.nominations
+        if not promised:
+            return set()
+        tasks = np.array([task for task, _ in promised])
+        jobs = self._session.tasks.job_of_task[tasks]
+        return set(np.isin(self._candidates.job, jobs).nonzero()[0].tolist())
 
     def run(self) -> None:
         walk = self._walk
