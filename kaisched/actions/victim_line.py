@@ -35,7 +35,7 @@ class VictimLine:
         self.places: RowVec = np.arange(len(self.victims))
         """Units that still run where they did, in order."""
         self._seen = len(session.outcome.evictions)
-        if self._seen:
+        if session.has_moved:
             self._forget_moved()
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
@@ -104,18 +104,19 @@ class VictimLine:
             self.places = self.places[stays.take(self.places)]
 
     def _forget_moved(self) -> None:
-        """Drop units with pods that this cycle has given another place."""
+        """Drop units with pods that this cycle has placed or moved: they do not run there yet."""
         session = self._session
         state, before = session.ledger.state, session.tasks.state
-        moved = (state != before) & ACTIVE_STATES[state] & ACTIVE_STATES[before]
+        moved = (state != before) & ACTIVE_STATES[state]
         if not moved.any():
             return
         tasks = set(moved.nonzero()[0].tolist())
         jobs = session.tasks.job_of_task[moved]
+        stays = np.ones(len(self.victims), np.bool_)
         for place in np.isin(self.victims.job, jobs).nonzero()[0].tolist():
             part = self.victims.part(place)
-            if part.is_core or not tasks.isdisjoint(part.tasks):
-                self.places = self.places[self.places != place]
+            stays[place] = not part.is_core and tasks.isdisjoint(part.tasks)
+        self.places = self.places[stays[self.places]]
 
 
 class Pods:
