@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import log
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.timelines.virtual import STEP_S, VirtualCluster, Work
@@ -76,6 +76,8 @@ def cases(draw, guaranteed=NOTHING):
 
 
 @given(cases())
+@example(Case((1, 1, 1), (1, 6, 6), 2.0, 0))
+@example(Case((2, 2, 2), (9, 1, 6), 2.0, 0))
 @settings(max_examples=15)
 def test_no_lump_is_taken_from_before_the_shortest_spell(case):
     for _, job, age in case.run().evicted:

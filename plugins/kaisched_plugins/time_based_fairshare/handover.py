@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched import PARTS, Amounts, CodeVec, FloatVec, IntVec, Refusal, RowVec, Session
+from kaisched import PARTS, Amounts, Claim, CodeVec, FloatVec, IntVec, Refusal, RowVec, Session
 from kaisched_plugins.time_based_fairshare.lumps import Lump
 from kaisched_plugins.time_based_fairshare.spells import (
     Contest,
@@ -46,6 +46,10 @@ class Handover:
     """How much of the budget period has passed, 0 to 1; NaN where spells do not follow budgets."""
     before: Facts
     granted: list[Lump] = field(default_factory=list)
+    young: set[int] = field(default_factory=set)
+    """Jobs of the running lumps that go on for their shortest spell, at some level."""
+    ended: set[int] = field(default_factory=set)
+    """Jobs of the running lumps that do not go on, at some level."""
     deferred: set[int] = field(default_factory=set)
     behind: dict[int, set[int]] = field(default_factory=dict)
     """Resource to the queues that share it with a waiting lump whose spell it is."""
@@ -87,6 +91,8 @@ class Handover:
         return answer
 
     def _note(self, group: Group) -> None:
+        self.young |= group.young
+        self.ended |= group.ended
         first = has_way_free(group)
         if first is not None:
             self.deferred.add(first)
@@ -113,6 +119,20 @@ class Handover:
             tasks = list(session.jobs.tasks[int(job[at])])
             over[at] = not (session.tasks.nominated_node[tasks] >= 0).any()
         return over * _OTHERS_SPELL if over.any() else None
+
+    def spare(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Return OTHERS_SPELL ``(K,)`` for lumps whose spell is young (R27).
+
+        Their queue may have to give up another one, which has run for longer: victims go youngest
+        first. Who claims what it deserves is not stopped.
+        """
+        young = self.young - self.ended
+        if not young:
+            return None
+        after = session.held[:, claim.queue] + claim.ask
+        if not ((claim.ask > 0) & (after > session.queues.deserved[:, claim.queue])).any():
+            return None
+        return np.isin(job, list(young)) * _OTHERS_SPELL
 
     def _group(self, session: Session, columns: list[list[Any]]) -> Group | None:
         """Return the siblings of some rows with the lumps below them, or None without any."""

@@ -10,6 +10,7 @@ import numpy as np
 from kaisched import (
     Amounts,
     BoolVec,
+    Claim,
     CodeVec,
     FloatVec,
     IntVec,
@@ -140,6 +141,15 @@ class TimeBasedFairshare(Plugin):
         if action != "allocate" or handover is None or not handover.granted:
             return None
         return handover.gate(session, queue, job, ask, held)
+
+    @hookimpl
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Let reclaim spare the jobs whose spell is young."""
+        handover = self._handover(session)
+        if claim.action != "reclaim" or handover is None:
+            return None
+        _ = session.fair_share  # dividing is what finds out whose spell goes on
+        return handover.spare(session, claim, job)
 
     def _handover(self, session: Session) -> Handover | None:
         """Return what this cycle knows of lumps, None where there are none."""

@@ -82,13 +82,21 @@ class Group:
     """Tag and queue of those that were let go first."""
     granted: list[tuple[int, Lump, Need]] = field(default_factory=list)
     """Waiting lumps whose spell it is."""
+    young: set[int] = field(default_factory=set)
+    """Jobs of the lumps that go on because their spell is young."""
+    ended: set[int] = field(default_factory=set)
+    """Jobs of the lumps that do not go on."""
 
 
 def share_out(group: Group) -> None:
     """Give lumps what they need of the surplus: those that keep it, then those that claim it."""
     for queue, lump, need in sorted(_running(group), key=lambda entry: _keep_order(group, entry)):
-        if _fits(group, need) and _is_kept(group, queue, lump, need):
-            _give(group, queue, need)
+        if not (_fits(group, need) and _is_kept(group, queue, lump, need)):
+            group.ended.add(lump.job)
+            continue
+        _give(group, queue, need)
+        if not group.is_by_budget and _is_young(group, queue, lump, need):
+            group.young.add(lump.job)
     for queue, lump, need in sorted(_waiting(group), key=lambda entry: _claim_order(group, entry)):
         if _fits(group, need) and _is_due(group, queue, need):
             _give(group, queue, need)
