@@ -72,6 +72,7 @@ def test_a_daemon_without_the_setting_keeps_nothing(cluster):
     assert tenure.cluster.kept is None
 
 
+@pytest.mark.fault("H119")
 def test_the_page_is_for_this_machine_only(cluster):
     daemon = cluster.start(snapshots={"enabled": True}).wait_leading()
     (tenure,) = daemon.daemon.tenures

@@ -38,8 +38,7 @@ def _of(kind: Watched, *verbs: str) -> tuple[Right, ...]:
 _RUN: Final = "scheduling.run.ai"
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "read": (
-        *(right for kind in ALL for right in _of(kind, "list", "watch")),
-        *_of(SHARDS, "list"),
+        *(right for kind in (*ALL, SHARDS) for right in _of(kind, "list", "watch")),
         Right("", "pods", "get"),
     ),
     "write": (
