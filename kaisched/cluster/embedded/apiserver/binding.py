@@ -6,7 +6,7 @@ from typing import Any
 
 from kaisched.cluster.embedded.apiserver.metadata import uid_conflict, version_conflict
 from kaisched.cluster.embedded.apiserver.resources import Resource
-from kaisched.cluster.embedded.apiserver.statuses import conflict, invalid, required
+from kaisched.cluster.embedded.apiserver.statuses import ApiError, conflict
 
 
 def bind(resource: Resource, pod: dict[str, Any], binding: dict[str, Any], now: str) -> None:
@@ -20,14 +20,14 @@ def bind(resource: Resource, pod: dict[str, Any], binding: dict[str, Any], now: 
         now: the present as a text.
 
     Raises:
-        ApiError: 409, the pod is another one, leaving, bound or gated; 422, no node is named.
+        ApiError: 409, the pod is another one, leaving, bound or gated; 500, no node is named.
 
     """
     meta, name = pod["metadata"], pod["metadata"]["name"]
     given = binding.get("metadata") or {}
     node = (binding.get("target") or {}).get("name")
     if not node:
-        raise invalid(resource, name, [required("target.name")])
+        raise ApiError(500, "", "target.name: Required value")
     if given.get("uid", meta["uid"]) != meta["uid"]:
         raise uid_conflict(resource, meta, given["uid"])
     if given.get("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]:
