@@ -167,13 +167,14 @@ def test_two_shards_keep_to_their_nodes(cluster, tmp_path):
 
 
 def test_observing_writes_nothing(cluster):
+    lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/kaisched-default"
+    cluster.ask("DELETE", lease)  # a real server has that of the tests before
     daemon = cluster.start(kubernetes={"observe": True}).wait_leading()
     cluster.pod("p", "a")
     until(lambda: [line for line in cluster.logs if line["event"] == "would_bind"])
     assert cluster.placed() == {}
     assert cluster.condition("p") == {}
-    assert not cluster.ask("GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/"
-                           "kaisched-default").is_done  # fmt: skip
+    assert not cluster.ask("GET", lease).is_done
     assert daemon.error is None
 
 

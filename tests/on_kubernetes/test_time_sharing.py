@@ -72,11 +72,13 @@ def log(cluster, prometheus, tmp_path):
         "KAISCHED_LOG__FORMAT": "json",
         "KAISCHED_SHARDS": str(shard),
     }
+    # The daemon takes what begins with KAISCHED_ for a setting.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
     path = tmp_path / "log"
     with path.open("w") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", "kaisched", "run"],
-            env={**os.environ, **variables},
+            env={**inherited, **variables},
             stderr=stream,
         )
     yield lambda: [

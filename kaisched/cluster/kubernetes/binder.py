@@ -123,6 +123,8 @@ class BindWork:
         # the pod keeps its room and is tried again ever more rarely.
         if answer.code == FORBIDDEN:
             desk.log.error("bind_forbidden", answer=answer.text(), needs="create on pods/binding")
+        else:
+            desk.log.error("bind_refused", pod=bind.pod, node=bind.node, answer=answer.text())
         return self._again(answer.text(), REFUSED_S)
 
     def _read(self) -> float | None:

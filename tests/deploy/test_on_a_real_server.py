@@ -1,0 +1,289 @@
+"""What is deployed, on a real API server: it alone evaluates rules and policies in CEL.
+
+``KAISCHED_TEST_KUBECONFIG`` names one that may be written to, in which kaisched is not installed.
+"""
+
+import time
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.client import MERGE, Client
+from tests.deploy.manifests import ROOT, key_of, of_kind, written
+from tests.deploy.test_crds import CASES, LISTED, ours_in
+from tests.on_kubernetes.rig import KUBECONFIG, Rig, until
+
+if not KUBECONFIG:
+    pytest.skip(
+        "rules and policies in CEL were not tried: set KAISCHED_TEST_KUBECONFIG",
+        allow_module_level=True,
+    )
+pytestmark = [pytest.mark.slow, pytest.mark.real]
+MONITORING = "monitoring.coreos.com"
+FIRST = ("Namespace", "CustomResourceDefinition")
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kaisched/leases/kaisched-default"
+FENCE = "validatingadmissionpolicybindings/kaisched-fence"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
+
+
+class Server:
+    """What requests go to, by the plural that the server itself says."""
+
+    def __init__(self, rig):
+        self.rig = rig
+        self._served = {}
+
+    def path(self, obj):
+        version, kind = obj["apiVersion"], obj["kind"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if (version, kind) not in self._served:
+            for each in self.rig.must("GET", root)["resources"]:
+                if "/" not in each["name"]:
+                    self._served[version, each["kind"]] = each["name"], each["namespaced"]
+        plural, is_namespaced = self._served[version, kind]
+        namespace = obj["metadata"].get("namespace", self.rig.namespace)
+        return f"{root}/namespaces/{namespace}/{plural}" if is_namespaced else f"{root}/{plural}"
+
+    def create(self, obj, query=""):
+        return self.rig.ask("POST", self.path(obj) + query, obj)
+
+    def remove(self, obj):
+        self.rig.ask("DELETE", f"{self.path(obj)}/{obj['metadata']['name']}")
+
+
+def is_served(rig, definition):
+    spec = definition["spec"]
+    return all(
+        rig.ask("GET", f"/apis/{spec['group']}/{it['name']}/{spec['names']['plural']}").is_done
+        for it in spec["versions"]
+    )
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server with all that is in deploy/, the optional policies too, and nothing else of ours."""
+    with capture_logs() as logs:
+        rig = Rig()
+        rig.logs = logs
+        yield from furnished(rig)
+
+
+def furnished(rig):
+    server = Server(rig)
+    objects = [it for it in written() if it["apiVersion"].partition("/")[0] != MONITORING]
+    definitions = of_kind(objects, "CustomResourceDefinition")
+    for definition in definitions:  # those of the rig take anything
+        server.remove(definition)
+    for definition in definitions:
+        until(lambda d=definition: not is_served(rig, d), what="removing a definition")
+    objects.sort(key=lambda it: FIRST.index(it["kind"]) if it["kind"] in FIRST else len(FIRST))
+    for obj in objects:
+        if obj["kind"] not in FIRST:
+            for definition in definitions:
+                until(lambda d=definition: is_served(rig, d), what="serving a definition")
+        answer = until(lambda o=obj: (got := server.create(o)).code != 404 and got)
+        assert answer.is_done or "AlreadyExists" in answer.text(), (key_of(obj), answer.text())
+    yield server
+    for obj in reversed(objects):
+        # Nobody is there who would end a namespace; a fence that is gone cannot be made again.
+        if obj["kind"] not in FIRST and obj["metadata"]["name"] != "kaisched-fence":
+            server.remove(obj)
+    rig.close()
+
+
+def as_account(server, namespace="kaisched", name="kaisched"):
+    """The account of the manifests, with a token as its pod would have one."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = server.rig.must("POST", path, asked)["status"]["token"]
+    access = server.rig.access
+    return Access(access.host, access.pool, lambda: f"Bearer {token}", "kaisched")
+
+
+def tried(server, text):
+    """The answers to the objects of our own kinds in a text, of which nothing is kept."""
+    for obj in ours_in(text):
+        obj["metadata"]["namespace"] = server.rig.namespace
+        if obj["kind"] == "PodGroup":  # the queues' gate has tests of its own
+            obj["spec"].setdefault("queue", "q")
+        yield server.create(obj, "?dryRun=All")
+
+
+def refusal(answer):
+    return msgspec.json.decode(answer.data).get("message", "") if answer.data else ""
+
+
+def pod(name, queue="", **spec):
+    labels = {"kai.scheduler/queue": queue} if queue else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "schedulerName": "kaisched",
+            "containers": [{"name": "main", "image": "none"}],
+            **spec,
+        },
+    }
+
+
+# -- definitions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LISTED["rules"])
+def test_a_rule_refuses_what_is_listed_for_it(server, name):
+    answers = list(tried(server, CASES[name]["text"]))
+    refused = [answer for answer in answers if not answer.is_done]
+    assert [answer.code for answer in refused] == [422]
+    assert "is invalid: " in refusal(refused[0])
+
+
+@pytest.mark.parametrize("name", LISTED["scheduler"])
+def test_the_rest_is_left_to_the_scheduler(server, name):
+    for answer in tried(server, CASES[name]["text"]):
+        assert answer.is_done, answer.text()
+
+
+@pytest.mark.parametrize("folder", ["config", "docs/examples"])
+def test_what_we_ship_is_accepted(server, folder):
+    paths = sorted((ROOT / folder).rglob("*.yaml"))
+    answers = [it for path in paths for it in tried(server, path.read_text(encoding="utf-8"))]
+    assert answers
+    assert [it.text() for it in answers if not it.is_done and it.code != 409] == []
+
+
+# -- the queues' gate ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def person(server):
+    """Somebody who may make pods, and use the queue `theirs`."""
+    rights = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
+        {
+            "apiGroups": ["scheduling.run.ai"],
+            "resources": ["queues"],
+            "resourceNames": ["theirs"],
+            "verbs": ["use"],
+        },
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    place = server.rig.namespace
+    objects = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "ann"}},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "test-person"},
+            "rules": rights,
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "test-person"},
+            "subjects": [{"kind": "ServiceAccount", "name": "ann", "namespace": place}],
+            "roleRef": {"kind": "ClusterRole", "name": "test-person", "apiGroup": rbac},
+        },
+    ]
+    for obj in objects:
+        assert server.create(obj).is_done
+    client = Client(as_account(server, place, "ann"))
+    yield lambda obj: client.call("POST", server.path(obj) + "?dryRun=All", body=obj)
+    for obj in objects:
+        server.remove(obj)
+
+
+def test_a_queue_is_used_by_whom_it_is_given_to(person):
+    until(lambda: person(pod("p", "theirs")).is_done, what="taking the policy up")
+    assert "name a queue in the label" in refusal(person(pod("p")))
+    assert 'you may not use queue "others"' in refusal(person(pod("p", "others")))
+    assert person({**pod("p"), "spec": {**pod("p")["spec"], "schedulerName": "other"}}).is_done
+    template = {"metadata": {}, "spec": {**pod("p")["spec"], "restartPolicy": "Never"}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "labels": {"kai.scheduler/queue": "others"}},
+        "spec": {"template": template},
+    }
+    assert "you may not use each of the queues others" in refusal(person(job))
+    job["metadata"]["labels"]["kai.scheduler/queue"] = "theirs"
+    assert person(job).is_done
+
+
+# -- the fence -----------------------------------------------------------------------------------
+
+
+def test_only_the_leader_of_the_epoch_binds_and_evicts(server):
+    rig = server.rig
+    client = Client(as_account(server))
+    lease = {"spec": {"holderIdentity": "me", "leaseTransitions": 7}}
+    rig.must("PATCH", LEASE, lease, MERGE)
+    rig.must("POST", rig.pods_path, pod("p", "default-queue"))
+
+    def ask(subresource, of="p", **notes):
+        kind = {
+            "binding": {"kind": "Binding", "apiVersion": "v1", "target": {"name": "n"}},
+            "eviction": {"kind": "Eviction", "apiVersion": "policy/v1"},
+        }[subresource]
+        annotations = {f"kaisched.io/{key.replace('_', '-')}": it for key, it in notes.items()}
+        body = {**kind, "metadata": {"name": of, "annotations": annotations}}
+        return client.call("POST", f"{rig.pods_path}/{of}/{subresource}", body=body)
+
+    path = f"/apis/admissionregistration.k8s.io/v1/{FENCE}"
+    rig.must("PATCH", path, {"spec": {"validationActions": ["Deny"]}}, MERGE)
+    until(lambda: "not the leader" in refusal(ask("binding")), what="taking the policy up")
+    for subresource in ("binding", "eviction"):
+        assert "not the leader" in refusal(ask(subresource))
+        assert "not the leader" in refusal(ask(subresource, leader="she", leader_epoch="7"))
+        assert "stale leader epoch" in refusal(ask(subresource, leader="me", leader_epoch="6"))
+        assert ask(subresource, leader="me", leader_epoch="7").is_done
+    # As install.md says for an emergency.
+    rig.must("PATCH", path, {"spec": {"validationActions": ["Audit"]}}, MERGE)
+    rig.must("POST", rig.pods_path, pod("q", "default-queue"))
+    until(lambda: ask("binding", of="q").is_done, what="letting everything through")
+    rig.must("PATCH", path, {"spec": {"validationActions": ["Deny"]}}, MERGE)
+
+
+def test_without_our_lease_other_schedulers_go_on(server):
+    """A server looks for the lease before it looks who asks."""
+    rig = server.rig
+    (lease,) = of_kind(written(), "Lease")
+    server.remove(lease)
+    time.sleep(1.5)  # so that policies have taken it up
+    rig.must("POST", rig.pods_path, pod("r", schedulerName="other"))
+    binding = {"apiVersion": "v1", "kind": "Binding", "target": {"name": "n"}}
+    rig.must("POST", f"{rig.pods_path}/r/binding", {**binding, "metadata": {"name": "r"}})
+    assert server.create(lease).is_done
+
+
+# -- the daemon, with no other rights than its account has ---------------------------------------
+
+
+def test_the_account_of_the_manifests_does_the_work(server):
+    rig = server.rig
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("mine", 8)
+    rig.queue("yours", 8)
+    rig.start_kubelet()
+    daemon = rig.start(access=as_account(server), kubernetes={"namespace": "kaisched"})
+    daemon.wait_leading()
+    for number in range(16):
+        rig.pod(f"a{number}", "mine")
+    rig.wait_placed(*(f"a{number}" for number in range(16)))
+    rig.gang("b", "yours", 4)  # takes back what it deserves
+    rig.gang("big", "yours", 32)
+    rig.wait_placed(*(f"b-{number}" for number in range(4)))
+    until(lambda: rig.condition("big-0").get("reason") == "Unschedulable")
+    queue = until(
+        lambda: (it := rig.must("GET", f"{QUEUES}/mine").get("status", {})).get("allocated") and it
+    )
+    until(lambda: rig.must("GET", f"{QUEUES}/yours")["status"].get("allocated", {}))
+    assert queue["allocated"]
+    assert daemon.error is None
+    rig.stop()
+    refused = [it for it in rig.logs if it.get("log_level") == "error"]
+    assert refused == []
