@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.store import StateStore
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
@@ -27,6 +28,8 @@ def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.upsert_queue(obj)
         case PriorityClass():
             store.upsert_priority_class(obj)
+        case PodDisruptionBudget():
+            store.upsert_disruption_budget(obj)
         case SchedulingShard() | Topology():
             pass
         case _:
@@ -46,6 +49,8 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.remove_queue(obj.name)
         case PriorityClass():
             store.remove_priority_class(obj.name)
+        case PodDisruptionBudget():
+            store.remove_disruption_budget(obj.key)
         case SchedulingShard() | Topology():
             pass
         case _:

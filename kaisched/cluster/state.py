@@ -63,6 +63,8 @@ class StoreState:
     """By job."""
     evictions_s: tuple[float, ...] = ()
     """When pods were evicted in the last hour."""
+    disrupted: tuple[str, ...] = ()
+    """Pods that were evicted and that their disruption budgets still count."""
 
 
 class StateSource(Protocol):
@@ -118,6 +120,7 @@ class Kept:
             assumed=tuple(_assumed(store)),
             past=dict(_past(store)),
             evictions_s=tuple(store.accounts.evictions_s),
+            disrupted=tuple(sorted(store.disruptions.unseen)),
         )
 
 
@@ -156,6 +159,7 @@ def restored(
             store.assume_evicted(assumed.pod)
         else:
             store.assume_bound(assumed.pod, assumed.node)
+    store.disruptions.unseen = set(state.disrupted)
     for name, past in state.past.items():
         job = store.row_of_job(name)
         if job >= 0:

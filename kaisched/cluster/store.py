@@ -10,18 +10,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kaisched.cluster.disruptions import Disruptions
 from kaisched.cluster.grouping import Grouper, Membership, Owner
 from kaisched.cluster.groups import Groups
 from kaisched.cluster.held_back import HeldBack
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
+from kaisched.cluster.pod_changes import is_same_task, may_still_come
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.problems import Problem, fault_of, problems_of
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
+from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.check import check_queues
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
@@ -72,6 +76,8 @@ class StateStore(RowStore):
         """Pods of others on nodes that are not ours."""
         self._assumed: dict[str, TaskState] = {}
         self._held_back = HeldBack()
+        self.disruptions = Disruptions()
+        """Disruption budgets, and who was evicted at their cost."""
         self._nominations: dict[str, str] = {}
         self._queue_objects: dict[str, Queue] = {}
         self._queue_faults: dict[str, ObjectError] | None = None
@@ -138,6 +144,14 @@ class StateStore(RowStore):
             self.revision += 1
             self._groups.refresh()
 
+    def upsert_disruption_budget(self, budget: PodDisruptionBudget) -> None:
+        """Take in a disruption budget that came or changed."""
+        self.revision += self.disruptions.put(budget, self._assumed)
+
+    def remove_disruption_budget(self, key: str) -> None:
+        """Drop a disruption budget."""
+        self.revision += self.disruptions.remove(key)
+
     def upsert_owner(self, owner: Owner) -> None:
         """Take in a workload that may own pods."""
         if self._grouper.put(owner):
@@ -188,7 +202,7 @@ class StateStore(RowStore):
         member = self._grouper.membership(pod) if is_ours else None
         self._groups.note_success(pod, member)
         found = self._pods.get(pod.key)
-        if found is not None and not _is_same_task(found, (pod, member)):
+        if found is not None and not is_same_task(found, (pod, member)):
             self._drop(pod.key)
             found = None
         if pod.state == TaskState.GONE or (member is None and not pod.node):
@@ -201,6 +215,7 @@ class StateStore(RowStore):
             self._strangers[pod.key] = pod
             return
         self._pods[pod.key] = (pod, member)
+        self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
         self._watch_owners(pod.key, found[1] if found else None, member)
         job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
         if found is None:
@@ -224,7 +239,7 @@ class StateStore(RowStore):
     def _update(self, pod: PodRow) -> None:
         task = self.row_of_task(pod.key)
         assumed = self._assumed.get(pod.key)
-        if assumed is not None and _may_still_come(assumed, pod.state):
+        if assumed is not None and may_still_come(assumed, pod.state):
             return
         self._assumed.pop(pod.key, None)
         self._move(task, pod)
@@ -261,6 +276,7 @@ class StateStore(RowStore):
         _, member = self._pods.pop(key)
         self._assumed.pop(key, None)
         self._held_back.forget(key)
+        self.disruptions.drop_pod(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
         self._watch_owners(key, member, None)
@@ -292,6 +308,7 @@ class StateStore(RowStore):
         task = self.row_of_task(key)
         if task >= 0:
             self._assumed[key] = TaskState.RELEASING
+            self.disruptions.note_eviction(key)
             self.evict(task, at_s)
 
     def is_waiting(self, key: str) -> bool:
@@ -334,6 +351,7 @@ class StateStore(RowStore):
         """Take back what was assumed: the pod is what its object says."""
         if self._assumed.pop(key, None) is not None and key in self._pods:
             self.revision += 1
+            self.disruptions.forget(key)
             self._update(self._pods[key][0])
 
     def hold_back(self, key: str, now_s: float) -> None:
@@ -358,6 +376,14 @@ class StateStore(RowStore):
             for key, node in self._nominations.items():
                 self.nominate(self.row_of_task(key), self.nodes.row_of_name.get(node, -1))
 
+    def snapshot(self) -> Snapshot:
+        """Freeze the present state; the same object while nothing happened."""
+        found = super().snapshot()
+        if len(self.disruptions) and not len(found.disruption_budgets):
+            budgets = self.disruptions.table(found, self.tasks.row_of_name, self.compactions)
+            found = self._snapshot = replace(found, disruption_budgets=budgets)
+        return found
+
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""
         _, errors = check_queues(self._queue_objects.values())
@@ -372,26 +398,3 @@ class StateStore(RowStore):
 
     def _is_in_pool(self, meta: ObjectMeta) -> bool:
         return labels.node_pool_of(meta) == self._node_pool
-
-
-def _is_same_task(
-    old: tuple[PodRow, Membership | None], new: tuple[PodRow, Membership | None]
-) -> bool:
-    """Tell whether a row may stay: what it is made of is written once."""
-    (pod, member), (pod_now, member_now) = old, new
-    return (
-        pod.uid == pod_now.uid
-        and pod.request == pod_now.request
-        and pod.constraints == pod_now.constraints
-        and pod.meta.labels == pod_now.meta.labels
-        and pod.created_s == pod_now.created_s
-        and pod.order_priority == pod_now.order_priority
-        and (member.job if member else "") == (member_now.job if member_now else "")
-    )
-
-
-def _may_still_come(assumed: TaskState, seen: TaskState) -> bool:
-    """Tell whether what the object says is older than what was sent."""
-    if assumed == TaskState.BINDING:
-        return seen == TaskState.PENDING
-    return seen in (TaskState.BOUND, TaskState.RUNNING)

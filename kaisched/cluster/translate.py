@@ -101,6 +101,8 @@ class PodRow:
     fault: str
     """Why it cannot be scheduled here, empty if it can."""
     has_succeeded: bool = False
+    is_unready: bool = False
+    """It runs and says of itself that it is not ready; one that says nothing counts as ready."""
 
     @property
     def namespace(self) -> str:
@@ -137,6 +139,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         started_s=_started_s(pod),
         fault=fault,
         has_succeeded=pod.status.phase == _SUCCEEDED,
+        is_unready=_is_unready(pod),
     )
 
 
@@ -150,6 +153,12 @@ def state_of(pod: Pod) -> TaskState:
     if spec.node_name:
         return TaskState.RUNNING if phase == "Running" else TaskState.BOUND
     return TaskState.GATED if spec.scheduling_gates else TaskState.PENDING
+
+
+def _is_unready(pod: Pod) -> bool:
+    if pod.status.phase != "Running":
+        return False
+    return any(it.type == "Ready" and it.status != _TRUE for it in pod.status.conditions)
 
 
 def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:

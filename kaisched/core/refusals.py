@@ -47,6 +47,7 @@ class Refusal(IntEnum):
     SEARCH_BUDGET = 45
     UNDERSHOOTS = 46
     EVICTION_BUDGET = 47
+    DISRUPTION_BUDGET = 48
     # one node
     NODE_NOT_READY = 50
     NODE_UNSCHEDULABLE = 51
@@ -139,6 +140,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
             Refusal.EVICTION_BUDGET,
             "EvictionBudget",
             "the shard may not evict so many pods within the hour",
+            True,
+        ),
+        (
+            Refusal.DISRUPTION_BUDGET,
+            "DisruptionBudget",
+            "the work that would make room is protected by a disruption budget",
             True,
         ),
         (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),

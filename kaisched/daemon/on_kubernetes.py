@@ -19,7 +19,7 @@ from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
+from kaisched.cluster.kubernetes.resources import NODES, PODS, SHARDS, followed
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_watch import ShardWatch
 from kaisched.daemon.tenure import Tenure
@@ -55,10 +55,11 @@ class KubernetesDaemon:
         """
         how = settings.kubernetes
         self._settings, self._clock = settings, clock
+        kinds = followed(is_deleting=how.eviction_mode == "delete")
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, beside those of the writers.
-            wanted = len(ALL) + how.writers + 5
+            wanted = len(kinds) + how.writers + 5
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self._client = client
         random_part = uuid.uuid4().hex[:8]
@@ -76,7 +77,7 @@ class KubernetesDaemon:
                 on_fatal=self.fail,
                 on_restored=self._list_all_again,
             )
-            for watched in ALL
+            for watched in kinds
         )
         self.shards = ShardWatch()
         self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())

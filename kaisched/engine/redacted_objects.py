@@ -72,6 +72,7 @@ class ObjectWalk:
             "Queue": self._queue,
             "PodGroup": self._pod_group,
             "PriorityClass": self._class,
+            "PodDisruptionBudget": self._disruption_budget,
         }
 
     def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
@@ -176,6 +177,16 @@ class ObjectWalk:
                 key: self._alias(use.get(key, "key"), value) for key, value in wish.items()
             }
         }
+
+    def _disruption_budget(self, obj: dict[str, Any]) -> dict[str, Any]:
+        spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
+        if "selector" in spec:
+            spec["selector"] = self._constraint(spec["selector"])
+        if "disruptedPods" in status:
+            status["disruptedPods"] = {
+                self._alias("pod", pod): at for pod, at in status["disruptedPods"].items()
+            }
+        return {"spec": spec, "status": status}
 
     def _node(self, obj: dict[str, Any]) -> dict[str, Any]:
         spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))

@@ -211,6 +211,7 @@ class EmbeddedCluster:
         self._record("evicted", pod, detail=evict.reason)
         task = self.store.row_of_task(pod.key)
         self.store.accounts.note_eviction(task, self.clock.now_s())  # the pod's change tells it
+        self.store.disruptions.note_eviction(pod.key)
         if self._is_recreating:
             self._to_recreate.add(pod.metadata.uid)
         self._let_go(pod)

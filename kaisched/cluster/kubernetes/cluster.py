@@ -30,6 +30,7 @@ from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -101,6 +102,7 @@ class KubernetesCluster:
         self._nominated: dict[str, str] = {}  # by the last cycle that decided something
         self._observed: set[tuple[str, str, str]] = set()
         self._generations: dict[str, tuple[object, ...]] = {}
+        self._allowed: dict[str, tuple[object, int]] = {}  # (spec, disruptions) by budget
 
     @property
     def counts(self) -> Counts:
@@ -140,7 +142,7 @@ class KubernetesCluster:
                 return True
             return self._is_new_generation(key, pod.metadata, with_labels=True)
         if not isinstance(pod, Pod):
-            return True
+            return not isinstance(pod, PodDisruptionBudget) or self._allows_more(pod, change)
         meta = pod.metadata
         if change.is_gone:
             self._generations.pop(pod.key, None)
@@ -148,6 +150,14 @@ class KubernetesCluster:
         if meta.deletion_timestamp or pod.status.phase in {"Succeeded", "Failed"}:
             return True
         return self._is_new_generation(pod.key, meta) and not pod.spec.node_name
+
+    def _allows_more(self, budget: PodDisruptionBudget, change: Change) -> bool:
+        """Tell whether a disruption budget protects others than before, or fewer pods."""
+        spec, allowed = self._allowed.pop(budget.key, (None, 0))
+        if change.is_gone:
+            return True
+        now = self._allowed[budget.key] = (budget.spec, budget.status.disruptions_allowed)
+        return spec != now[0] or now[1] > allowed
 
     def _is_new_generation(self, key: str, meta: ObjectMeta, *, with_labels: bool = False) -> bool:
         """Tell whether the spec of an object, or what it is labelled with, is news."""

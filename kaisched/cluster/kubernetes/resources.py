@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kaisched.errors import ObjectError
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.gang_sizes import SIZED, minimum_of
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
@@ -160,6 +161,7 @@ PODS: Final = whole(Pod, "pods", is_required=True)
 NODES: Final = whole(Node, "nodes", is_required=True)
 QUEUES: Final = whole(Queue, "queues", is_required=True)
 POD_GROUPS: Final = whole(PodGroup, "podgroups")
+DISRUPTION_BUDGETS: Final = whole(PodDisruptionBudget, "poddisruptionbudgets")
 SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 
 OWNERS: Final = tuple(
@@ -194,5 +196,11 @@ ALL: Final = (
     NODES,
     *OWNERS,
     POD_GROUPS,
+    DISRUPTION_BUDGETS,
     PODS,
 )
+
+
+def followed(*, is_deleting: bool) -> tuple[Watched, ...]:
+    """Return the kinds that are read: where victims are deleted, budgets do not count."""
+    return tuple(it for it in ALL if not (is_deleting and it is DISRUPTION_BUDGETS))
