@@ -75,6 +75,7 @@ CURES = {
     Refusal.MIN_RUNTIME: "Wait for the minimum runtime to pass, or lower it on the queue.",
     Refusal.EVICTION_DELAY: "Wait for the delay to pass, or lower it on the job.",
     Refusal.SEARCH_BUDGET: "Nothing: the next cycle searches again.",
+    Refusal.DISRUPTION_BUDGET: "Wait, or let the PodDisruptionBudget allow more disruptions.",
     Refusal.EVICTION_BUDGET: "Wait, or raise the shard's `evictionsPerHour`.",
     Refusal.UNDERSHOOTS: "Let its queue hold more than its quota, or split the work it holds.",
     Refusal.NODE_NOT_READY: "Bring the node back.",

@@ -102,7 +102,6 @@ class KubernetesCluster:
         self._nominated: dict[str, str] = {}  # by the last cycle that decided something
         self._observed: set[tuple[str, str, str]] = set()
         self._generations: dict[str, tuple[object, ...]] = {}
-        self._allowed: dict[str, tuple[object, int]] = {}  # (spec, disruptions) by budget
 
     @property
     def counts(self) -> Counts:
@@ -153,11 +152,12 @@ class KubernetesCluster:
 
     def _allows_more(self, budget: PodDisruptionBudget, change: Change) -> bool:
         """Tell whether a disruption budget protects others than before, or fewer pods."""
-        spec, allowed = self._allowed.pop(budget.key, (None, 0))
+        key = f"{budget.KIND} {budget.key}"
+        known = self._generations.pop(key, None)
         if change.is_gone:
             return True
-        now = self._allowed[budget.key] = (budget.spec, budget.status.disruptions_allowed)
-        return spec != now[0] or now[1] > allowed
+        now = self._generations[key] = (budget.spec, budget.status.disruptions_allowed)
+        return known is None or known[0] != now[0] or known[1:] < now[1:]
 
     def _is_new_generation(self, key: str, meta: ObjectMeta, *, with_labels: bool = False) -> bool:
         """Tell whether the spec of an object, or what it is labelled with, is news."""

@@ -15,6 +15,7 @@ from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import replay, sealed
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.disruption_budget import DisruptionBudgetSpec, DisruptionBudgetStatus
 from kaisched.objects.load import load_text
 from kaisched.objects.node import NodeSpec, NodeStatus
 from kaisched.objects.pod import PodSpec, PodStatus
@@ -64,6 +65,15 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: acme-job, namespace: acme-ns, uid: acme-uid, labels: {project: acme-old}}
 spec: {parallelism: 1}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: acme-zbudget, namespace: acme-ns}
+spec:
+  selector:
+    matchLabels: {app: acme-app}
+    matchExpressions: [{key: acme.com/person, operator: In, values: [acme-jane]}]
+status: {disruptionsAllowed: 2, disruptedPods: {acme-zgone: "2026-07-01T12:00:00Z"}}
 """
 POD = """
 ---
@@ -101,6 +111,10 @@ spec:
 @pytest.fixture
 def recording():
     """One node that takes a gang; everything that can have a name has one."""
+    return recorded()
+
+
+def recorded(change=lambda text: text):
     pods = [
         POD.format(
             name=f"acme-{part}",
@@ -115,7 +129,7 @@ def recording():
         {"metadata": {"name": "acme-shard"}, "spec": {"partitionLabelValue": "acme-pool"}},
         SchedulingShard,
     )
-    loaded = load_text(MANIFESTS + "".join(pods))
+    loaded = load_text(MANIFESTS + change("".join(pods)))
     cluster = open_cluster(shard, ManualClock(NOW_S))
     assert [*loaded.problems, *fill(cluster, loaded)] == []
     cluster.snapshot()
@@ -151,6 +165,22 @@ def test_the_same_pods_are_bound(recording):
     ]
     assert {it.node for it in after.binds} == {"node-1"}
     assert warnings == ["what plugin acme-plugin remembers is left out: it may hold names"]
+
+
+def test_disruption_budgets_protect_the_same_pods():
+    on_node = "status: {phase: Running}\nspec:\n  nodeName: acme-node-1\n"
+    running = recorded(lambda text: text.replace("spec:\n", on_node))
+    found = []
+    for each in (running, redacted(running).recording):
+        snapshot = replay(each).snapshot
+        budgets = snapshot.disruption_budgets
+        found.append((budgets.allowed.tolist(), sorted(budgets.of_task.tolist())))
+    assert found[0] == found[1] == ([2], [0, 0, 0])
+
+
+def test_who_was_evicted_at_the_cost_of_a_budget_has_another_name(recording):
+    told = msgspec.structs.replace(recording, disrupted=["acme-ns/acme-lead"])
+    assert redacted(told).recording.disrupted == ["namespace-1/pod-2"]
 
 
 def test_what_is_remembered_follows_the_new_names(recording):
@@ -198,6 +228,9 @@ KNOWN = {
         stopPolicy""",
     NodeSpec: "unschedulable taints",
     NodeStatus: "allocatable capacity conditions",
+    DisruptionBudgetSpec: "selector unhealthyPodEvictionPolicy",
+    DisruptionBudgetStatus: """disruptionsAllowed currentHealthy desiredHealthy observedGeneration
+        disruptedPods""",
     PodStatus: "phase nominatedNodeName conditions startTime reason",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
