@@ -11,6 +11,7 @@ from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject
 
@@ -30,6 +31,8 @@ def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.upsert_priority_class(obj)
         case PodDisruptionBudget():
             store.upsert_disruption_budget(obj)
+        case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
+            store.upsert_storage(obj)
         case SchedulingShard() | Topology():
             pass
         case _:
@@ -51,6 +54,8 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.remove_priority_class(obj.name)
         case PodDisruptionBudget():
             store.remove_disruption_budget(obj.key)
+        case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
+            store.remove_storage(obj)
         case SchedulingShard() | Topology():
             pass
         case _:

@@ -6,20 +6,17 @@ See docs/explanation/state-store.md for the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from kaisched.cluster.disruptions import Disruptions
-from kaisched.cluster.grouping import Grouper, Membership, Owner
-from kaisched.cluster.groups import Groups
-from kaisched.cluster.held_back import HeldBack
+from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
+from kaisched.cluster.known import KnownObjects
 from kaisched.cluster.pod_changes import is_same_task, may_still_come
-from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.problems import Problem, fault_of, problems_of
-from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
+from kaisched.cluster.volumes import Storage
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
@@ -31,57 +28,17 @@ from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
 
-OUR_SCHEDULERS: Final = frozenset({"kaisched"})
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())
 
 
-class StateStore(RowStore):
+class StateStore(KnownObjects):
     """The present state of one shard, fed by events, frozen on demand.
 
     Events may come in any order and more than once; what refers to something unknown waits for it.
     No event raises for what an object says: see :meth:`problems`.
     """
-
-    def __init__(
-        self,
-        schedulers: Iterable[str] = OUR_SCHEDULERS,
-        *,
-        node_pool: str = "",
-        gpu_resources: Sequence[str] = GPU_RESOURCES,
-        extended: Iterable[str] = (),
-    ) -> None:
-        """Make an empty store.
-
-        Args:
-            schedulers: values of ``schedulerName`` whose pods are ours to place.
-            node_pool: value of the label of the nodes, queues, pod groups and pods that are ours;
-                empty for those without the label.
-            gpu_resources: resource names that count as whole GPUs.
-            extended: extended resources to count from the start.
-
-        """
-        super().__init__(extended)
-        self._schedulers = frozenset(schedulers)
-        self._node_pool = node_pool
-        self._gpu_resources = tuple(gpu_resources)
-        self._classes = PriorityClasses()
-        self._grouper = Grouper()
-        self._groups = Groups(self, self._classes)
-        self._pods: dict[str, tuple[PodRow, Membership | None]] = {}
-        self._pods_of_owner: dict[str, set[str]] = {}
-        self._strangers: dict[str, PodRow] = {}
-        """Pods of others on nodes that are not ours."""
-        self._assumed: dict[str, TaskState] = {}
-        self._held_back = HeldBack()
-        self.disruptions = Disruptions()
-        """Disruption budgets, and who was evicted at their cost."""
-        self._nominations: dict[str, str] = {}
-        self._queue_objects: dict[str, Queue] = {}
-        self._queue_faults: dict[str, ObjectError] | None = None
-        self._node_faults: dict[str, str] = {}
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
 
@@ -152,6 +109,27 @@ class StateStore(RowStore):
         """Drop a disruption budget."""
         self.revision += self.disruptions.remove(key)
 
+    def upsert_storage(self, obj: Storage) -> None:
+        """Take in a claim, a volume or a storage class that came or changed."""
+        self._look_again(self.volumes.put(obj))
+
+    def remove_storage(self, obj: Storage) -> None:
+        """Drop a claim, a volume or a storage class."""
+        self._look_again(self.volumes.remove(obj))
+
+    def heed_volumes(self, *, is_read: bool) -> None:
+        """Let pods wait for their claims from now on, or no more where claims cannot be read."""
+        if self.volumes.is_read != is_read:
+            self.volumes.is_read = is_read
+            self._look_again(self.volumes.users())
+
+    def _look_again(self, pods: Iterable[str]) -> None:
+        """Take in pods again of whose claims something is new."""
+        for key in pods:
+            if key in self._pods:
+                self.revision += 1
+                self._take_in(self._pods[key][0])
+
     def upsert_owner(self, owner: Owner) -> None:
         """Take in a workload that may own pods."""
         if self._grouper.put(owner):
@@ -195,8 +173,11 @@ class StateStore(RowStore):
             self.revision += 1
             self._drop(key)
         self._strangers.pop(key, None)
+        self._look_again(self.volumes.forget(key))
 
     def _take_in(self, pod: PodRow) -> None:
+        if pod.claims:
+            pod = self._with_volumes(pod)
         self._strangers.pop(pod.key, None)
         is_ours = pod.is_ours and self._is_in_pool(pod.meta)
         member = self._grouper.membership(pod) if is_ours else None
@@ -221,6 +202,16 @@ class StateStore(RowStore):
         if found is None:
             add_task(self, self._task_row(pod), job, podset)
         self._update(pod)
+
+    def _with_volumes(self, pod: PodRow) -> PodRow:
+        """Return a pod with what its claims demand; others that want the same are looked at too."""
+        assumed = self._pods[pod.key][0] if pod.key in self._assumed else None
+        if assumed is not None and (pod.node or assumed.uid != pod.uid):
+            assumed = None
+        rivals = self.volumes.note(pod)
+        pod = self.volumes.resolved(pod, assumed)
+        self._look_again(rivals)
+        return pod
 
     def _task_row(self, pod: PodRow) -> TaskRow:
         label_set = self.labels.intern(pod.namespace, pod.meta.labels)
@@ -310,42 +301,6 @@ class StateStore(RowStore):
             self._assumed[key] = TaskState.RELEASING
             self.disruptions.note_eviction(key)
             self.evict(task, at_s)
-
-    def is_waiting(self, key: str) -> bool:
-        """Tell whether a pod had no node when it was last heard of, whatever is assumed of it."""
-        found = self._pods.get(key)
-        return found is not None and not found[0].node
-
-    @property
-    def schedulers(self) -> frozenset[str]:
-        """The scheduler names whose pods are ours."""
-        return self._schedulers
-
-    @property
-    def assumed(self) -> Mapping[str, TaskState]:
-        """The states that are assumed of pods and that no event has confirmed yet."""
-        return self._assumed
-
-    def is_assumed(self, key: str) -> bool:
-        """Tell whether something is assumed of a pod that no event has confirmed yet."""
-        return key in self._assumed
-
-    def version_of(self, key: str) -> tuple[str, str]:
-        """Return (UID, resource version) of a pod as it was last taken in; empty for none."""
-        found = self._pods.get(key)
-        return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
-
-    def pending_pods(self, job: str) -> list[tuple[str, str]]:
-        """Return (key, UID) of the pods of a job that wait for a node."""
-        return [
-            (pod.key, pod.uid)
-            for pod in self._groups.pods_of(job)
-            if pod.state == TaskState.PENDING and pod.key not in self._assumed
-        ]
-
-    def is_declared(self, job: str) -> bool:
-        """Tell whether a PodGroup object stands behind a job."""
-        return self._groups.is_declared(job)
 
     def refute(self, key: str) -> None:
         """Take back what was assumed: the pod is what its object says."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kaisched.cluster.demands import constraints_of, has_pod_terms, unsupported_demand
+from kaisched.cluster.demands import claims_of, constraints_of, has_pod_terms, unsupported_demand
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
@@ -101,6 +101,8 @@ class PodRow:
     fault: str
     """Why it cannot be scheduled here, empty if it can."""
     has_succeeded: bool = False
+    claims: tuple[tuple[str, bool], ...] = ()
+    """Claims of storage: (name, whether it is made for this pod)."""
     is_unready: bool = False
     """It runs and says of itself that it is not ready; one that says nothing counts as ready."""
 
@@ -139,6 +141,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         started_s=_started_s(pod),
         fault=fault,
         has_succeeded=pod.status.phase == _SUCCEEDED,
+        claims=claims_of(pod) if spec.volumes else (),
         is_unready=_is_unready(pod),
     )
 

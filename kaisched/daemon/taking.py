@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import SHARDS, followed
+from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE, followed
 from kaisched.cluster.state import Kept
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import planned_cluster, read_plan_input
@@ -96,7 +96,7 @@ def from_cluster(
         kept.put(obj)
     made = record(
         "cluster",
-        kept.bare_state(),
+        kept.bare_state(has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE)),
         found.shard,
         policy,
         schedulers=schedulers,

@@ -103,6 +103,8 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """When pods were evicted in the last hour: what an eviction budget counts."""
     disrupted: list[str] = []
     """Pods that were evicted and that their disruption budgets still count."""
+    has_volumes: bool = msgspec.field(default=False, name="volumes")
+    """Claims, volumes and classes were known, so that pods waited for their claims."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """What plugins and actions remembered of the cycle before, by their names."""
@@ -147,6 +149,7 @@ def record(
         },
         evictions_s=list(state.evictions_s),
         disrupted=list(state.disrupted),
+        has_volumes=state.has_volumes,
         usage=usage,
         facts=dict(facts or {}),
     )

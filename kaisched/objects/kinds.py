@@ -16,6 +16,7 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.quotas import queue_faults
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.shard_faults import shard_faults
+from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.topology import Topology
 from kaisched.objects.topology_demands import preferred_of_workload
 from kaisched.objects.topology_faults import topology_faults
@@ -34,6 +35,9 @@ KINDS: Final[tuple[type[KubernetesObject], ...]] = (
     Deployment,
     StatefulSet,
     PodDisruptionBudget,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
 )
 _BY_KIND: Final = {type_.KIND: type_ for type_ in KINDS}
 _OWN_GROUPS: Final = ("scheduling.run.ai", "kai.scheduler")

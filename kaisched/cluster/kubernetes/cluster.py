@@ -16,7 +16,9 @@ import structlog
 
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.known import OUR_SCHEDULERS
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.claims import Claims
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.evictor import EvictWork
@@ -26,7 +28,7 @@ from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
+from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -243,7 +245,9 @@ class KubernetesCluster:
         now_s = monotonic_s()
         while self._sent and self._sent[0][0] <= now_s:
             _, key = self._sent.popleft()
-            if self.store.is_assumed(key):
+            if key in self._desk.patient:
+                self._sent.append((now_s + CONFIRM_S, key))
+            elif self.store.is_assumed(key):
                 self._outbox.put(READ, _ReadWork(self._desk, key, self.store.version_of(key)[0]))
                 self._sent.append((now_s + CONFIRM_S, key))
 
@@ -272,9 +276,13 @@ class KubernetesCluster:
             gang = gangs.get(bind.pod_group) or gangs.setdefault(
                 bind.pod_group, Gang(bind.pod_group)
             )
+            keys = self.store.claims_to_select(bind.pod)
+            if keys:
+                self._desk.patient.add(bind.pod)
+            claims = Claims(self._desk, bind.node, keys) if keys else None
             self.store.assume_bound(bind.pod, bind.node)
             self._sent.append((due_s, bind.pod))
-            self._outbox.put(BIND, BindWork(self._desk, bind, gang))
+            self._outbox.put(BIND, BindWork(self._desk, bind, gang, claims))
 
     def _evict(self, evictions: Sequence[Evict]) -> None:
         now_s = monotonic_s()

@@ -17,6 +17,7 @@ from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.stream import ListAnswer, WatchEvent, decode_event, decode_list
 from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject, ObjectMeta
@@ -161,6 +162,12 @@ PODS: Final = whole(Pod, "pods", is_required=True)
 NODES: Final = whole(Node, "nodes", is_required=True)
 QUEUES: Final = whole(Queue, "queues", is_required=True)
 POD_GROUPS: Final = whole(PodGroup, "podgroups")
+STORAGE: Final = (
+    whole(StorageClass, "storageclasses"),
+    whole(PersistentVolume, "persistentvolumes"),
+    whole(PersistentVolumeClaim, "persistentvolumeclaims"),
+)
+"""Pods wait for their claims where all of these can be read."""
 DISRUPTION_BUDGETS: Final = whole(PodDisruptionBudget, "poddisruptionbudgets")
 SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 
@@ -197,6 +204,7 @@ ALL: Final = (
     *OWNERS,
     POD_GROUPS,
     DISRUPTION_BUDGETS,
+    *STORAGE,
     PODS,
 )
 
