@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from kaisched.clock import ManualClock
+from kaisched.core.refusals import Refusal
 from kaisched.engine.aliases import Aliases
 from kaisched.engine.planning import fill, open_cluster
 from kaisched.engine.policy import build_policy
@@ -18,8 +19,9 @@ from kaisched.objects.decode import decode_object
 from kaisched.objects.disruption_budget import DisruptionBudgetSpec, DisruptionBudgetStatus
 from kaisched.objects.load import load_text
 from kaisched.objects.node import NodeSpec, NodeStatus
-from kaisched.objects.pod import PodSpec, PodStatus
+from kaisched.objects.pod import PodSpec, PodStatus, PodVolume
 from kaisched.objects.queue import QueueSpec
+from kaisched.objects.storage import ClaimSpec, ClaimStatus, StorageClass, VolumeSpec
 
 NOW_S = 1_800_000_000.0
 MANIFESTS = """
@@ -66,6 +68,31 @@ kind: Job
 metadata: {name: acme-job, namespace: acme-ns, uid: acme-uid, labels: {project: acme-old}}
 spec: {parallelism: 1}
 ---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: acme-data
+  namespace: acme-ns
+  annotations: {volume.kubernetes.io/selected-node: acme-node-1}
+spec: {volumeName: acme-volume, storageClassName: acme-disks, accessModes: [ReadWriteMany]}
+status: {phase: Bound}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: acme-volume}
+spec:
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions: [{key: acme.com/rack, operator: In, values: [acme-r7]}]
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: acme-disks}
+provisioner: acme.com/disks
+volumeBindingMode: WaitForFirstConsumer
+allowedTopologies: [{matchLabelExpressions: [{key: acme.com/rack, values: [acme-r7]}]}]
+---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: acme-zbudget, namespace: acme-ns}
@@ -101,6 +128,11 @@ spec:
       - topologyKey: kubernetes.io/hostname
         namespaces: [acme-ns]
         labelSelector: {{matchLabels: {{app: acme-none}}}}
+  volumes:
+  - name: acme-scratch
+    emptyDir: {{}}
+  - name: acme-store
+    persistentVolumeClaim: {{claimName: acme-data}}
   containers:
   - name: acme-main
     ports: [{{containerPort: 80, hostPort: {port}, hostIP: 10.1.2.3}}]
@@ -178,6 +210,22 @@ def test_disruption_budgets_protect_the_same_pods():
     assert found[0] == found[1] == ([2], [0, 0, 0])
 
 
+def test_pods_go_where_the_same_volumes_are_and_wait_for_the_same_claims(recording):
+    def wishes(each):
+        snapshot = replay(each).snapshot
+        return sorted(
+            (len(it.volume_terms), it.volume_wait and it.volume_wait[0])
+            for it in snapshot.shapes.constraints
+        )
+
+    away = [it for it in recording.objects if b'"PersistentVolumeClaim"' not in bytes(it)]
+    without = msgspec.structs.replace(recording, objects=away)
+    for each, said in ((recording, (1, None)), (without, (0, int(Refusal.VOLUME_CLAIM)))):
+        assert set(wishes(each)) == {said}
+        assert wishes(redacted(each).recording) == wishes(each)
+    assert "acme" not in encoded(redacted(without).recording).decode()
+
+
 def test_who_was_evicted_at_the_cost_of_a_budget_has_another_name(recording):
     told = msgspec.structs.replace(recording, disrupted=["acme-ns/acme-lead"])
     assert redacted(told).recording.disrupted == ["namespace-1/pod-2"]
@@ -234,7 +282,12 @@ KNOWN = {
     PodStatus: "phase nominatedNodeName conditions startTime reason",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
-        terminationGracePeriodSeconds resourceClaims""",
+        terminationGracePeriodSeconds resourceClaims volumes""",
+    PodVolume: "name persistentVolumeClaim ephemeral",
+    ClaimSpec: "volumeName storageClassName accessModes",
+    ClaimStatus: "phase",
+    VolumeSpec: "nodeAffinity",
+    StorageClass: "metadata provisioner volumeBindingMode allowedTopologies",
 }
 
 
