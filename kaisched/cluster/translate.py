@@ -159,9 +159,11 @@ def state_of(pod: Pod) -> TaskState:
 
 
 def _is_unready(pod: Pod) -> bool:
-    if pod.status.phase != "Running":
-        return False
-    return any(it.type == "Ready" and it.status != _TRUE for it in pod.status.conditions)
+    if pod.status.phase == "Running":
+        for condition in pod.status.conditions:
+            if condition.type == "Ready":
+                return condition.status != _TRUE
+    return False
 
 
 def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:

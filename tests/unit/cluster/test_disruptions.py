@@ -8,9 +8,15 @@ from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.state import Kept, restored
 from kaisched.cluster.store import StateStore
 from kaisched.core.disruption import NO_DISRUPTION_BUDGETS, SEVERAL, UNPROTECTED
+from kaisched.engine.planning import PlanInput, planned_cluster
+from kaisched.engine.policy import default_policy
+from kaisched.engine.turn import take_turn
+from kaisched.framework.memory import Memory
 from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.load import load_text
 from kaisched.objects.pod import LabelSelector, SelectorRequirement
+from kaisched.objects.shard import SchedulingShard, ShardSpec
+from kaisched.objects.wire import ObjectMeta
 
 WORLD = """
 apiVersion: v1
@@ -309,3 +315,37 @@ spec: {selector: {matchExpressions: [{key: app, operator: Like, values: [x]}]}}
         "spec.selector.matchExpressions[0]",
         "status.disruptionsAllowed",
     ]
+
+
+def test_a_plan_keeps_to_budgets_and_counts_evictions_until_the_pods_are_gone():
+    """The budget lets one of the two go that queue b has a right to; its status is as given."""
+    queues = "".join(
+        f"""
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {{name: {name}}}
+spec: {{resources: {{gpu: {{quota: {quota}}}}}}}
+---"""
+        for name, quota in (("a", 6), ("b", 2))
+    )
+    node = WORLD.split("---", maxsplit=1)[0] + "---"
+    takers = "".join(
+        pods(name, app="other", phase="Pending")
+        .replace("queue: a", "queue: b")
+        .replace("  nodeName: n0\n", "")
+        for name in ("w0", "w1")
+    )
+    loaded = load_text(node + queues + pods(*(f"p{at}" for at in range(8))) + takers + budget())
+    assert loaded.problems == []
+    shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec())
+    cluster, problems = planned_cluster(PlanInput(loaded, shard, default_policy(), []))
+    assert problems == []
+    evicted, told, memory = [], [], Memory()
+    for pause_s in (1.0, 9.0, 0.0):
+        turn = take_turn(cluster, cluster, default_policy(), None, cluster.clock, memory)
+        memory = turn.memory
+        evicted.append(len(turn.result.evictions))
+        (record,) = [it for it in turn.result.records if "w1" in it.pod_group]
+        told.append("disruption budget" in record.message)
+        cluster.advance_to(cluster.clock.now_s() + pause_s)
+    assert (evicted, told) == ([1, 0, 1], [True, True, False])

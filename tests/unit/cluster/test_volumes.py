@@ -151,7 +151,8 @@ def test_a_pod_goes_where_its_bound_volume_is():
 
 
 def test_a_pod_with_two_volumes_goes_where_both_are():
-    two = "persistentVolumeClaim: {claimName: data}}, {name: w, persistentVolumeClaim: {claimName: d2}"
+    second = "{name: w, persistentVolumeClaim: {claimName: d2}"
+    two = f"persistentVolumeClaim: {{claimName: data}}}}, {second}"
     store = store_of(
         claim(volume="pv"), volume(zone="a, b"), claim("d2", volume="pv2"), volume("pv2", "a"),
         pod(volume=two),
@@ -276,7 +277,7 @@ def test_of_two_that_wait_for_it_the_elder_goes_and_then_the_other():
     assert [it.pod for it in cycle(store).binds] == ["team/p"]
 
 
-# -- what is not read, and what stays ---------------------------------------------------------------
+# -- what is not read, and what stays --------------------------------------------------------------
 
 
 def test_where_claims_cannot_be_read_nobody_waits_for_them():
