@@ -184,7 +184,7 @@ class StateStore(KnownObjects):
         self._groups.note_success(pod, member)
         found = self._pods.get(pod.key)
         if found is not None and not is_same_task(found, (pod, member)):
-            self._drop(pod.key)
+            self._drop(pod.key, is_another=found[0].uid != pod.uid)
             found = None
         if pod.state == TaskState.GONE or (member is None and not pod.node):
             if found is not None:
@@ -263,10 +263,11 @@ class StateStore(KnownObjects):
         elif self._nominations.pop(pod.key, None) is not None:
             self.nominate(task, -1)
 
-    def _drop(self, key: str) -> None:
+    def _drop(self, key: str, *, is_another: bool = True) -> None:
         _, member = self._pods.pop(key)
         self._assumed.pop(key, None)
-        self._held_back.forget(key)
+        if is_another:
+            self._held_back.forget(key)
         self.disruptions.drop_pod(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
@@ -307,7 +308,11 @@ class StateStore(KnownObjects):
         if self._assumed.pop(key, None) is not None and key in self._pods:
             self.revision += 1
             self.disruptions.forget(key)
-            self._update(self._pods[key][0])
+            pod = self._pods[key][0]
+            if pod.claims:
+                self._take_in(pod)  # they may have changed since
+            else:
+                self._update(pod)
 
     def hold_back(self, key: str, now_s: float) -> None:
         """Take back a bind that could not be done; its pod counts as gated for a while."""

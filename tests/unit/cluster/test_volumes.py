@@ -301,6 +301,23 @@ def test_a_bind_that_is_assumed_stays_assumed_while_its_claim_gets_its_volume():
     assert nodes_for(store) == [0, 1]
 
 
+def test_a_bind_that_failed_for_a_volume_is_held_back_and_stays_on_its_node():
+    """The claim still names the node: a volume may be in the making there."""
+    store = store_of(claim(), storage_class(), pod())
+    store.assume_bound("team/p", "n1")
+    tell(store, claim(meta="annotations: {volume.kubernetes.io/selected-node: n1}"))
+    store.hold_back("team/p", 100.0)
+    assert cycle(store).binds == ()
+    store.let_go(100.5)
+    assert cycle(store).binds == ()
+    store.let_go(101.0)
+    assert [it.node for it in cycle(store).binds] == ["n1"]
+    store.assume_bound("team/p", "n1")
+    store.hold_back("team/p", 200.0)
+    store.let_go(201.0)  # twice as long the second time
+    assert cycle(store).binds == ()
+
+
 def test_a_pod_that_runs_could_only_move_where_its_volume_is():
     store = store_of(claim(volume="pv"), volume(zone="a"), pod(node="n0"))
     assert nodes_for(store) == [0, 1]
