@@ -14,6 +14,7 @@ import numpy as np
 
 from kaisched.actions.victims import last_first
 from kaisched.core.states import ALLOCATED_STATES
+from kaisched.framework.disruption import disruptions_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,8 +126,11 @@ def _completed(
 class Movable:
     """The running pods of jobs by node, the first to go first; a node's when it is looked at."""
 
-    def __init__(self, session: Session, job: RowVec) -> None:
-        """Sort the jobs, and find their pods that run where they did when the cycle began."""
+    def __init__(self, session: Session, job: RowVec, *, heeds_budgets: bool = False) -> None:
+        """Sort the jobs, and find their pods that run where they did when the cycle began.
+
+        With ``heeds_budgets`` pods whose disruption budgets let none go are left out.
+        """
         self._session = session
         rank = np.full(len(session.jobs.pending) + 1, -1, np.int64)  # the last: of no job
         keys = [*session.ask.job_order(session, job), session.jobs.created_s[job]]
@@ -135,6 +139,9 @@ class Movable:
         node_of_task = session.ledger.node_of_task
         runs = ALLOCATED_STATES[state] & (state == tasks.state) & (node_of_task >= 0)
         runs &= rank[tasks.job_of_task] >= 0
+        if heeds_budgets:
+            left = np.append(disruptions_left(session), (0, 1))  # SEVERAL is -2, UNPROTECTED -1
+            runs &= left[session.snapshot.disruption_budgets.of_task] > 0
         rows = runs.nonzero()[0]
         node = node_of_task[rows]
         self._rank = rank
@@ -145,7 +152,8 @@ class Movable:
         starts = begins.nonzero()[0]
         self.nodes: RowVec = node[starts]
         """The nodes that have such pods, ascending."""
-        self._pods = dict(zip(self.nodes.tolist(), np.split(rows, starts[1:]), strict=True))
+        pods = np.split(rows, starts[1:]) if rows.size else []
+        self._pods = dict(zip(self.nodes.tolist(), pods, strict=True))
         self._items: dict[int, list[Item]] = {}
 
     def on(self, node: int) -> list[Item]:
@@ -170,4 +178,4 @@ class Movable:
 
     def forget(self, node: int, item: Item) -> None:
         """Take out a pod that has moved: nothing moves twice in one cycle."""
-        self._items[node].remove(item)
+        self.on(node).remove(item)

@@ -26,6 +26,7 @@ from kaisched.actions.units import Part
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
 from kaisched.framework.claims import Claim
+from kaisched.framework.disruption import has_budgets, may_disrupt
 from kaisched.framework.eviction_budget import is_spent, may_evict
 from kaisched.framework.task_order import pending_tasks
 
@@ -64,8 +65,9 @@ class _Consolidation:
         self._session = session
         self._action = action
         self._most = most
-        self._movable: Movable | None = None
-        self._prices: dict[tuple[int, int], Prices] = {}
+        self._heeds_budgets = has_budgets(session)
+        self._movable: dict[bool, Movable] = {}
+        self._prices: dict[tuple[int, int, bool], Prices] = {}
 
     def run(self) -> None:
         """Try the claims in fair order."""
@@ -147,9 +149,9 @@ class _Consolidation:
         demand = self._search.demand(claim, tasks)
         avoided: set[int] = set()
         for _ in range(TRIES):
-            clearings = self._choose(demand, avoided)
+            clearings = self._choose(demand, avoided, heeds_budgets=self._heeds_budgets)
             if clearings is None:
-                return _NO_ROOM_EVEN_SO
+                return self._nothing_to_clear(demand, avoided)
             if not may_evict(session, sum(len(clearing.items) for clearing in clearings)):
                 return int(Refusal.EVICTION_BUDGET)
             stuck = self._carry_out(demand, clearings)
@@ -159,10 +161,20 @@ class _Consolidation:
             avoided |= stuck
         return int(Refusal.SEARCH_BUDGET)
 
-    def _choose(self, demand: Demand, avoided: set[int]) -> list[Clearing] | None:
+    def _nothing_to_clear(self, demand: Demand, avoided: set[int]) -> int:
+        """Return why no clearings make room: disruption budgets, if without them some would."""
+        if self._heeds_budgets and self._choose(demand, avoided, heeds_budgets=False) is not None:
+            return int(Refusal.DISRUPTION_BUDGET)
+        return _NO_ROOM_EVEN_SO
+
+    def _choose(
+        self, demand: Demand, avoided: set[int], *, heeds_budgets: bool
+    ) -> list[Clearing] | None:
         """Return the cheapest clearings that make room for the whole claim, or None."""
-        if self._movable is None:
-            self._movable = Movable(self._session, self._running)
+        movable = self._movable.get(heeds_budgets)
+        if movable is None:
+            movable = Movable(self._session, self._running, heeds_budgets=heeds_budgets)
+            self._movable[heeds_budgets] = movable
         chosen: list[Clearing] = []
         jobs: set[int] = set()
         taken = set(avoided)
@@ -171,9 +183,12 @@ class _Consolidation:
             missing = count - future.total
             if missing <= 0:
                 continue
-            for clearing in self._priced(shape).cheapest_first(self._movable):
+            prices = self._priced(shape, heeds_budgets=heeds_budgets)
+            for clearing in prices.cheapest_first(movable):
                 moved = jobs | {item.job for item in clearing.items}
                 if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
+                    continue
+                if heeds_budgets and not self._may_move([*chosen, clearing]):
                     continue
                 jobs = moved
                 taken.add(clearing.node)
@@ -185,10 +200,15 @@ class _Consolidation:
                 return None
         return chosen
 
-    def _priced(self, shape: int) -> Prices:
+    def _may_move(self, clearings: list[Clearing]) -> bool:
+        """Tell whether disruption budgets let all go that clearings move."""
+        moved = (item.task for clearing in clearings for item in clearing.items)
+        return may_disrupt(self._session, moved)
+
+    def _priced(self, shape: int, *, heeds_budgets: bool) -> Prices:
         session = self._session
         main = main_resource(session, session.shapes.request[:, shape])
-        key = (shape, main)
+        key = (shape, main, heeds_budgets)
         if key not in self._prices:
             self._prices[key] = Prices(session, self._search.future(shape), main)
         return self._prices[key]
@@ -242,7 +262,7 @@ class _Consolidation:
 
     def _forget(self, items: list[Item]) -> None:
         """Take moved pods out: nothing moves twice in one cycle."""
-        assert self._movable is not None
         before = self._session.tasks.node_of_task
-        for item in items:
-            self._movable.forget(int(before[item.task]), item)
+        for movable in self._movable.values():
+            for item in items:
+                movable.forget(int(before[item.task]), item)

@@ -1,7 +1,7 @@
 """Drains queues: what runs in a queue whose stop policy says so is evicted, with nobody to gain.
 
 Every job goes whole, preemptible or not and however short it has run: an administrator wants the
-queue empty. Disruption budgets and grace periods are the evictor's business, as always.
+queue empty. A job with pods that a disruption budget protects goes once they may all be evicted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
+from kaisched.framework.disruption import may_disrupt
 from kaisched.framework.eviction_budget import may_evict
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Drain:
         leaving = (jobs.active > 0) & (of_job >= 0) & (queues.stop_of_queue[of_job] == DRAINED)
         for job in leaving.nonzero()[0].tolist():
             pods = self._running(session, job)
-            if pods and may_evict(session, len(pods)):
+            if pods and may_evict(session, len(pods)) and may_disrupt(session, pods):
                 statement = session.statement()
                 for task in pods:
                     statement.evict(task)

@@ -57,6 +57,15 @@ class Need:
         """Undo :meth:`take`."""
         self.shift(tasks, -1)
 
+    def gain(self, parts: Iterable[Part]) -> int:
+        """Return how many of the pods still missing would fit without these units."""
+        tasks = tuple(task for part in parts for task in part.tasks)
+        before = self.total
+        self.take(tasks)
+        gained = min(self.total, self.count) - before
+        self.give_back(tasks)
+        return gained
+
     def nodes_with_room(self) -> list[int]:
         """Return the touched nodes on which a pod fits, lowest row first."""
         return sorted(node for node, room in self.room_at.items() if room)

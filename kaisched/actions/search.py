@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.by_node import may_suffice, openings
+from kaisched.actions.disruption import PROTECTED, judged
 from kaisched.actions.future import Future
 from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need, take_all
@@ -130,7 +131,7 @@ class _Attempt:
                     if found is not None:
                         return found
             if end == _FIRST and not self._is_met() and not self._could_suffice():
-                return int(Refusal.NO_VICTIMS)
+                return self._nobody()
             if end >= _FIRST and (self._is_single or end >= len(self._line.places)):
                 break
             begin, end = end, end * _GROWTH if end >= _FIRST else _FIRST
@@ -141,10 +142,15 @@ class _Attempt:
         return self._node_by_node(allowed) or self._why_not()
 
     def _node_by_node(self, allowed: list[int]) -> Plan | None:
-        """Look at the units of each node by themselves, where the line as a whole is not enough."""
-        session, ask, line = self._session, self._demand.claim.ask, self._line
-        may = self._is_single or may_suffice(session, line, ask, allowed)
-        if self._is_met() or not may:
+        """Look at the units of each node by themselves, where the line as a whole is not enough.
+
+        In the order of the line a disruption budget may have kept units from going that free more.
+        """
+        session, line = self._session, self._line
+        is_open = self._is_single or PROTECTED in self._refused
+        if self._is_met() or not (
+            is_open or may_suffice(session, line, self._demand.claim.ask, allowed)
+        ):
             return None
         take_all(self._needs, self._chosen, -1)
         kept: list[int] = []
@@ -155,19 +161,10 @@ class _Attempt:
                 return None
             best = found[0]
             if need.count - need.total > 1:  # fewer units are needed where one set lets more fit
-                best = max(found, key=lambda places: self._gain(need, places))
+                best = max(found, key=lambda places: need.gain(map(line.part, places)))
             take_all(self._needs, [self._line.part(place) for place in best], 1)
             kept = sorted((*kept, *best))
         return self._settle([self._line.part(place) for place in kept])
-
-    def _gain(self, need: Need, places: list[int]) -> int:
-        """Return how many of the pods still missing would fit without these units."""
-        before = need.total
-        parts = [self._line.part(place) for place in places]
-        take_all([need], parts, 1)
-        gain = min(need.total, need.count) - before
-        take_all([need], parts, -1)
-        return gain
 
     def _take(self, place: int) -> Plan | int | None:
         """Take one more unit; return a plan, why the search ends without one, or None."""
@@ -210,8 +207,15 @@ class _Attempt:
         if int(Refusal.UNDERSHOOTS) in self._refused:
             return int(Refusal.UNDERSHOOTS)
         if not self._refused:
-            return int(Refusal.NO_VICTIMS)
+            return self._nobody()
         return max(self._refused.items(), key=lambda item: (item[1], -item[0]))[0]
+
+    def _nobody(self) -> int:
+        """Return that nothing makes room, or that budgets protect what would."""
+        line = self._line
+        if line.protected.size and self._suffice([*line.places, *line.protected]):
+            return PROTECTED
+        return int(Refusal.NO_VICTIMS)
 
     def _allowed(self, begin: int, end: int) -> list[int]:
         """Return the units from ``begin`` to ``end`` that plugins let go, in order."""
@@ -239,12 +243,10 @@ class _Attempt:
         return left
 
     def _judge(self, places: RowVec) -> CodeVec:
-        session, claim = self._session, self._demand.claim
-        return session.ask.scenario_gate(session, claim, self._line.units(places))
+        return judged(self._session, self._line, self._demand.claim, places)
 
     def _judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
-        session, claim = self._session, self._demand.claim
-        codes = session.ask.scenario_gate(session, claim, self._line.units(places, sets))
+        codes = judged(self._session, self._line, self._demand.claim, places, sets)
         self._count(codes)
         return codes
 

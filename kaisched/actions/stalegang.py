@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.framework.disruption import may_disrupt
 from kaisched.framework.eviction_budget import may_evict
 from kaisched.units import format_duration
 
@@ -59,16 +60,17 @@ class StaleGangs:
         return session.now_s if np.isnan(noted_s) else min(noted_s, session.now_s)
 
     def _evict(self, session: Session, job: int, reason: str) -> None:
-        statement = session.statement()
         tasks, state = session.tasks, session.ledger.state
+        gone = []
         for task in session.jobs.tasks[job]:
             was = tasks.state[task]
             if ACTIVE_STATES[was] and state[task] == was and tasks.node_of_task[task] >= 0:
+                gone.append(task)
+        if may_evict(session, len(gone)) and may_disrupt(session, gone):
+            statement = session.statement()
+            for task in gone:
                 statement.evict(task)
-        if may_evict(session, statement.evicted()):
             statement.commit(self.name, "", reason)
-        else:
-            statement.rollback()
 
 
 def _below_minimum(session: Session) -> list[int]:

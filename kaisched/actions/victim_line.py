@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
+from kaisched.actions.disruption import charges_in
 from kaisched.actions.victims import amounts_of, line_up
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.claims import Units
@@ -33,10 +34,15 @@ class VictimLine:
         self.queues = frozenset(self.victims.queue.tolist())
         """Their leaf queues."""
         self.places: RowVec = np.arange(len(self.victims))
-        """Units that still run where they did, in order."""
+        """Units that still run where they did and that may be evicted, in order."""
+        self.charges = charges_in(session, self.victims)
+        """What units cost disruption budgets; None where there are none."""
+        self.protected: RowVec = self.places[:0]
+        """Units that are left out because their budgets allow no such eviction."""
         self._seen = len(session.outcome.evictions)
         if session.has_moved:
             self._forget_moved()
+        self._forget_protected()
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
 
@@ -102,6 +108,14 @@ class VictimLine:
             stays = np.ones(len(victims), np.bool_)
             stays[list(gone)] = False
             self.places = self.places[stays.take(self.places)]
+        self._forget_protected()
+
+    def _forget_protected(self) -> None:
+        """Drop units whose budgets do not let them go, whatever else happens in this cycle."""
+        if self.charges is not None:
+            stays = self.charges.hopeless()[self.places]
+            self.protected = np.concatenate((self.protected, self.places[stays]))
+            self.places = self.places[~stays]
 
     def _forget_moved(self) -> None:
         """Drop units with pods that this cycle has placed or moved: they do not run there yet."""

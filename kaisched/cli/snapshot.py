@@ -163,6 +163,7 @@ def _taken(
         settings.scheduler_names,
         shard_files=[shard] if shard is not None else settings.shards,
         shard_name=shard_name,
+        is_deleting=settings.kubernetes.eviction_mode == "delete",
     )
 
 

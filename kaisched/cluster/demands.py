@@ -1,7 +1,7 @@
 """What a pod demands of its node besides room: its :class:`~kaisched.core.constraints.Constraints`.
 
 In one canonical form, so that pods that demand the same share a shape however they are written.
-Wishes (preferred affinities) and volumes are not read.
+Wishes (preferred affinities) are not read; what volumes demand is added where claims are known.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def constraints_of(pod: Pod) -> Constraints:
     namespace = pod.metadata.namespace
     return Constraints(
         node_selector=tuple(sorted(spec.node_selector.items())),
-        node_terms=None if required is None else _node_terms(required),
+        node_terms=None if required is None else node_terms(required),
         tolerations=_tolerations(spec),
         host_ports=_host_ports(spec),
         pod_affinity=_pod_terms(affinity.pod_affinity if affinity else None, namespace),
@@ -56,7 +56,19 @@ def constraints_of(pod: Pod) -> Constraints:
     )
 
 
-def _node_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
+def claims_of(pod: Pod) -> tuple[tuple[str, bool], ...]:
+    """Return the claims of storage that a pod uses: (name, whether it is made for this pod)."""
+    found = []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            found.append((volume.persistent_volume_claim.claim_name, False))
+        elif volume.ephemeral is not None:
+            found.append((f"{pod.name}-{volume.name}", True))
+    return tuple(found)
+
+
+def node_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
+    """Return the terms of a selector of which one must hold, in one canonical form."""
     terms = {
         (_requirements(term.match_expressions), _requirements(term.match_fields))
         for term in selector.node_selector_terms

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from kaisched.cluster.grouping import Owner
 from kaisched.cluster.store import StateStore
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject
 
@@ -27,6 +29,10 @@ def upsert(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.upsert_queue(obj)
         case PriorityClass():
             store.upsert_priority_class(obj)
+        case PodDisruptionBudget():
+            store.upsert_disruption_budget(obj)
+        case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
+            store.upsert_storage(obj)
         case SchedulingShard() | Topology():
             pass
         case _:
@@ -46,6 +52,10 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
             store.remove_queue(obj.name)
         case PriorityClass():
             store.remove_priority_class(obj.name)
+        case PodDisruptionBudget():
+            store.remove_disruption_budget(obj.key)
+        case PersistentVolumeClaim() | PersistentVolume() | StorageClass():
+            store.remove_storage(obj)
         case SchedulingShard() | Topology():
             pass
         case _:

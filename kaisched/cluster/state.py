@@ -63,6 +63,10 @@ class StoreState:
     """By job."""
     evictions_s: tuple[float, ...] = ()
     """When pods were evicted in the last hour."""
+    disrupted: tuple[str, ...] = ()
+    """Pods that were evicted and that their disruption budgets still count."""
+    has_volumes: bool = False
+    """Whether claims, volumes and classes are known, so that pods wait for their claims."""
 
 
 class StateSource(Protocol):
@@ -103,11 +107,12 @@ class Kept:
         if not isinstance(obj, Pod) or obj.metadata.uid in {"", uid}:
             self._objects.pop((obj.KIND, obj.key), None)
 
-    def bare_state(self) -> StoreState:
+    def bare_state(self, *, has_volumes: bool = False) -> StoreState:
         """Return what a store rests on that has just been told of these objects."""
         return StoreState(
             tuple(self._objects[key][1] for key in sorted(self._objects)),
             tuple(self._owners[uid] for uid in sorted(self._owners)),
+            has_volumes=has_volumes,
         )
 
     def state_of(self, store: StateStore) -> StoreState:
@@ -118,6 +123,8 @@ class Kept:
             assumed=tuple(_assumed(store)),
             past=dict(_past(store)),
             evictions_s=tuple(store.accounts.evictions_s),
+            disrupted=tuple(sorted(store.disruptions.unseen)),
+            has_volumes=store.volumes.is_read,
         )
 
 
@@ -149,6 +156,7 @@ def restored(
     )
     for owner in state.owners:
         store.upsert_owner(owner)
+    store.heed_volumes(is_read=state.has_volumes)
     for obj in objects:
         upsert(store, obj)
     for assumed in state.assumed:
@@ -156,6 +164,7 @@ def restored(
             store.assume_evicted(assumed.pod)
         else:
             store.assume_bound(assumed.pod, assumed.node)
+    store.disruptions.unseen = set(state.disrupted)
     for name, past in state.past.items():
         job = store.row_of_job(name)
         if job >= 0:

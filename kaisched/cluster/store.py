@@ -6,76 +6,39 @@ See docs/explanation/state-store.md for the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from kaisched.cluster.grouping import Grouper, Membership, Owner
-from kaisched.cluster.groups import Groups
-from kaisched.cluster.held_back import HeldBack
+from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
-from kaisched.cluster.priorities import PriorityClasses
+from kaisched.cluster.known import KnownObjects
+from kaisched.cluster.pod_changes import is_same_task, may_still_come
 from kaisched.cluster.problems import Problem, fault_of, problems_of
-from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
+from kaisched.cluster.volumes import Storage
+from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.check import check_queues
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
 
-OUR_SCHEDULERS: Final = frozenset({"kaisched"})
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())
 
 
-class StateStore(RowStore):
+class StateStore(KnownObjects):
     """The present state of one shard, fed by events, frozen on demand.
 
     Events may come in any order and more than once; what refers to something unknown waits for it.
     No event raises for what an object says: see :meth:`problems`.
     """
-
-    def __init__(
-        self,
-        schedulers: Iterable[str] = OUR_SCHEDULERS,
-        *,
-        node_pool: str = "",
-        gpu_resources: Sequence[str] = GPU_RESOURCES,
-        extended: Iterable[str] = (),
-    ) -> None:
-        """Make an empty store.
-
-        Args:
-            schedulers: values of ``schedulerName`` whose pods are ours to place.
-            node_pool: value of the label of the nodes, queues, pod groups and pods that are ours;
-                empty for those without the label.
-            gpu_resources: resource names that count as whole GPUs.
-            extended: extended resources to count from the start.
-
-        """
-        super().__init__(extended)
-        self._schedulers = frozenset(schedulers)
-        self._node_pool = node_pool
-        self._gpu_resources = tuple(gpu_resources)
-        self._classes = PriorityClasses()
-        self._grouper = Grouper()
-        self._groups = Groups(self, self._classes)
-        self._pods: dict[str, tuple[PodRow, Membership | None]] = {}
-        self._pods_of_owner: dict[str, set[str]] = {}
-        self._strangers: dict[str, PodRow] = {}
-        """Pods of others on nodes that are not ours."""
-        self._assumed: dict[str, TaskState] = {}
-        self._held_back = HeldBack()
-        self._nominations: dict[str, str] = {}
-        self._queue_objects: dict[str, Queue] = {}
-        self._queue_faults: dict[str, ObjectError] | None = None
-        self._node_faults: dict[str, str] = {}
 
     # -- nodes, queues, classes, owners ----------------------------------------------------------
 
@@ -138,6 +101,35 @@ class StateStore(RowStore):
             self.revision += 1
             self._groups.refresh()
 
+    def upsert_disruption_budget(self, budget: PodDisruptionBudget) -> None:
+        """Take in a disruption budget that came or changed."""
+        self.revision += self.disruptions.put(budget, self._assumed)
+
+    def remove_disruption_budget(self, key: str) -> None:
+        """Drop a disruption budget."""
+        self.revision += self.disruptions.remove(key)
+
+    def upsert_storage(self, obj: Storage) -> None:
+        """Take in a claim, a volume or a storage class that came or changed."""
+        self._look_again(self.volumes.put(obj))
+
+    def remove_storage(self, obj: Storage) -> None:
+        """Drop a claim, a volume or a storage class."""
+        self._look_again(self.volumes.remove(obj))
+
+    def heed_volumes(self, *, is_read: bool) -> None:
+        """Let pods wait for their claims from now on, or no more where claims cannot be read."""
+        if self.volumes.is_read != is_read:
+            self.volumes.is_read = is_read
+            self._look_again(self.volumes.users())
+
+    def _look_again(self, pods: Iterable[str]) -> None:
+        """Take in pods again of whose claims something is new."""
+        for key in pods:
+            if key in self._pods:
+                self.revision += 1
+                self._take_in(self._pods[key][0])
+
     def upsert_owner(self, owner: Owner) -> None:
         """Take in a workload that may own pods."""
         if self._grouper.put(owner):
@@ -181,15 +173,18 @@ class StateStore(RowStore):
             self.revision += 1
             self._drop(key)
         self._strangers.pop(key, None)
+        self._look_again(self.volumes.forget(key))
 
     def _take_in(self, pod: PodRow) -> None:
+        if pod.claims:
+            pod = self._with_volumes(pod)
         self._strangers.pop(pod.key, None)
         is_ours = pod.is_ours and self._is_in_pool(pod.meta)
         member = self._grouper.membership(pod) if is_ours else None
         self._groups.note_success(pod, member)
         found = self._pods.get(pod.key)
-        if found is not None and not _is_same_task(found, (pod, member)):
-            self._drop(pod.key)
+        if found is not None and not is_same_task(found, (pod, member)):
+            self._drop(pod.key, is_another=found[0].uid != pod.uid)
             found = None
         if pod.state == TaskState.GONE or (member is None and not pod.node):
             if found is not None:
@@ -201,11 +196,22 @@ class StateStore(RowStore):
             self._strangers[pod.key] = pod
             return
         self._pods[pod.key] = (pod, member)
+        self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
         self._watch_owners(pod.key, found[1] if found else None, member)
         job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
         if found is None:
             add_task(self, self._task_row(pod), job, podset)
         self._update(pod)
+
+    def _with_volumes(self, pod: PodRow) -> PodRow:
+        """Return a pod with what its claims demand; others that want the same are looked at too."""
+        assumed = self._pods[pod.key][0] if pod.key in self._assumed else None
+        if assumed is not None and (pod.node or assumed.uid != pod.uid):
+            assumed = None
+        rivals = self.volumes.note(pod)
+        pod = self.volumes.resolved(pod, assumed)
+        self._look_again(rivals)
+        return pod
 
     def _task_row(self, pod: PodRow) -> TaskRow:
         label_set = self.labels.intern(pod.namespace, pod.meta.labels)
@@ -224,7 +230,7 @@ class StateStore(RowStore):
     def _update(self, pod: PodRow) -> None:
         task = self.row_of_task(pod.key)
         assumed = self._assumed.get(pod.key)
-        if assumed is not None and _may_still_come(assumed, pod.state):
+        if assumed is not None and may_still_come(assumed, pod.state):
             return
         self._assumed.pop(pod.key, None)
         self._move(task, pod)
@@ -257,10 +263,12 @@ class StateStore(RowStore):
         elif self._nominations.pop(pod.key, None) is not None:
             self.nominate(task, -1)
 
-    def _drop(self, key: str) -> None:
+    def _drop(self, key: str, *, is_another: bool = True) -> None:
         _, member = self._pods.pop(key)
         self._assumed.pop(key, None)
-        self._held_back.forget(key)
+        if is_another:
+            self._held_back.forget(key)
+        self.disruptions.drop_pod(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
         self._watch_owners(key, member, None)
@@ -292,49 +300,19 @@ class StateStore(RowStore):
         task = self.row_of_task(key)
         if task >= 0:
             self._assumed[key] = TaskState.RELEASING
+            self.disruptions.note_eviction(key)
             self.evict(task, at_s)
-
-    def is_waiting(self, key: str) -> bool:
-        """Tell whether a pod had no node when it was last heard of, whatever is assumed of it."""
-        found = self._pods.get(key)
-        return found is not None and not found[0].node
-
-    @property
-    def schedulers(self) -> frozenset[str]:
-        """The scheduler names whose pods are ours."""
-        return self._schedulers
-
-    @property
-    def assumed(self) -> Mapping[str, TaskState]:
-        """The states that are assumed of pods and that no event has confirmed yet."""
-        return self._assumed
-
-    def is_assumed(self, key: str) -> bool:
-        """Tell whether something is assumed of a pod that no event has confirmed yet."""
-        return key in self._assumed
-
-    def version_of(self, key: str) -> tuple[str, str]:
-        """Return (UID, resource version) of a pod as it was last taken in; empty for none."""
-        found = self._pods.get(key)
-        return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
-
-    def pending_pods(self, job: str) -> list[tuple[str, str]]:
-        """Return (key, UID) of the pods of a job that wait for a node."""
-        return [
-            (pod.key, pod.uid)
-            for pod in self._groups.pods_of(job)
-            if pod.state == TaskState.PENDING and pod.key not in self._assumed
-        ]
-
-    def is_declared(self, job: str) -> bool:
-        """Tell whether a PodGroup object stands behind a job."""
-        return self._groups.is_declared(job)
 
     def refute(self, key: str) -> None:
         """Take back what was assumed: the pod is what its object says."""
         if self._assumed.pop(key, None) is not None and key in self._pods:
             self.revision += 1
-            self._update(self._pods[key][0])
+            self.disruptions.forget(key)
+            pod = self._pods[key][0]
+            if pod.claims:
+                self._take_in(pod)  # they may have changed since
+            else:
+                self._update(pod)
 
     def hold_back(self, key: str, now_s: float) -> None:
         """Take back a bind that could not be done; its pod counts as gated for a while."""
@@ -358,6 +336,14 @@ class StateStore(RowStore):
             for key, node in self._nominations.items():
                 self.nominate(self.row_of_task(key), self.nodes.row_of_name.get(node, -1))
 
+    def snapshot(self) -> Snapshot:
+        """Freeze the present state; the same object while nothing happened."""
+        found = super().snapshot()
+        if len(self.disruptions) and not len(found.disruption_budgets):
+            budgets = self.disruptions.table(found, self.tasks.row_of_name, self.compactions)
+            found = self._snapshot = replace(found, disruption_budgets=budgets)
+        return found
+
     def problems(self) -> list[Problem]:
         """Return what is wrong with the objects, by kind and name."""
         _, errors = check_queues(self._queue_objects.values())
@@ -372,26 +358,3 @@ class StateStore(RowStore):
 
     def _is_in_pool(self, meta: ObjectMeta) -> bool:
         return labels.node_pool_of(meta) == self._node_pool
-
-
-def _is_same_task(
-    old: tuple[PodRow, Membership | None], new: tuple[PodRow, Membership | None]
-) -> bool:
-    """Tell whether a row may stay: what it is made of is written once."""
-    (pod, member), (pod_now, member_now) = old, new
-    return (
-        pod.uid == pod_now.uid
-        and pod.request == pod_now.request
-        and pod.constraints == pod_now.constraints
-        and pod.meta.labels == pod_now.meta.labels
-        and pod.created_s == pod_now.created_s
-        and pod.order_priority == pod_now.order_priority
-        and (member.job if member else "") == (member_now.job if member_now else "")
-    )
-
-
-def _may_still_come(assumed: TaskState, seen: TaskState) -> bool:
-    """Tell whether what the object says is older than what was sent."""
-    if assumed == TaskState.BINDING:
-        return seen == TaskState.PENDING
-    return seen in (TaskState.BOUND, TaskState.RUNNING)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kaisched.cluster.demands import constraints_of, has_pod_terms, unsupported_demand
+from kaisched.cluster.demands import claims_of, constraints_of, has_pod_terms, unsupported_demand
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
@@ -101,6 +101,10 @@ class PodRow:
     fault: str
     """Why it cannot be scheduled here, empty if it can."""
     has_succeeded: bool = False
+    claims: tuple[tuple[str, bool], ...] = ()
+    """Claims of storage: (name, whether it is made for this pod)."""
+    is_unready: bool = False
+    """It runs and says of itself that it is not ready; one that says nothing counts as ready."""
 
     @property
     def namespace(self) -> str:
@@ -137,6 +141,8 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         started_s=_started_s(pod),
         fault=fault,
         has_succeeded=pod.status.phase == _SUCCEEDED,
+        claims=claims_of(pod) if spec.volumes else (),
+        is_unready=_is_unready(pod),
     )
 
 
@@ -150,6 +156,14 @@ def state_of(pod: Pod) -> TaskState:
     if spec.node_name:
         return TaskState.RUNNING if phase == "Running" else TaskState.BOUND
     return TaskState.GATED if spec.scheduling_gates else TaskState.PENDING
+
+
+def _is_unready(pod: Pod) -> bool:
+    if pod.status.phase == "Running":
+        for condition in pod.status.conditions:
+            if condition.type == "Ready":
+                return condition.status != _TRUE
+    return False
 
 
 def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:

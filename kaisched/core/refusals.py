@@ -47,6 +47,7 @@ class Refusal(IntEnum):
     SEARCH_BUDGET = 45
     UNDERSHOOTS = 46
     EVICTION_BUDGET = 47
+    DISRUPTION_BUDGET = 48
     # one node
     NODE_NOT_READY = 50
     NODE_UNSCHEDULABLE = 51
@@ -59,6 +60,10 @@ class Refusal(IntEnum):
     POD_SLOTS = 58
     RESOURCES = 59
     NODE_PRESSURE = 60
+    VOLUME_CLAIM = 61
+    VOLUME_UNBOUND = 62
+    VOLUME_IN_USE = 63
+    VOLUME_AFFINITY = 64
     # plugins
     PLUGIN = 90
     """A third party's policy says no; the record names the plugin."""
@@ -141,6 +146,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
             "the shard may not evict so many pods within the hour",
             True,
         ),
+        (
+            Refusal.DISRUPTION_BUDGET,
+            "DisruptionBudget",
+            "the work that would make room is protected by a disruption budget",
+            True,
+        ),
         (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),
         (Refusal.NODE_UNSCHEDULABLE, "NodeUnschedulable", "node is cordoned", False),
         (Refusal.TAINT, "Taint", "untolerated taint", False),
@@ -152,6 +163,10 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.POD_SLOTS, "PodSlots", "too many pods", True),
         (Refusal.RESOURCES, "Resources", "insufficient resources", True),
         (Refusal.NODE_PRESSURE, "NodePressure", "node is under pressure", False),
+        (Refusal.VOLUME_CLAIM, "VolumeClaim", "a volume claim cannot be used", False),
+        (Refusal.VOLUME_UNBOUND, "VolumeUnbound", "a volume claim has no volume yet", False),
+        (Refusal.VOLUME_IN_USE, "VolumeInUse", "another pod uses a volume claim", False),
+        (Refusal.VOLUME_AFFINITY, "VolumeAffinity", "a volume cannot be used there", False),
         (Refusal.PLUGIN, "Plugin", "a plugin refused it", False),
         (Refusal.PLUGIN_FAILED, "PluginFailed", "a plugin failed", False),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kaisched.core.disruption import NO_DISRUPTION_BUDGETS, DisruptionBudgets
 from kaisched.core.record import record
 from kaisched.core.tables import LabelSets
 
@@ -53,3 +54,4 @@ class Snapshot:
     label_sets: LabelSets = field(default_factory=LabelSets)
     evictions_s: tuple[float, ...] = ()
     """When pods were evicted because we said so, in the last hour before the newest of them."""
+    disruption_budgets: DisruptionBudgets = NO_DISRUPTION_BUDGETS

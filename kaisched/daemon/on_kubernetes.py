@@ -19,7 +19,7 @@ from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
+from kaisched.cluster.kubernetes.resources import NODES, PODS, SHARDS, STORAGE, followed
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_watch import ShardWatch
 from kaisched.daemon.tenure import Tenure
@@ -55,10 +55,11 @@ class KubernetesDaemon:
         """
         how = settings.kubernetes
         self._settings, self._clock = settings, clock
+        kinds = followed(is_deleting=how.eviction_mode == "delete")
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, beside those of the writers.
-            wanted = len(ALL) + how.writers + 5
+            wanted = len(kinds) + how.writers + 5
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self._client = client
         random_part = uuid.uuid4().hex[:8]
@@ -76,12 +77,13 @@ class KubernetesDaemon:
                 on_fatal=self.fail,
                 on_restored=self._list_all_again,
             )
-            for watched in ALL
+            for watched in kinds
         )
         self.shards = ShardWatch()
         self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
         """Lists that are waited for since the server's store was put back."""
+        self._has_volumes = False
         self._error = ""
         self._end = threading.Event()
         self._log: Any = structlog.get_logger()
@@ -231,12 +233,20 @@ class KubernetesDaemon:
             if monotonic_s() - told_s > _REPORT_S:
                 told_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)
+        self._keep_up()
         # What was read now lives long: the cycle collector need not look at it again and again.
         gc.collect()
         gc.freeze()
 
     def _keep_up(self) -> None:
-        """Let no news pile up where no loop takes them in yet."""
+        """Say whether storage can be read, and let no news pile up where no loop takes them in."""
+        has_volumes = all(
+            it.phase is Phase.SYNCED for it in self.reflectors if it.watched in STORAGE
+        )
+        if has_volumes != self._has_volumes:
+            self._has_volumes = has_volumes
+            for tenure in self.tenures:
+                tenure.cluster.post(lambda store: store.heed_volumes(is_read=has_volumes))
         for tenure in self.tenures:
             tenure.cluster.catch_up()
 

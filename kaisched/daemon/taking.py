@@ -11,7 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import ALL, SHARDS
+from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE, followed
 from kaisched.cluster.state import Kept
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import planned_cluster, read_plan_input
@@ -75,17 +75,19 @@ def from_cluster(
     *,
     shard_files: Sequence[Path] = (),
     shard_name: str = "",
+    is_deleting: bool = False,
 ) -> Taken:
     """Record what a scheduler that starts now would do in its first cycle.
 
     What a running scheduler knows beside the objects (binds under way, failed searches, its own
-    usage store) is not in it: :func:`from_daemon` asks for that.
+    usage store) is not in it: :func:`from_daemon` asks for that. One that is ``is_deleting`` its
+    victims does not look at disruption budgets.
 
     Raises:
         KaischedError: the cluster cannot be read, or its shard is wrong or not the only one.
 
     """
-    listed = list_cluster(client, (SHARDS, *ALL))
+    listed = list_cluster(client, (SHARDS, *followed(is_deleting=is_deleting)))
     shards = [obj for obj in listed.objects if isinstance(obj, SchedulingShard)]
     found = _chosen(shards_in(shard_files, sorted(shards, key=lambda it: it.name)), shard_name)
     policy, said = build_policy(found.shard, found.file)
@@ -94,7 +96,7 @@ def from_cluster(
         kept.put(obj)
     made = record(
         "cluster",
-        kept.bare_state(),
+        kept.bare_state(has_volumes=listed.kinds.issuperset(it.qualified for it in STORAGE)),
         found.shard,
         policy,
         schedulers=schedulers,

@@ -23,6 +23,8 @@ USES: Final = (
     "value",
     "gate",
     "claim",
+    "volume",
+    "storage",
     "scheduler",
 )
 """What a name may be used for; ``namespace`` and ``uid`` are apart, for they meet no other."""

@@ -101,6 +101,10 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     past: dict[str, RecordedPast] = {}
     evictions_s: list[Seconds] = msgspec.field(default_factory=list, name="evictionsSeconds")
     """When pods were evicted in the last hour: what an eviction budget counts."""
+    disrupted: list[str] = []
+    """Pods that were evicted and that their disruption budgets still count."""
+    has_volumes: bool = msgspec.field(default=False, name="volumes")
+    """Claims, volumes and classes were known, so that pods waited for their claims."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """What plugins and actions remembered of the cycle before, by their names."""
@@ -144,6 +148,8 @@ def record(
             for job, it in state.past.items()
         },
         evictions_s=list(state.evictions_s),
+        disrupted=list(state.disrupted),
+        has_volumes=state.has_volumes,
         usage=usage,
         facts=dict(facts or {}),
     )

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.objects import labels
+from kaisched.objects.storage import BIND_COMPLETED, NO_PROVISIONER, SELECTED_NODE
 from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _NAMES: Final = {
     labels.TOPOLOGY_PREFERRED: "key",
     labels.SEGMENT_REQUIRED: "key",
     labels.SEGMENT_PREFERRED: "key",
+    SELECTED_NODE: "node",
+    BIND_COMPLETED: "value",
 }
 _LABELS: Final = {
     labels.QUEUE: "queue",
@@ -48,6 +51,15 @@ _LABELS: Final = {
 }
 _PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
+_USES: Final = {
+    "Pod": "pod",
+    "Node": "node",
+    "Queue": "queue",
+    "PriorityClass": "class",
+    "PersistentVolumeClaim": "claim",
+    "PersistentVolume": "volume",
+    "StorageClass": "storage",
+}
 _WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to listen on
 
 
@@ -66,18 +78,23 @@ class ObjectWalk:
         self._asked = {_HOSTNAME}
         for obj in objects:
             _find_keys(obj.get("spec"), self._asked)
+            _find_keys(obj.get("allowedTopologies"), self._asked)
         self._of_kind: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "Pod": self._pod,
             "Node": self._node,
             "Queue": self._queue,
             "PodGroup": self._pod_group,
             "PriorityClass": self._class,
+            "PodDisruptionBudget": self._disruption_budget,
+            "PersistentVolumeClaim": self._claim,
+            "PersistentVolume": self._volume,
+            "StorageClass": self._storage_class,
         }
 
     def __call__(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Return an object without names."""
         kind = obj["kind"]
-        use = {"Pod": "pod", "Node": "node", "Queue": "queue", "PriorityClass": "class"}
+        use = _USES
         head = {"apiVersion": obj["apiVersion"], "kind": kind}
         head["metadata"] = self.meta(obj["metadata"], use.get(kind, "job"))
         queue = self._queue_from_elsewhere(kind, obj["metadata"])
@@ -177,6 +194,16 @@ class ObjectWalk:
             }
         }
 
+    def _disruption_budget(self, obj: dict[str, Any]) -> dict[str, Any]:
+        spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
+        if "selector" in spec:
+            spec["selector"] = self._constraint(spec["selector"])
+        if "disruptedPods" in status:
+            status["disruptedPods"] = {
+                self._alias("pod", pod): at for pod, at in status["disruptedPods"].items()
+            }
+        return {"spec": spec, "status": status}
+
     def _node(self, obj: dict[str, Any]) -> dict[str, Any]:
         spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
         spec["taints"] = [self._taint(taint) for taint in spec.get("taints", [])]
@@ -208,8 +235,54 @@ class ObjectWalk:
             spec[key] = [self._container(it) for it in spec.get(key, [])]
         for key, use in (("schedulingGates", "gate"), ("resourceClaims", "claim")):
             spec[key] = [{"name": alias(use, it.get("name", ""))} for it in spec.get(key, [])]
+        spec["volumes"] = self._pod_volumes(obj["metadata"]["name"], spec.get("volumes", []))
         status["conditions"] = _conditions(status)
         return {"spec": {key: value for key, value in spec.items() if value}, "status": status}
+
+    def _pod_volumes(self, pod: str, volumes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the claims of a pod; one made for the pod is named as it is by then."""
+        alias = self._alias
+        names = [it["persistentVolumeClaim"].get("claimName", "")
+                 for it in volumes if "persistentVolumeClaim" in it]  # fmt: skip
+        return [{"persistentVolumeClaim": {"claimName": alias("claim", it)}} for it in names] + [
+            {"persistentVolumeClaim": {"claimName": alias("claim", f"{pod}-{it.get('name', '')}")}}
+            for it in volumes
+            if "ephemeral" in it
+        ]
+
+    def _claim(self, obj: dict[str, Any]) -> dict[str, Any]:
+        spec = dict(obj.get("spec", {}))
+        for key, use in (("volumeName", "volume"), ("storageClassName", "storage")):
+            if key in spec:
+                spec[key] = self._alias(use, spec[key])
+        return {"spec": spec, "status": obj.get("status", {})}
+
+    def _volume(self, obj: dict[str, Any]) -> dict[str, Any]:
+        return {"spec": self._constraint(obj.get("spec", {}))}
+
+    def _storage_class(self, obj: dict[str, Any]) -> dict[str, Any]:
+        alias, terms = self._alias, obj.get("allowedTopologies", [])
+        allowed = [
+            {
+                "matchLabelExpressions": [
+                    {
+                        "key": alias("key", it.get("key", "")),
+                        "values": [
+                            alias("node" if it.get("key") == _HOSTNAME else "value", value)
+                            for value in it.get("values", [])
+                        ],
+                    }
+                    for it in term.get("matchLabelExpressions", [])
+                ]
+            }
+            for term in terms
+        ]
+        has_none = obj.get("provisioner", "") in ("", NO_PROVISIONER)
+        return {
+            "provisioner": NO_PROVISIONER if has_none else "provisioner",
+            "volumeBindingMode": obj.get("volumeBindingMode", "Immediate"),
+            "allowedTopologies": allowed,
+        }
 
     def _container(self, container: dict[str, Any]) -> dict[str, Any]:
         new = {**container, "name": self._alias("container", container.get("name", ""))}

@@ -67,6 +67,7 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
             )
             for it in recording.assumed
         ],
+        disrupted=sorted(_key(pod, aliases) for pod in recording.disrupted),
         usage=_usage(recording.usage, aliases),
     )
     jobs = _job_aliases(before, replay(bare), aliases)
@@ -96,6 +97,7 @@ def _renamed(
         objects=[msgspec.Raw(msgspec.json.encode(walk(obj))) for obj in plain],
         owners=owners,
         assumed=[],
+        disrupted=[],
         past={},
         facts={},
         usage=None,

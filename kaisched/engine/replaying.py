@@ -124,6 +124,8 @@ def _store(
         extended=tuple(recording.extended),
         assumed=tuple(Assumed(it.pod, it.node, it.sent == "eviction") for it in recording.assumed),
         evictions_s=tuple(recording.evictions_s),
+        disrupted=tuple(recording.disrupted),
+        has_volumes=recording.has_volumes,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources

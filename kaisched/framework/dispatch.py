@@ -300,9 +300,14 @@ class Questions(NodeQuestions):
         answers = self._answers["victim_filter"]
         return self._codes(session, answers, len(job), claim=claim, job=job)
 
-    def scenario_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec:
-        """Return codes ``(V,)``; what one plugin refuses, the next is not asked about."""
-        codes = np.zeros(len(units), np.int16)
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, refused: CodeVec | None = None
+    ) -> CodeVec:
+        """Return codes ``(V,)``; what one plugin refuses, the next is not asked about.
+
+        ``refused`` ``(V,)`` are codes of those that no plugin is asked about at all.
+        """
+        codes = np.zeros(len(units), np.int16) if refused is None else refused
         for answer in self._answers["scenario_gate"]:
             taken = codes == 0
             said = self._codes(

@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
-_WAITING: Final = TEXTS[Refusal.WAITING_FOR_RELEASE].name
+_HELPLESS: Final = frozenset(
+    TEXTS[code].name
+    for code in (
+        Refusal.WAITING_FOR_RELEASE,
+        Refusal.VOLUME_CLAIM,
+        Refusal.VOLUME_UNBOUND,
+        Refusal.VOLUME_IN_USE,
+    )
+)
+"""Whoever waits for these is not helped by what others give up."""
 _ALLOCATE: Final = "allocate"
 _NO_ACTION: Final = "no action of this cycle tried it"
 
@@ -32,7 +41,7 @@ _NO_ACTION: Final = "no action of this cycle tried it"
 def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord:
     """Return the decision record of one pending job."""
     record = _waiting_record(session, job, abandoned)
-    if abandoned or not session.outcome.claims or record.reason == _WAITING:
+    if abandoned or not session.outcome.claims or record.reason in _HELPLESS:
         return record
     told = untaken(session, job, _asked(session, job))
     if not told:
@@ -179,6 +188,9 @@ def _asked(session: Session, job: int) -> Amounts:
 
 def _room_record(session: Session, job: int, queue: str, code: Refusal) -> DecisionRecord:
     shapes, size = _batch(session, job)
+    for shape, _ in shapes:
+        if (wait := session.shapes.constraints[shape].volume_wait) is not None:
+            return _record(session, job, queue, Refusal(wait[0]), wait[1])
     placement = session.placement
     fits = 0
     misses: tuple[NodeMiss, ...] = ()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.core.disruption import SEVERAL
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
 from kaisched.framework.invariant_sums import Moves, is_job_met
@@ -14,6 +15,7 @@ from kaisched.framework.invariants_reclaim import reclaims
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from kaisched.core.axis import RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.intents import Evict
 
@@ -49,6 +51,7 @@ def evictions(moves: Moves) -> Iterator[str]:
         return
     yield from _whole_or_nothing(moves)
     yield from _moved_elsewhere(moves)
+    yield from _within_budgets(moves.snapshot, moves.result.evict_tasks)
     wanted = {each.beneficiary for each in moves.result.evictions}
     names = enumerate(moves.snapshot.jobs.name)
     taker_of_name = {name: row for row, name in names if name in wanted}
@@ -92,6 +95,22 @@ def _moved_elsewhere(moves: Moves) -> Iterator[str]:
             yield f"I14 pod {tasks.name[each.task]} is evicted to be moved, but gets no node"
         elif node == tasks.node_of_task[each.task]:
             yield f"I14 pod {tasks.name[each.task]} is moved to the node it is on"
+
+
+def _within_budgets(snapshot: Snapshot, evicted: RowVec) -> Iterator[str]:
+    """I23: no disruption budget loses more pods than it allows; no pod of several budgets goes."""
+    budgets, tasks = snapshot.disruption_budgets, snapshot.tasks
+    if not len(budgets):
+        return
+    charged = budgets.of_task[evicted]
+    for task in evicted[charged == SEVERAL].tolist():
+        yield f"I23 pod {tasks.name[task]} is evicted, but several disruption budgets select it"
+    counts = np.bincount(charged[charged >= 0], minlength=len(budgets))
+    for row in np.flatnonzero(counts > budgets.allowed).tolist():
+        yield (
+            f"I23 disruption budget {budgets.name[row]}: {counts[row]} pods are evicted,"
+            f" {budgets.allowed[row]} may be"
+        )
 
 
 def _stale(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from kaisched.objects.disruption_budget import PodDisruptionBudget, disruption_budget_faults
 from kaisched.objects.faults import Fault, did_you_mean, nearest
 from kaisched.objects.group_faults import pod_group_faults
 from kaisched.objects.node import Node
@@ -15,6 +16,7 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.quotas import queue_faults
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.shard_faults import shard_faults
+from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.topology import Topology
 from kaisched.objects.topology_demands import preferred_of_workload
 from kaisched.objects.topology_faults import topology_faults
@@ -32,6 +34,10 @@ KINDS: Final[tuple[type[KubernetesObject], ...]] = (
     ReplicaSet,
     Deployment,
     StatefulSet,
+    PodDisruptionBudget,
+    PersistentVolumeClaim,
+    PersistentVolume,
+    StorageClass,
 )
 _BY_KIND: Final = {type_.KIND: type_ for type_ in KINDS}
 _OWN_GROUPS: Final = ("scheduling.run.ai", "kai.scheduler")
@@ -46,10 +52,11 @@ _FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] =
     ReplicaSet: preferred_of_workload,
     Deployment: preferred_of_workload,
     StatefulSet: preferred_of_workload,
+    PodDisruptionBudget: disruption_budget_faults,
 }
 
 
-_ONLY_WARNED: Final = (Pod, Job, ReplicaSet, Deployment, StatefulSet)
+_ONLY_WARNED: Final = (Pod, Job, ReplicaSet, Deployment, StatefulSet, PodDisruptionBudget)
 
 
 def has_faults(type_: type[KubernetesObject]) -> bool:

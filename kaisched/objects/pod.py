@@ -153,6 +153,24 @@ class PodResourceClaim(Wire, frozen=True, kw_only=True):
     name: str = ""
 
 
+class ClaimSource(Wire, frozen=True, kw_only=True):
+    """A claim of storage that is there by itself."""
+
+    claim_name: str = ""
+
+
+class EphemeralSource(Wire, frozen=True, kw_only=True):
+    """A claim that is made for the pod, and goes with it."""
+
+
+class PodVolume(Wire, frozen=True, kw_only=True):
+    """A volume of a pod; only those with claims matter to placement."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
 class PodSpec(Wire, frozen=True, kw_only=True):
     """What a pod asks for."""
 
@@ -173,6 +191,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     scheduling_gates: list[SchedulingGate] = []
     termination_grace_period_seconds: int | None = None
     resource_claims: list[PodResourceClaim] = []
+    volumes: list[PodVolume] = []
 
 
 class PodStatus(Wire, frozen=True, kw_only=True):

@@ -12,9 +12,10 @@ from kaisched.clock import Clock, ManualClock
 from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.known import OUR_SCHEDULERS
 from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
+from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -22,6 +23,7 @@ from kaisched.objects.labels import format_time
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.wire import Condition, KubernetesObject
 
 Fails = Callable[[Bind | Evict | Nominate], str]
@@ -122,6 +124,8 @@ class EmbeddedCluster:
         else:
             stamped = self._stamped(obj, self._objects.get((obj.KIND, obj.key)), now_s)
             self._objects[obj.KIND, obj.key] = stamped
+            if isinstance(obj, PersistentVolumeClaim | PersistentVolume | StorageClass):
+                self.store.heed_volumes(is_read=True)  # else nobody meant to say which there are
             upsert(self.store, stamped)
 
     def delete(self, obj: KubernetesObject) -> None:
@@ -211,6 +215,7 @@ class EmbeddedCluster:
         self._record("evicted", pod, detail=evict.reason)
         task = self.store.row_of_task(pod.key)
         self.store.accounts.note_eviction(task, self.clock.now_s())  # the pod's change tells it
+        self.store.disruptions.note_eviction(pod.key)
         if self._is_recreating:
             self._to_recreate.add(pod.metadata.uid)
         self._let_go(pod)

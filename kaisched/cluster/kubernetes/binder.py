@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.claims import Claims, ClaimsFailedError, PassingError
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
@@ -71,6 +72,8 @@ class BindWork:
     desk: Desk
     bind: Bind
     gang: Gang
+    claims: Claims | None = None
+    """Claims that get their volumes before the pod is bound."""
     begun_s: float = -1.0
     is_lost: bool = False
     """An answer was lost: the pod may be bound."""
@@ -81,6 +84,8 @@ class BindWork:
         if self.gang.why and self.begun_s < 0:
             self.drop(f"its job could not be bound whole: {self.gang.why}")
             return None
+        if self.claims is not None:
+            return self._settle(self.claims)
         if self.begun_s < 0:
             self.begun_s = monotonic_s()
         try:
@@ -89,8 +94,27 @@ class BindWork:
             self.is_lost = True
             return self._again(str(error))
 
+    def _settle(self, claims: Claims) -> float | None:
+        """Bind once all claims have their volumes."""
+        try:
+            pause_s = claims.settle()
+        except ClaimsFailedError as error:
+            return self._failed(str(error))
+        except (PassingError, ClusterUnavailable) as error:
+            if claims.is_overdue:
+                return self._failed(str(error))
+            self.desk.counts.add("bind", RETRIED)
+            return self.pauses.next_s(getattr(error, "retry_after_s", 0.0))
+        if pause_s is not None:
+            return pause_s
+        self.claims = None
+        self.pauses.reset()
+        self.desk.patient.discard(self.bind.pod)
+        return self.send()
+
     def drop(self, why: str) -> None:
         """Let the pod be decided again; one that may be bound is read first, by the watch."""
+        self.desk.patient.discard(self.bind.pod)
         self.desk.counts.add("bind", DROPPED)
         self.desk.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
         self.desk.refute(self.bind.pod)
@@ -155,6 +179,7 @@ class BindWork:
 
     def _failed(self, why: str) -> float | None:
         desk, bind = self.desk, self.bind
+        desk.patient.discard(bind.pod)
         desk.counts.add("bind", FAILED)
         desk.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:

@@ -16,7 +16,9 @@ import structlog
 
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.known import OUR_SCHEDULERS
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.claims import Claims
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.evictor import EvictWork
@@ -26,10 +28,11 @@ from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
 from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.state import Kept, StoreState
-from kaisched.cluster.store import OUR_SCHEDULERS, StateStore
+from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -140,7 +143,7 @@ class KubernetesCluster:
                 return True
             return self._is_new_generation(key, pod.metadata, with_labels=True)
         if not isinstance(pod, Pod):
-            return True
+            return not isinstance(pod, PodDisruptionBudget) or self._allows_more(pod, change)
         meta = pod.metadata
         if change.is_gone:
             self._generations.pop(pod.key, None)
@@ -148,6 +151,15 @@ class KubernetesCluster:
         if meta.deletion_timestamp or pod.status.phase in {"Succeeded", "Failed"}:
             return True
         return self._is_new_generation(pod.key, meta) and not pod.spec.node_name
+
+    def _allows_more(self, budget: PodDisruptionBudget, change: Change) -> bool:
+        """Tell whether a disruption budget protects others than before, or fewer pods."""
+        key = f"{budget.KIND} {budget.key}"
+        known = self._generations.pop(key, None)
+        if change.is_gone:
+            return True
+        now = self._generations[key] = (budget.spec, budget.status.disruptions_allowed)
+        return known is None or known[0] != now[0] or known[1:] < now[1:]
 
     def _is_new_generation(self, key: str, meta: ObjectMeta, *, with_labels: bool = False) -> bool:
         """Tell whether the spec of an object, or what it is labelled with, is news."""
@@ -233,7 +245,9 @@ class KubernetesCluster:
         now_s = monotonic_s()
         while self._sent and self._sent[0][0] <= now_s:
             _, key = self._sent.popleft()
-            if self.store.is_assumed(key):
+            if key in self._desk.patient:
+                self._sent.append((now_s + CONFIRM_S, key))
+            elif self.store.is_assumed(key):
                 self._outbox.put(READ, _ReadWork(self._desk, key, self.store.version_of(key)[0]))
                 self._sent.append((now_s + CONFIRM_S, key))
 
@@ -262,9 +276,13 @@ class KubernetesCluster:
             gang = gangs.get(bind.pod_group) or gangs.setdefault(
                 bind.pod_group, Gang(bind.pod_group)
             )
+            keys = self.store.claims_to_select(bind.pod)
+            if keys:
+                self._desk.patient.add(bind.pod)
+            claims = Claims(self._desk, bind.node, keys) if keys else None
             self.store.assume_bound(bind.pod, bind.node)
             self._sent.append((due_s, bind.pod))
-            self._outbox.put(BIND, BindWork(self._desk, bind, gang))
+            self._outbox.put(BIND, BindWork(self._desk, bind, gang, claims))
 
     def _evict(self, evictions: Sequence[Evict]) -> None:
         now_s = monotonic_s()

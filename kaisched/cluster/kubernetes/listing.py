@@ -24,6 +24,8 @@ class Listed:
 
     objects: list[Seen] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    """Those that could be read, as rules of access have them."""
 
 
 def list_cluster(client: Client, kinds: Iterable[Watched] = ALL) -> Listed:
@@ -62,5 +64,6 @@ def _list(client: Client, watched: Watched, found: Listed) -> None:
         objects.extend(page.objects)
         if not page.next_page:
             found.objects.extend(objects)
+            found.kinds.add(watched.qualified)
             return
         query = {**query, "continue": page.next_page}

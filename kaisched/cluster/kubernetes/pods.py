@@ -59,6 +59,8 @@ class Desk:
     """How long a victim may take to end; what its own spec says unless given."""
     note: Callable[[Note], None] = _ignored
     """Tells people of something, if there is time for it."""
+    patient: set[str] = field(default_factory=set)
+    """Pods whose binds wait for volumes: nothing was lost if they are not bound for long."""
     counts: Counts = field(default_factory=Counts)
     """By write and outcome."""
 

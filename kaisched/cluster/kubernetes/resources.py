@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kaisched.errors import ObjectError
+from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.gang_sizes import SIZED, minimum_of
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
@@ -16,6 +17,7 @@ from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.stream import ListAnswer, WatchEvent, decode_event, decode_list
 from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject, ObjectMeta
@@ -160,6 +162,13 @@ PODS: Final = whole(Pod, "pods", is_required=True)
 NODES: Final = whole(Node, "nodes", is_required=True)
 QUEUES: Final = whole(Queue, "queues", is_required=True)
 POD_GROUPS: Final = whole(PodGroup, "podgroups")
+STORAGE: Final = (
+    whole(StorageClass, "storageclasses"),
+    whole(PersistentVolume, "persistentvolumes"),
+    whole(PersistentVolumeClaim, "persistentvolumeclaims"),
+)
+"""Pods wait for their claims where all of these can be read."""
+DISRUPTION_BUDGETS: Final = whole(PodDisruptionBudget, "poddisruptionbudgets")
 SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 
 OWNERS: Final = tuple(
@@ -194,5 +203,12 @@ ALL: Final = (
     NODES,
     *OWNERS,
     POD_GROUPS,
+    DISRUPTION_BUDGETS,
+    *STORAGE,
     PODS,
 )
+
+
+def followed(*, is_deleting: bool) -> tuple[Watched, ...]:
+    """Return the kinds that are read: where victims are deleted, budgets do not count."""
+    return tuple(it for it in ALL if not (is_deleting and it is DISRUPTION_BUDGETS))

@@ -40,11 +40,13 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "read": (
         *(right for kind in (*ALL, SHARDS) for right in _of(kind, "list", "watch")),
         Right("", "pods", "get"),
+        Right("", "persistentvolumeclaims", "get"),
     ),
     "write": (
         Right("", "pods/binding", "create"),
         Right("", "pods/eviction", "create"),
         Right("", "pods/status", "patch"),
+        Right("", "persistentvolumeclaims", "patch"),
         Right(_RUN, "podgroups/status", "patch"),
         Right(_RUN, "queues/status", "patch"),
         Right("events.k8s.io", "events", "create"),

@@ -6,8 +6,9 @@ then look their answer up by number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from kaisched import (
     Toleration,
 )
 
+_Term: TypeAlias = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
+"""Requirements on labels, and on fields; all must hold."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _NAME_FIELD = "metadata.name"
@@ -40,7 +43,20 @@ class StaticMasks:
         key = (constraints.tolerations, constraints.node_selector, constraints.node_terms)
         if key not in self._codes:
             self._codes[key] = self._evaluate(constraints)
-        return self._codes[key]
+        codes = self._codes[key]
+        if constraints.volume_terms or constraints.volume_wait is not None:
+            return self._with_volumes(codes, constraints)
+        return codes
+
+    def _with_volumes(self, codes: CodeVec | None, constraints: Constraints) -> CodeVec | None:
+        """Add what volumes demand; not remembered, since hardly two pods demand the same."""
+        count = len(self.statics.name)
+        if constraints.volume_wait is not None:
+            return np.full(count, constraints.volume_wait[0], np.int16)
+        codes = np.zeros(count, np.int16) if codes is None else codes.copy()
+        for terms in constraints.volume_terms:
+            _mark(codes, ~self._is_any_term_met(terms), Refusal.VOLUME_AFFINITY)
+        return codes if codes.any() else None
 
     def _evaluate(self, constraints: Constraints) -> CodeVec | None:
         statics = self.statics
@@ -57,7 +73,8 @@ class StaticMasks:
             wanted = self._matches(Requirement(key, "In", (value,)))
             _mark(codes, ~wanted, Refusal.NODE_SELECTOR)
         if constraints.node_terms is not None:
-            _mark(codes, ~self._is_any_term_met(constraints), Refusal.NODE_AFFINITY)
+            met = self._is_any_term_met(constraints.node_terms)
+            _mark(codes, ~met, Refusal.NODE_AFFINITY)
         codes.setflags(write=False)
         return codes if codes.any() else None
 
@@ -84,9 +101,9 @@ class StaticMasks:
             np.bool_,
         )
 
-    def _is_any_term_met(self, constraints: Constraints) -> BoolVec:
+    def _is_any_term_met(self, terms: Iterable[_Term]) -> BoolVec:
         met = np.zeros(len(self.statics.name), np.bool_)
-        for expressions, fields in constraints.node_terms or ():
+        for expressions, fields in terms:
             if not expressions and not fields:
                 continue  # an empty term matches no node, as in Kubernetes
             one = np.ones_like(met)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from kaisched.clock import ManualClock
+from kaisched.core.refusals import Refusal
 from kaisched.engine.aliases import Aliases
 from kaisched.engine.planning import fill, open_cluster
 from kaisched.engine.policy import build_policy
@@ -15,10 +16,12 @@ from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import replay, sealed
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
+from kaisched.objects.disruption_budget import DisruptionBudgetSpec, DisruptionBudgetStatus
 from kaisched.objects.load import load_text
 from kaisched.objects.node import NodeSpec, NodeStatus
-from kaisched.objects.pod import PodSpec, PodStatus
+from kaisched.objects.pod import PodSpec, PodStatus, PodVolume
 from kaisched.objects.queue import QueueSpec
+from kaisched.objects.storage import ClaimSpec, ClaimStatus, StorageClass, VolumeSpec
 
 NOW_S = 1_800_000_000.0
 MANIFESTS = """
@@ -64,6 +67,40 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: acme-job, namespace: acme-ns, uid: acme-uid, labels: {project: acme-old}}
 spec: {parallelism: 1}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: acme-data
+  namespace: acme-ns
+  annotations: {volume.kubernetes.io/selected-node: acme-node-1}
+spec: {volumeName: acme-volume, storageClassName: acme-disks, accessModes: [ReadWriteMany]}
+status: {phase: Bound}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: acme-volume}
+spec:
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions: [{key: acme.com/rack, operator: In, values: [acme-r7]}]
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: acme-disks}
+provisioner: acme.com/disks
+volumeBindingMode: WaitForFirstConsumer
+allowedTopologies: [{matchLabelExpressions: [{key: acme.com/rack, values: [acme-r7]}]}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: acme-zbudget, namespace: acme-ns}
+spec:
+  selector:
+    matchLabels: {app: acme-app}
+    matchExpressions: [{key: acme.com/person, operator: In, values: [acme-jane]}]
+status: {disruptionsAllowed: 2, disruptedPods: {acme-zgone: "2026-07-01T12:00:00Z"}}
 """
 POD = """
 ---
@@ -91,6 +128,11 @@ spec:
       - topologyKey: kubernetes.io/hostname
         namespaces: [acme-ns]
         labelSelector: {{matchLabels: {{app: acme-none}}}}
+  volumes:
+  - name: acme-scratch
+    emptyDir: {{}}
+  - name: acme-store
+    persistentVolumeClaim: {{claimName: acme-data}}
   containers:
   - name: acme-main
     ports: [{{containerPort: 80, hostPort: {port}, hostIP: 10.1.2.3}}]
@@ -101,6 +143,10 @@ spec:
 @pytest.fixture
 def recording():
     """One node that takes a gang; everything that can have a name has one."""
+    return recorded()
+
+
+def recorded(change=lambda text: text):
     pods = [
         POD.format(
             name=f"acme-{part}",
@@ -115,7 +161,7 @@ def recording():
         {"metadata": {"name": "acme-shard"}, "spec": {"partitionLabelValue": "acme-pool"}},
         SchedulingShard,
     )
-    loaded = load_text(MANIFESTS + "".join(pods))
+    loaded = load_text(MANIFESTS + change("".join(pods)))
     cluster = open_cluster(shard, ManualClock(NOW_S))
     assert [*loaded.problems, *fill(cluster, loaded)] == []
     cluster.snapshot()
@@ -151,6 +197,38 @@ def test_the_same_pods_are_bound(recording):
     ]
     assert {it.node for it in after.binds} == {"node-1"}
     assert warnings == ["what plugin acme-plugin remembers is left out: it may hold names"]
+
+
+def test_disruption_budgets_protect_the_same_pods():
+    on_node = "status: {phase: Running}\nspec:\n  nodeName: acme-node-1\n"
+    running = recorded(lambda text: text.replace("spec:\n", on_node))
+    found = []
+    for each in (running, redacted(running).recording):
+        snapshot = replay(each).snapshot
+        budgets = snapshot.disruption_budgets
+        found.append((budgets.allowed.tolist(), sorted(budgets.of_task.tolist())))
+    assert found[0] == found[1] == ([2], [0, 0, 0])
+
+
+def test_pods_go_where_the_same_volumes_are_and_wait_for_the_same_claims(recording):
+    def wishes(each):
+        snapshot = replay(each).snapshot
+        return sorted(
+            (len(it.volume_terms), it.volume_wait and it.volume_wait[0])
+            for it in snapshot.shapes.constraints
+        )
+
+    away = [it for it in recording.objects if b'"PersistentVolumeClaim"' not in bytes(it)]
+    without = msgspec.structs.replace(recording, objects=away)
+    for each, said in ((recording, (1, None)), (without, (0, int(Refusal.VOLUME_CLAIM)))):
+        assert set(wishes(each)) == {said}
+        assert wishes(redacted(each).recording) == wishes(each)
+    assert "acme" not in encoded(redacted(without).recording).decode()
+
+
+def test_who_was_evicted_at_the_cost_of_a_budget_has_another_name(recording):
+    told = msgspec.structs.replace(recording, disrupted=["acme-ns/acme-lead"])
+    assert redacted(told).recording.disrupted == ["namespace-1/pod-2"]
 
 
 def test_what_is_remembered_follows_the_new_names(recording):
@@ -198,10 +276,18 @@ KNOWN = {
         stopPolicy""",
     NodeSpec: "unschedulable taints",
     NodeStatus: "allocatable capacity conditions",
+    DisruptionBudgetSpec: "selector unhealthyPodEvictionPolicy",
+    DisruptionBudgetStatus: """disruptionsAllowed currentHealthy desiredHealthy observedGeneration
+        disruptedPods""",
     PodStatus: "phase nominatedNodeName conditions startTime reason",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
-        terminationGracePeriodSeconds resourceClaims""",
+        terminationGracePeriodSeconds resourceClaims volumes""",
+    PodVolume: "name persistentVolumeClaim ephemeral",
+    ClaimSpec: "volumeName storageClassName accessModes",
+    ClaimStatus: "phase",
+    VolumeSpec: "nodeAffinity",
+    StorageClass: "metadata provisioner volumeBindingMode allowedTopologies",
 }
 
 

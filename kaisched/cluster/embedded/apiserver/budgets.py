@@ -33,15 +33,15 @@ def take_from_budget(storage: Storage, pod: dict[str, Any], now: str, *, is_dry_
     budget = found[0].object()
     status, meta = budget.get("status") or {}, budget["metadata"]
     name = meta["name"]
-    if status.get("observedGeneration", 0) < meta.get("generation", 0):
-        raise _denied(
-            f"The disruption budget {name} is still being processed by the server.", _RETRY_S
-        )
     healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     if not _is_ready(pod) and (
         healthy >= wanted > 0 or budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
     ):
         return
+    if status.get("observedGeneration", 0) < meta.get("generation", 0):
+        raise _denied(
+            f"The disruption budget {name} is still being processed by the server.", _RETRY_S
+        )
     if status.get("disruptionsAllowed", 0) <= 0:
         raise _denied(
             f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"

@@ -33,6 +33,31 @@ def refusals(statics, **constraints):
     return [Refusal(code).name for code in codes.tolist()]
 
 
+ZONE_A = (((Requirement("zone", "In", ("a",)),), ()),)
+ON_N2 = (((), (Requirement("metadata.name", "In", ("n2",)),)),)
+
+
+def test_volumes_must_all_be_within_reach_and_each_by_any_of_its_terms():
+    statics = statics_of({"zone": "a"}, {"zone": "b"}, {"zone": "a"}, {})
+    away = "VOLUME_AFFINITY"
+    assert refusals(statics, volume_terms=(ZONE_A,)) == ["NONE", away, "NONE", away]
+    assert refusals(statics, volume_terms=(ZONE_A, ON_N2)) == [away, away, "NONE", away]
+    assert refusals(statics, volume_terms=(ZONE_A + ON_N2,)) == ["NONE", away, "NONE", away]
+    assert refusals(statics, volume_terms=((),)) == [away] * 4
+
+
+def test_what_labels_say_comes_before_what_volumes_do():
+    statics = statics_of({"zone": "a"}, {"zone": "b"}, cordoned=[0])
+    said = refusals(statics, volume_terms=(ZONE_A,))
+    assert said == ["NODE_UNSCHEDULABLE", "VOLUME_AFFINITY"]
+    assert refusals(statics) == ["NODE_UNSCHEDULABLE", "NONE"]
+
+
+def test_a_claim_that_is_waited_for_keeps_its_pod_from_every_node():
+    wait = (int(Refusal.VOLUME_CLAIM), "claim data does not exist")
+    assert refusals(statics_of({}, {}, cordoned=[1]), volume_wait=wait) == ["VOLUME_CLAIM"] * 2
+
+
 def test_a_pod_without_constraints_on_healthy_nodes_needs_no_answer():
     assert refusals(statics_of({}, {})) is None
 

@@ -1,0 +1,107 @@
+"""What a state store knows of objects, and what it can be asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kaisched.cluster.disruptions import Disruptions
+from kaisched.cluster.grouping import Grouper, Membership
+from kaisched.cluster.groups import Groups
+from kaisched.cluster.held_back import HeldBack
+from kaisched.cluster.priorities import PriorityClasses
+from kaisched.cluster.rowstore import RowStore
+from kaisched.cluster.translate import PodRow
+from kaisched.cluster.volumes import Volumes
+from kaisched.core.states import TaskState
+from kaisched.errors import ObjectError
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import GPU_RESOURCES
+
+OUR_SCHEDULERS: Final = frozenset({"kaisched"})
+
+
+class KnownObjects(RowStore):
+    """Rows, and the objects behind them."""
+
+    def __init__(
+        self,
+        schedulers: Iterable[str] = OUR_SCHEDULERS,
+        *,
+        node_pool: str = "",
+        gpu_resources: Sequence[str] = GPU_RESOURCES,
+        extended: Iterable[str] = (),
+    ) -> None:
+        """Make an empty store.
+
+        Args:
+            schedulers: values of ``schedulerName`` whose pods are ours to place.
+            node_pool: value of the label of the nodes, queues, pod groups and pods that are ours;
+                empty for those without the label.
+            gpu_resources: resource names that count as whole GPUs.
+            extended: extended resources to count from the start.
+
+        """
+        super().__init__(extended)
+        self._schedulers = frozenset(schedulers)
+        self._node_pool = node_pool
+        self._gpu_resources = tuple(gpu_resources)
+        self._classes = PriorityClasses()
+        self._grouper = Grouper()
+        self._groups = Groups(self, self._classes)
+        self.volumes = Volumes()
+        self._pods: dict[str, tuple[PodRow, Membership | None]] = {}
+        self._pods_of_owner: dict[str, set[str]] = {}
+        self._strangers: dict[str, PodRow] = {}
+        """Pods of others on nodes that are not ours."""
+        self._assumed: dict[str, TaskState] = {}
+        self._held_back = HeldBack()
+        self.disruptions = Disruptions()
+        """Disruption budgets, and who was evicted at their cost."""
+        self._nominations: dict[str, str] = {}
+        self._queue_objects: dict[str, Queue] = {}
+        self._queue_faults: dict[str, ObjectError] | None = None
+        self._node_faults: dict[str, str] = {}
+
+    def is_waiting(self, key: str) -> bool:
+        """Tell whether a pod had no node when it was last heard of, whatever is assumed of it."""
+        found = self._pods.get(key)
+        return found is not None and not found[0].node
+
+    @property
+    def schedulers(self) -> frozenset[str]:
+        """The scheduler names whose pods are ours."""
+        return self._schedulers
+
+    @property
+    def assumed(self) -> Mapping[str, TaskState]:
+        """The states that are assumed of pods and that no event has confirmed yet."""
+        return self._assumed
+
+    def is_assumed(self, key: str) -> bool:
+        """Tell whether something is assumed of a pod that no event has confirmed yet."""
+        return key in self._assumed
+
+    def version_of(self, key: str) -> tuple[str, str]:
+        """Return (UID, resource version) of a pod as it was last taken in; empty for none."""
+        found = self._pods.get(key)
+        return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
+
+    def pending_pods(self, job: str) -> list[tuple[str, str]]:
+        """Return (key, UID) of the pods of a job that wait for a node."""
+        return [
+            (pod.key, pod.uid)
+            for pod in self._groups.pods_of(job)
+            if pod.state == TaskState.PENDING and pod.key not in self._assumed
+        ]
+
+    def is_declared(self, job: str) -> bool:
+        """Tell whether a PodGroup object stands behind a job."""
+        return self._groups.is_declared(job)
+
+    def claims_to_select(self, key: str) -> list[str]:
+        """Return the claims of a pod, by key, for which its node is to be named."""
+        found = self._pods.get(key)
+        if found is None or not found[0].claims:
+            return []
+        return self.volumes.to_select(found[0].namespace, found[0].claims)

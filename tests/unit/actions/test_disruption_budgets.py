@@ -1,0 +1,256 @@
+"""Disruption budgets in the search for victims: nothing is planned that they would refuse."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kaisched.core.disruption import SEVERAL, UNPROTECTED, DisruptionBudgets
+from kaisched.core.states import TaskState
+from kaisched.engine.policy import build_policy, default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants import violations
+from kaisched.framework.memory import Memory
+from kaisched.objects.shard import SchedulingShard, ShardSpec
+from kaisched.objects.wire import ObjectMeta
+from tests.laws.clusters import NOW_S, Cluster
+from tests.laws.crowded import crowded, make_crowded
+from tests.unit.actions.test_search import IN_PLACE, POLICY, evicted, job, node, promised, queue
+
+
+def protected(snapshot, budgets):
+    """Return a snapshot with budgets, each (allowed, its pods)."""
+    of_task = np.full(len(snapshot.tasks.name), UNPROTECTED)
+    short = [name.partition("/")[2] for name in snapshot.tasks.name]
+    for row, (_, pods) in enumerate(budgets):
+        for pod in pods:
+            at = short.index(pod)
+            of_task[at] = SEVERAL if of_task[at] != UNPROTECTED else row
+    allowed = np.array([allowed for allowed, _ in budgets], np.int64)
+    names = tuple(f"default/b{row}" for row in range(len(budgets)))
+    return replace(snapshot, disruption_budgets=DisruptionBudgets(names, allowed, of_task))
+
+
+def decide(cluster, *budgets, policy=IN_PLACE):
+    """Return the result of a cycle that broke nothing, with budgets (allowed, pods...)."""
+    found = [(allowed, pods) for allowed, *pods in budgets]
+    snapshot = protected(cluster.store().snapshot(), found)
+    result, _ = run_cycle(snapshot, None, policy, 1000.0, Memory())
+    assert violations(snapshot, result, with_records=True) == []
+    assert result.failures == ()
+    return result
+
+
+def refusals(result):
+    return {
+        each.pod_group.partition("/")[2]: " ".join(each.untaken.values()) for each in result.records
+    }
+
+
+def full(*jobs, nodes=(4,), deserved=(2, 2)):
+    """Nodes of so many GPUs, queues q and r, and jobs that run or wait."""
+    rows = tuple(node(f"n{at}", gpus) for at, gpus in enumerate(nodes))
+    return Cluster(rows, (queue("q", deserved[0]), queue("r", deserved[1])), tuple(jobs))
+
+
+def ones(count, where="q", at="n0", **more):
+    """Jobs of one pod with one GPU each, the oldest first."""
+    return [
+        job(f"{where}{number}", where, (1, 1, at), created_s=float(number), **more)
+        for number in range(count)
+    ]
+
+
+WANTS = job("w", "r", (1, 1))
+WORDS = "protected by a disruption budget"
+
+
+def test_reclaim_takes_the_youngest_where_nothing_is_protected():
+    assert evicted(decide(full(*ones(4), WANTS))) == ["q3-0"]
+
+
+def test_reclaim_takes_another_victim_rather_than_a_protected_one():
+    assert evicted(decide(full(*ones(4), WANTS), (0, "q3-0"))) == ["q2-0"]
+
+
+def test_what_stays_is_not_counted_as_lost_when_others_are_judged():
+    """Queue q deserves two of its four: both that may go are behind two that may not."""
+    wants = job("w", "r", (1, 1), (1, 1), minimum=2)
+    assert evicted(decide(full(*ones(4), wants), (0, "q3-0", "q2-0"))) == ["q0-0", "q1-0"]
+
+
+def test_a_pod_of_two_budgets_is_taken_by_nobody():
+    result = decide(full(*ones(4), WANTS), (9, "q3-0"), (9, "q3-0", "q2-0"))
+    assert evicted(result) == ["q2-0"]
+
+
+def test_a_claim_that_only_budgets_stand_in_the_way_of_is_told_so():
+    result = decide(full(*ones(4), WANTS), (0, "q0-0", "q1-0", "q2-0", "q3-0"))
+    assert evicted(result) == []
+    assert WORDS in refusals(result)["w"]
+
+
+def test_a_claim_that_nothing_running_would_make_room_for_is_not():
+    wants = job("w", "r", (8, 1))
+    result = decide(full(*ones(4), wants, deserved=(0, 8)), (0, "q0-0"))
+    assert WORDS not in refusals(result)["w"]
+
+
+def gang(pods, *, at="n0", minimum=None, **more):
+    return job("g", "q", *[(1, 1, at)] * pods, minimum=minimum or pods, **more)
+
+
+def test_a_gang_goes_whole_only_if_its_budget_lets_all_of_it_go():
+    cluster = full(*ones(2), gang(2, created_s=9.0), WANTS)
+    assert evicted(decide(cluster, (2, "g-0", "g-1"))) == ["g-0", "g-1"]
+    assert evicted(decide(cluster, (1, "g-0", "g-1"))) == ["q1-0"]
+
+
+def test_a_gang_alone_stays_and_its_budget_is_named():
+    result = decide(full(gang(4), WANTS, deserved=(0, 4)), (3, "g-0", "g-1", "g-2", "g-3"))
+    assert (evicted(result), WORDS in refusals(result)["w"]) == ([], True)
+
+
+def test_elastic_pods_go_as_far_as_their_budget_allows():
+    cluster = full(gang(4, minimum=1), *ones(0), job("w", "r", (1, 1), (1, 1), minimum=2))
+    pods = [f"g-{at}" for at in range(4)]
+    assert len(evicted(decide(cluster, (2, *pods)))) == 2
+    assert evicted(decide(cluster, (1, *pods))) == []
+
+
+def test_a_core_does_not_go_when_a_budget_keeps_one_of_its_elastic_pods():
+    cluster = full(gang(4, minimum=2), job("w", "r", (4, 1)), deserved=(0, 4))
+    assert len(evicted(decide(cluster))) == 4
+    assert evicted(decide(cluster, (0, "g-3"))) == []
+
+
+def test_one_plan_takes_no_more_of_a_budget_than_it_allows():
+    """The two youngest share a budget that lets one go."""
+    wants = job("w", "r", (1, 1), (1, 1), minimum=2)
+    result = decide(full(*ones(4), wants), (1, "q3-0", "q2-0"))
+    assert evicted(result) == ["q1-0", "q3-0"]
+
+
+def test_one_cycle_takes_no_more_of_a_budget_than_it_allows():
+    """Two claims, two searches."""
+    claims = [job(f"w{at}", "r", (1, 1), created_s=float(at)) for at in range(2)]
+    result = decide(full(*ones(4), *claims), (1, "q3-0", "q2-0"))
+    assert evicted(result) == ["q1-0", "q3-0"]
+    assert promised(result) == {"w0-0": "n0", "w1-0": "n0"}
+
+
+def test_the_second_claim_of_a_cycle_waits_when_the_budget_is_used_up():
+    claims = [job(f"w{at}", "r", (1, 1), created_s=float(at)) for at in range(2)]
+    result = decide(full(*ones(4), *claims), (1, "q3-0", "q2-0", "q1-0", "q0-0"))
+    assert (len(evicted(result)), list(promised(result))) == (1, ["w0-0"])
+    assert WORDS in refusals(result)["w1"]
+
+
+def test_a_search_that_fails_costs_no_budget():
+    """The first claim is too large for all that may go; the second needs what it had tried."""
+    claims = [job("w0", "r", (3, 1)), job("w1", "r", (1, 1), created_s=1.0)]
+    cluster = full(*ones(4), *claims, deserved=(1, 3))
+    budget = (1, "q3-0", "q2-0", "q1-0", "q0-0")
+    assert list(promised(decide(cluster, budget))) == ["w1-0"]
+
+
+def test_a_budget_spent_on_one_node_does_not_hide_the_node_where_it_is_enough():
+    """By order the youngest goes, on n0, where more would have to; on n1 one is enough."""
+    jobs = [
+        job("u", "q", (1, 1, "n1")),
+        job("v0", "q", (1, 1, "n0"), created_s=1.0),
+        job("v1", "q", (1, 1, "n0"), created_s=2.0),
+    ]
+    cluster = Cluster(
+        (node("n0", 2), node("n1", 2)),
+        (queue("q", 0), queue("r", 4)),
+        (*jobs, job("w", "r", (2, 1))),
+    )
+    result = decide(cluster, (1, "u-0", "v0-0", "v1-0"))
+    assert (evicted(result), promised(result)) == (["u-0"], {"w-0": "n1"})
+
+
+def test_preempt_keeps_to_budgets():
+    jobs = [*ones(4, priority=50), job("w", "q", (1, 1), priority=90)]
+    cluster = full(*jobs, deserved=(4, 0))
+    assert evicted(decide(cluster, (0, "q3-0", "q2-0"))) == ["q1-0"]
+
+
+def scattered():
+    """Two nodes of two GPUs, a pod of one on each; a pod of two waits in the same queue."""
+    return Cluster(
+        (node("n0", 2), node("n1", 2)),
+        (queue("q", 4),),
+        (job("a", "q", (1, 1, "n0")), job("b", "q", (1, 1, "n1")), job("w", "q", (2, 1))),
+    )
+
+
+def test_consolidate_moves_what_budgets_let_it():
+    (one,) = evicted(decide(scattered(), policy=POLICY))
+    other = {"a-0": "b-0", "b-0": "a-0"}[one]
+    assert evicted(decide(scattered(), (0, one), policy=POLICY)) == [other]
+
+
+def test_consolidate_moves_nothing_that_is_protected_and_says_so():
+    result = decide(scattered(), (0, "a-0", "b-0"), policy=POLICY)
+    assert (evicted(result), WORDS in refusals(result)["w"]) == ([], True)
+
+
+def test_consolidate_counts_all_that_one_claim_moves():
+    """A gang of two needs two nodes cleared; their pods share a budget."""
+    rows = tuple(node(f"n{at}", 2) for at in range(4))
+    runs = [job(f"a{at}", "q", (1, 1, f"n{at}")) for at in range(4)]
+    cluster = Cluster(rows, (queue("q", 8),), (*runs, job("w", "q", (2, 1), (2, 1), minimum=2)))
+    pods = [f"a{at}-0" for at in range(4)]
+    assert len(evicted(decide(cluster, (2, *pods), policy=POLICY))) == 2
+    assert evicted(decide(cluster, (1, *pods), policy=POLICY)) == []
+
+
+def test_a_stale_gang_stays_until_its_budget_lets_all_of_it_go():
+    cluster = full(gang(2, minimum=3, staleness_grace_s=0.0))
+    assert evicted(decide(cluster, (2, "g-0", "g-1"))) == ["g-0", "g-1"]
+    assert evicted(decide(cluster, (1, "g-0", "g-1"))) == []
+
+
+def test_drained_jobs_go_as_budgets_let_them():
+    shard = SchedulingShard(metadata=ObjectMeta(name="s"), spec=ShardSpec())
+    policy, _ = build_policy(shard, actions=["drain"])
+    drained = replace(queue("q", 4), stop=2)
+    cluster = Cluster((node("n0", 4),), (drained,), tuple(ones(3)))
+    result = decide(cluster, (1, "q0-0", "q1-0"), policy=policy)
+    assert evicted(result) == ["q0-0", "q2-0"]
+
+
+# -- laws ------------------------------------------------------------------------------------------
+
+
+@st.composite
+def guarded(draw):
+    """A crowded cluster, and budgets over the pods that run there."""
+    cluster = draw(crowded)
+    running = [
+        task.name for each in cluster.jobs for task in each.tasks if task.state == TaskState.RUNNING
+    ]
+    pods = st.lists(st.sampled_from(running), unique=True) if running else st.just([])
+    budgets = draw(st.lists(st.tuples(st.integers(0, 3), pods), max_size=3))
+    return cluster, budgets
+
+
+@given(guarded())
+def test_nothing_is_evicted_beyond_a_budget(found):
+    cluster, budgets = found
+    snapshot = protected(cluster.store().snapshot(), budgets)
+    result, _ = run_cycle(snapshot, None, default_policy(), NOW_S, Memory())
+    assert not result.failures
+    assert violations(snapshot, result, with_records=True) == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_budgets_with_enough_to_give_change_nothing(seed):
+    bare = make_crowded(seed).store().snapshot()
+    pods = [name.partition("/")[2] for name in bare.tasks.name]
+    rich = protected(bare, [(99, pods)])
+    results = [run_cycle(it, None, POLICY, NOW_S, Memory())[0].encode() for it in (bare, rich)]
+    assert results[0] == results[1]
