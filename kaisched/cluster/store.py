@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kaisched.cluster.changes import is_other_owner, is_same_task, may_still_come
 from kaisched.cluster.grouping import Grouper, Membership, Owner
 from kaisched.cluster.groups import Groups
 from kaisched.cluster.held_back import HeldBack
@@ -22,6 +23,7 @@ from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.check import check_queues
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
@@ -29,6 +31,7 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import Table
 
 OUR_SCHEDULERS: Final = frozenset({"kaisched"})
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())
@@ -48,6 +51,7 @@ class StateStore(RowStore):
         node_pool: str = "",
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         extended: Iterable[str] = (),
+        workloads: Table = KNOWN,
     ) -> None:
         """Make an empty store.
 
@@ -57,6 +61,7 @@ class StateStore(RowStore):
                 empty for those without the label.
             gpu_resources: resource names that count as whole GPUs.
             extended: extended resources to count from the start.
+            workloads: how the pods of each kind of workload are grouped.
 
         """
         super().__init__(extended)
@@ -64,7 +69,7 @@ class StateStore(RowStore):
         self._node_pool = node_pool
         self._gpu_resources = tuple(gpu_resources)
         self._classes = PriorityClasses()
-        self._grouper = Grouper()
+        self._grouper = Grouper(workloads, self._meta_of)
         self._groups = Groups(self, self._classes)
         self._pods: dict[str, tuple[PodRow, Membership | None]] = {}
         self._pods_of_owner: dict[str, set[str]] = {}
@@ -140,18 +145,23 @@ class StateStore(RowStore):
 
     def upsert_owner(self, owner: Owner) -> None:
         """Take in a workload that may own pods."""
-        if self._grouper.put(owner):
-            self._regroup(owner.meta.uid)
+        self._regroup(self._grouper.put(owner))
 
     def remove_owner(self, uid: str) -> None:
         """Drop a workload."""
-        if self._grouper.remove(uid):
-            self._regroup(uid)
+        self._regroup(self._grouper.remove(uid))
 
-    def _regroup(self, uid: str) -> None:
-        self.revision += 1
-        for key in sorted(self._pods_of_owner.get(uid, ())):
-            self._take_in(self._pods[key][0])
+    def _regroup(self, uids: Sequence[str]) -> None:
+        """Look again at the pods that know an owner by one of these, if there are any."""
+        self.revision += bool(uids)
+        for key in sorted({key for uid in uids for key in self._pods_of_owner.get(uid, ())}):
+            if key in self._pods:  # looking at another may have come upon it already
+                self._take_in(self._pods[key][0])
+
+    def _meta_of(self, key: str) -> ObjectMeta | None:
+        """Return the metadata of a pod that may own others."""
+        found = self._pods.get(key)
+        return None if found is None else found[0].meta
 
     # -- pod groups and pods ---------------------------------------------------------------------
 
@@ -188,7 +198,7 @@ class StateStore(RowStore):
         member = self._grouper.membership(pod) if is_ours else None
         self._groups.note_success(pod, member)
         found = self._pods.get(pod.key)
-        if found is not None and not _is_same_task(found, (pod, member)):
+        if found is not None and not is_same_task(found, (pod, member)):
             self._drop(pod.key)
             found = None
         if pod.state == TaskState.GONE or (member is None and not pod.node):
@@ -206,6 +216,8 @@ class StateStore(RowStore):
         if found is None:
             add_task(self, self._task_row(pod), job, podset)
         self._update(pod)
+        if pod.uid in self._pods_of_owner and (found is None or is_other_owner(found[0], pod)):
+            self._regroup((pod.uid,))
 
     def _task_row(self, pod: PodRow) -> TaskRow:
         label_set = self.labels.intern(pod.namespace, pod.meta.labels)
@@ -224,7 +236,7 @@ class StateStore(RowStore):
     def _update(self, pod: PodRow) -> None:
         task = self.row_of_task(pod.key)
         assumed = self._assumed.get(pod.key)
-        if assumed is not None and _may_still_come(assumed, pod.state):
+        if assumed is not None and may_still_come(assumed, pod.state):
             return
         self._assumed.pop(pod.key, None)
         self._move(task, pod)
@@ -258,7 +270,7 @@ class StateStore(RowStore):
             self.nominate(task, -1)
 
     def _drop(self, key: str) -> None:
-        _, member = self._pods.pop(key)
+        pod, member = self._pods.pop(key)
         self._assumed.pop(key, None)
         self._held_back.forget(key)
         self._nominations.pop(key, None)
@@ -266,6 +278,8 @@ class StateStore(RowStore):
         self._watch_owners(key, member, None)
         if member is not None:
             self._groups.leave(key, member.job)
+        if pod.uid in self._pods_of_owner:
+            self._regroup((pod.uid,))
 
     def _watch_owners(self, key: str, old: Membership | None, new: Membership | None) -> None:
         before = set(old.owner_uids) if old else set()
@@ -372,26 +386,3 @@ class StateStore(RowStore):
 
     def _is_in_pool(self, meta: ObjectMeta) -> bool:
         return labels.node_pool_of(meta) == self._node_pool
-
-
-def _is_same_task(
-    old: tuple[PodRow, Membership | None], new: tuple[PodRow, Membership | None]
-) -> bool:
-    """Tell whether a row may stay: what it is made of is written once."""
-    (pod, member), (pod_now, member_now) = old, new
-    return (
-        pod.uid == pod_now.uid
-        and pod.request == pod_now.request
-        and pod.constraints == pod_now.constraints
-        and pod.meta.labels == pod_now.meta.labels
-        and pod.created_s == pod_now.created_s
-        and pod.order_priority == pod_now.order_priority
-        and (member.job if member else "") == (member_now.job if member_now else "")
-    )
-
-
-def _may_still_come(assumed: TaskState, seen: TaskState) -> bool:
-    """Tell whether what the object says is older than what was sent."""
-    if assumed == TaskState.BINDING:
-        return seen == TaskState.PENDING
-    return seen in (TaskState.BOUND, TaskState.RUNNING)

@@ -101,6 +101,8 @@ class PodRow:
     fault: str
     """Why it cannot be scheduled here, empty if it can."""
     has_succeeded: bool = False
+    scheduling_group: str = ""
+    """Name of the group of Kubernetes' own gang API; empty for none."""
 
     @property
     def namespace(self) -> str:
@@ -137,6 +139,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         started_s=_started_s(pod),
         fault=fault,
         has_succeeded=pod.status.phase == _SUCCEEDED,
+        scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
     )
 
 

@@ -120,7 +120,7 @@ def _store(
     objects, problems = objects_of(recording, file)
     state = StoreState(
         objects=(),
-        owners=tuple(Owner(it.group, it.kind, it.metadata, it.minimum) for it in recording.owners),
+        owners=tuple(Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners),
         extended=tuple(recording.extended),
         assumed=tuple(Assumed(it.pod, it.node, it.sent == "eviction") for it in recording.assumed),
         evictions_s=tuple(recording.evictions_s),

@@ -6,93 +6,122 @@ while one that is too large would wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-MOST: Final = 100_000
-"""A workload that says it needs more pods than this is taken for a mistake."""
+from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Read
+
+EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""Annotation of a LeaderWorkerSet: workers are made when their leader has a node."""
 
 
-def minimum_of(kind: str, spec: object) -> int:
-    """Return how many pods of a workload must start together; 1 for kinds that do not say."""
-    read = _READ.get(kind)
+def gang_of(read: Read | None, spec: object, annotations: Mapping[str, str]) -> Gang:
+    """Return the gang of a workload: one pod where its kind is not read or its spec is no map."""
     if read is None or not isinstance(spec, Mapping):
-        return 1
-    found = read(spec)
-    return found if 1 <= found <= MOST else 1
+        return Gang()
+    return read(spec, annotations)
 
 
-def _count(value: object, absent: int = 1) -> int:
+def sized(pods: int) -> Gang:
+    """Return a gang of so many pods; of one where that makes no sense."""
+    return Gang(minimum=pods if 1 <= pods <= MOST else 1)
+
+
+def count(value: object, absent: int = 1) -> int:
     """Return a number of pods, ``absent`` where there is none that makes sense."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
     return int(value) if is_count and isinstance(value, int) else absent
 
 
-def _map(value: object) -> Mapping[str, Any]:
+def as_map(value: object) -> Mapping[str, Any]:
+    """Return a map, an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _list(value: object) -> list[Mapping[str, Any]]:
-    return [_map(it) for it in value] if isinstance(value, list) else []
+def as_maps(value: object) -> list[Mapping[str, Any]]:
+    """Return the list of maps in a value."""
+    return [as_map(it) for it in value] if isinstance(value, list) else []
 
 
 def _stated(spec: Mapping[str, Any]) -> int:
     """Return the minimum that a Kubeflow job states itself, 0 for none."""
-    policy = _map(_map(spec.get("runPolicy")).get("schedulingPolicy"))
-    return _count(policy.get("minAvailable"), 0)
+    policy = as_map(as_map(spec.get("runPolicy")).get("schedulingPolicy"))
+    return count(policy.get("minAvailable"), 0)
 
 
-def _replicas(key: str) -> Callable[[Mapping[str, Any]], int]:
+def _roles(specs: object) -> dict[str, int]:
+    return {role: count(as_map(it).get("replicas")) for role, it in as_map(specs).items()}
+
+
+def kubeflow(key: str) -> Read:
     """Read a Kubeflow job: the sum of its replicas, or of the least an elastic one runs with."""
 
-    def read(spec: Mapping[str, Any]) -> int:
-        counts = {
-            role: _count(_map(it).get("replicas")) for role, it in _map(spec.get(key)).items()
-        }
-        elastic = _map(spec.get("elasticPolicy")).get("minReplicas")
+    def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+        counts = _roles(spec.get(key))
+        elastic = as_map(spec.get("elasticPolicy")).get("minReplicas")
         if elastic is not None:
-            counts["Worker"] = _count(elastic, counts.get("Worker", 1))
-        return _stated(spec) or sum(counts.values())
+            counts["Worker"] = count(elastic, counts.get("Worker", 1))
+        return sized(_stated(spec) or sum(counts.values()))
 
     return read
 
 
-def _mpi(spec: Mapping[str, Any]) -> int:
-    counts = {
-        role: _count(_map(it).get("replicas"))
-        for role, it in _map(spec.get("mpiReplicaSpecs")).items()
-    }
+def mpi(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read an MPIJob: launcher and workers."""
+    counts = _roles(spec.get("mpiReplicaSpecs"))
     if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         counts.pop("Launcher", None)  # it comes when the workers run
-    return _stated(spec) or sum(counts.values())
+    return sized(_stated(spec) or sum(counts.values()))
 
 
-def _job_set(spec: Mapping[str, Any]) -> int:
-    if _map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder":
-        return 1
-    total = 0
-    for replicated in _list(spec.get("replicatedJobs")):
-        job = _map(_map(replicated.get("template")).get("spec"))
-        total += _count(replicated.get("replicas")) * _count(job.get("parallelism"))
-    return total
-
-
-def _ray(spec: Mapping[str, Any]) -> int:
-    """Count the head and the least that each group of workers runs with."""
-    workers = _list(spec.get("workerGroupSpecs"))
-    return 1 + sum(
-        _count(it.get("minReplicas"), 0) * _count(it.get("numOfHosts")) for it in workers
+def ray(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read a RayCluster: the head and the least that each group of workers runs with."""
+    workers = [it for it in as_maps(spec.get("workerGroupSpecs")) if it.get("suspend") is not True]
+    return sized(
+        1 + sum(count(it.get("minReplicas"), 0) * count(it.get("numOfHosts")) for it in workers)
     )
 
 
-_READ: Final[Mapping[str, Callable[[Mapping[str, Any]], int]]] = {
-    "PyTorchJob": _replicas("pytorchReplicaSpecs"),
-    "TFJob": _replicas("tfReplicaSpecs"),
-    "XGBoostJob": _replicas("xgbReplicaSpecs"),
-    "JAXJob": _replicas("jaxReplicaSpecs"),
-    "MPIJob": _mpi,
-    "JobSet": _job_set,
-    "RayCluster": _ray,
-}
-SIZED: Final = frozenset(_READ)
-"""Kinds whose spec says how many pods must start together."""
+def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a LeaderWorkerSet: the size of one group, the leader counted."""
+    gang = sized(count(as_map(spec.get("leaderWorkerTemplate")).get("size")))
+    is_leader_first = spec.get("startupPolicy") == "LeaderReady" or bool(
+        annotations.get(EXCLUSIVE_TOPOLOGY)
+    )
+    return Gang(minimum=gang.minimum, is_leader_first=is_leader_first)
+
+
+def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read a JobSet: a subgroup for each replicated job, and in it one for each of its jobs.
+
+    All replicated jobs are needed. Of those that are started one after the other the first is
+    enough; of those that depend on others, which are made later, none is waited for.
+    """
+    parts: list[SubGroupSpec] = []
+    tops = first = total = 0
+    for replicated in as_maps(spec.get("replicatedJobs")):
+        name, replicas = replicated.get("name"), count(replicated.get("replicas"))
+        if not isinstance(name, str) or not replicas:
+            continue
+        pods = _pods_of_job(as_map(as_map(replicated.get("template")).get("spec")))
+        total += replicas * pods
+        if len(parts) + replicas > MOST_SUBGROUPS or total > MOST:
+            return Gang()
+        parts.append(SubGroupSpec(name=name))
+        parts += [
+            SubGroupSpec(name=f"{name}/{index}", parent=name, min_member=pods)
+            for index in range(replicas)
+        ]
+        tops += 1
+        first += not replicated.get("dependsOn")
+    if as_map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder":
+        first = 1
+    needed = min(max(first, 1), tops)
+    return Gang(sub_groups=parts, min_sub_group=None if needed == tops else needed)
+
+
+def _pods_of_job(spec: Mapping[str, Any]) -> int:
+    """Return how many pods a batch Job runs at once; it makes no more than it has to complete."""
+    parallelism = count(spec.get("parallelism"))
+    return min(parallelism, count(spec.get("completions"), parallelism))

@@ -153,6 +153,12 @@ class PodResourceClaim(Wire, frozen=True, kw_only=True):
     name: str = ""
 
 
+class SchedulingGroup(Wire, frozen=True, kw_only=True):
+    """The group of Kubernetes' own gang API that the pod is in."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Wire, frozen=True, kw_only=True):
     """What a pod asks for."""
 
@@ -173,6 +179,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     scheduling_gates: list[SchedulingGate] = []
     termination_grace_period_seconds: int | None = None
     resource_claims: list[PodResourceClaim] = []
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PodStatus(Wire, frozen=True, kw_only=True):

@@ -201,7 +201,7 @@ KNOWN = {
     PodStatus: "phase nominatedNodeName conditions startTime reason",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
-        terminationGracePeriodSeconds resourceClaims""",
+        terminationGracePeriodSeconds resourceClaims schedulingGroup""",
 }
 
 

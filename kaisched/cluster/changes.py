@@ -1,0 +1,36 @@
+"""What a pod's change amounts to: the same task or another, news or older than what was sent."""
+
+from __future__ import annotations
+
+from kaisched.cluster.grouping import Membership
+from kaisched.cluster.translate import PodRow
+from kaisched.core.states import TaskState
+
+
+def is_same_task(
+    old: tuple[PodRow, Membership | None], new: tuple[PodRow, Membership | None]
+) -> bool:
+    """Tell whether a row may stay: what it is made of is written once."""
+    (pod, member), (pod_now, member_now) = old, new
+    return (
+        pod.uid == pod_now.uid
+        and pod.request == pod_now.request
+        and pod.constraints == pod_now.constraints
+        and pod.meta.labels == pod_now.meta.labels
+        and pod.created_s == pod_now.created_s
+        and pod.order_priority == pod_now.order_priority
+        and (member.job if member else "") == (member_now.job if member_now else "")
+    )
+
+
+def is_other_owner(old: PodRow, new: PodRow) -> bool:
+    """Tell whether pods that a pod owns may be grouped in another way."""
+    parts = ("labels", "annotations", "owner_references")
+    return any(getattr(old.meta, part) != getattr(new.meta, part) for part in parts)
+
+
+def may_still_come(assumed: TaskState, seen: TaskState) -> bool:
+    """Tell whether what the object says is older than what was sent."""
+    if assumed == TaskState.BINDING:
+        return seen == TaskState.PENDING
+    return seen in (TaskState.BOUND, TaskState.RUNNING)
