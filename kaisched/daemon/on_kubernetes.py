@@ -17,6 +17,7 @@ import structlog
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import SchedulingShard
+    from kaisched.objects.workloads import Workload
     from kaisched.telemetry.adapter import AdapterState
 
 _POLL_S: Final = 0.2
 _ABSENT: Final = 404
+_SPARE_CONNECTIONS: Final = 16
+"""For what is asked now and then, and for the kinds that plugins add."""
 _REPORT_S: Final = 10.0
 """How often it is told what is waited for at the start."""
 
@@ -58,7 +62,7 @@ class KubernetesDaemon:
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, beside those of the writers.
-            wanted = len(ALL) + how.writers + 5
+            wanted = len(ALL) + how.writers + _SPARE_CONNECTIONS
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self._client = client
         random_part = uuid.uuid4().hex[:8]
@@ -67,17 +71,7 @@ class KubernetesDaemon:
             or f"{os.uname().nodename}-{os.getpid()}-{random_part}"
         )
         self.tenures: tuple[Tenure, ...] = ()
-        self.reflectors = tuple(
-            Reflector(
-                client,
-                watched,
-                self._tell,
-                pace=self._pace(),
-                on_fatal=self.fail,
-                on_restored=self._list_all_again,
-            )
-            for watched in ALL
-        )
+        self.reflectors: tuple[Reflector, ...] = ()
         self.shards = ShardWatch()
         self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
@@ -97,7 +91,9 @@ class KubernetesDaemon:
         """
         try:
             found = self._find_shards()
-            self.tenures = tuple(self._tenure(one) for one in found)
+            tenures = tuple(self._tenure(one) for one in found)
+            self.reflectors = self._reflectors_for(tenures)
+            self.tenures = tenures
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
@@ -188,6 +184,43 @@ class KubernetesDaemon:
             barrier=self._catch_up,
             on_lost=self.fail,
         )
+
+    def _reflectors_for(self, tenures: tuple[Tenure, ...]) -> tuple[Reflector, ...]:
+        """Return one for each kind that is watched.
+
+        Raises:
+            ConfigError: two shards read one kind in different ways.
+
+        """
+        kinds = watched_kinds([it.workloads for it in tenures], self._find_gang_api())
+        return tuple(
+            Reflector(
+                self._client,
+                watched,
+                self._tell,
+                pace=self._pace(),
+                on_fatal=self.fail,
+                on_restored=self._list_all_again,
+            )
+            for watched in kinds
+        )
+
+    def _find_gang_api(self) -> Workload | None:
+        """Return the row for Kubernetes' own gang API; a server that does not answer is waited for.
+
+        What it serves is asked once: a process that starts anew takes in what has changed.
+        """
+        pauses = Pauses()
+        while not self._end.is_set():
+            try:
+                found = find_gang_api(self._client)
+            except ClusterUnavailable as error:
+                self._log.warning("waiting_for_cluster", err=str(error))
+                self._end.wait(pauses.next_s())
+                continue
+            self._log.info("gang_api_chosen", version=found.api_version if found else "none")
+            return found
+        return None
 
     def _tell(self, change: Change) -> None:
         for tenure in self.tenures:

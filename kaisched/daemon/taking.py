@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from urllib3.exceptions import HTTPError
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import ALL, SHARDS
+from kaisched.cluster.kubernetes.resources import SHARDS
 from kaisched.cluster.state import Kept
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import planned_cluster, read_plan_input
@@ -85,10 +86,11 @@ def from_cluster(
         KaischedError: the cluster cannot be read, or its shard is wrong or not the only one.
 
     """
-    listed = list_cluster(client, (SHARDS, *ALL))
-    shards = [obj for obj in listed.objects if isinstance(obj, SchedulingShard)]
+    first = list_cluster(client, (SHARDS,))
+    shards = [obj for obj in first.objects if isinstance(obj, SchedulingShard)]
     found = _chosen(shards_in(shard_files, sorted(shards, key=lambda it: it.name)), shard_name)
     policy, said = build_policy(found.shard, found.file)
+    listed = list_cluster(client, watched_kinds([policy.workloads], find_gang_api(client)))
     kept = Kept()
     for obj in listed.objects:
         kept.put(obj)
@@ -101,7 +103,7 @@ def from_cluster(
         now_s=clock.now_s(),
     )
     usage, why = _usage_of(found, clock, made)
-    warnings = [*listed.warnings, *found.warnings, *said, *why]
+    warnings = [*first.warnings, *listed.warnings, *found.warnings, *said, *why]
     return Taken(_with_result(replace(made, usage=usage)), warnings, [])
 
 

@@ -284,12 +284,14 @@ def _argument_fix(model: type[BaseModel], kind: str, where: tuple[int | str, ...
 def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]:
     """Return the keys a (nested) model accepts."""
     names = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-    if where:
-        inner = names.get(str(where[0]))
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            return _names_at(inner, where[1:])
-        return []
-    return list(names)
+    if not where:
+        return list(names)
+    inner, rest = names.get(str(where[0])), where[1:]
+    if rest and isinstance(rest[0], int):  # the number of an entry
+        inner, rest = next(iter(get_args(inner)), None), rest[1:]
+    if isinstance(inner, type) and issubclass(inner, BaseModel):
+        return _names_at(inner, rest)
+    return []
 
 
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kaisched.objects.group_faults import cycles
 from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Read
 
@@ -17,10 +18,37 @@ EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 def gang_of(read: Read | None, spec: object, annotations: Mapping[str, str]) -> Gang:
-    """Return the gang of a workload: one pod where its kind is not read or its spec is no map."""
+    """Return the gang of a workload: one pod where its kind is not read or its spec is no map.
+
+    A plugin's ``read`` that fails or answers nonsense gets the workload refused.
+    """
     if read is None or not isinstance(spec, Mapping):
         return Gang()
-    return read(spec, annotations)
+    try:
+        gang: object = read(spec, annotations)
+        fault = _fault(gang)
+    except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
+        gang, fault = None, f"{type(error).__name__}: {error}"
+    if fault or not isinstance(gang, Gang):
+        return Gang(unsupported=f"its gang cannot be read: {fault[:300]}")
+    return gang
+
+
+def _fault(gang: object) -> str:
+    """Return what is wrong with an answer."""
+    if not isinstance(gang, Gang):
+        return f"no kaisched.Gang, but a {type(gang).__name__}"
+    if not 1 <= gang.minimum <= MOST:
+        return f"minimum {gang.minimum!r} is not from 1 to {MOST}"
+    parent = {part.name: part.parent for part in gang.sub_groups}
+    tops = sum(not it for it in parent.values())
+    if len(parent) != len(gang.sub_groups) or len(parent) > 2 * MOST_SUBGROUPS:
+        return "two subgroups of one name, or too many"
+    if not {"", *parent} >= set(parent.values()) or cycles(parent) or (parent and not tops):
+        return "a subgroup whose parent is missing, or that is inside itself"
+    if gang.min_sub_group is not None and not 1 <= gang.min_sub_group <= tops:
+        return f"min_sub_group {gang.min_sub_group!r} is not from 1 to {tops}"
+    return ""
 
 
 def sized(pods: int) -> Gang:

@@ -92,9 +92,8 @@ class Reflector:
                 back, and what other kinds are known to be is of no time.
 
         """
-        self.watched = watched
+        self.watched, self.phase = watched, Phase.STARTING
         self._versions, self._turn = (watched, *watched.others), 0
-        self.phase = Phase.STARTING
         self.tally = Tally()
         self.heard_s = monotonic_s()
         """When the server was last heard from, on the monotonic clock."""
@@ -223,10 +222,9 @@ class Reflector:
 
     def _turn_to_next_version(self) -> bool:
         """Look under another version of the kind; return whether that was not tried just now."""
-        if len(self._versions) == 1:
-            return False
-        self._turn = (self._turn + 1) % len(self._versions)
-        self.watched, self._version = self._versions[self._turn], ""
+        if len(self._versions) > 1:
+            self._turn = (self._turn + 1) % len(self._versions)
+            self.watched, self._version = self._versions[self._turn], ""
         return self._turn > 0
 
     def _unreadable(self, phase: Phase, answer: Answer) -> None:

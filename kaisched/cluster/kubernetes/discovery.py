@@ -1,0 +1,80 @@
+"""What is watched: by the workloads of the shards, and by what the server serves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kaisched.cluster.kubernetes.resources import kinds_with, owner
+from kaisched.errors import ClusterUnavailable, ConfigError
+from kaisched.objects import gang_api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaisched.cluster.kubernetes.client import Client
+    from kaisched.cluster.kubernetes.resources import Watched
+    from kaisched.objects.workloads import Table, Workload
+
+_FORBIDDEN, _ABSENT = 403, 404
+
+
+def watched_kinds(tables: Iterable[Table], gangs: Workload | None) -> tuple[Watched, ...]:
+    """Return all kinds that are watched for the shards of a process.
+
+    Args:
+        tables: the workloads of each shard.
+        gangs: the row of Kubernetes' own gang API; None where there is none.
+
+    Raises:
+        ConfigError: two shards read one kind in different ways; an object is read once for all.
+
+    """
+    rows: dict[tuple[str, str], Workload] = {}
+    for table in tables:
+        for key, row in table.items():
+            other = rows.setdefault(key, row)
+            if _reading(other) != _reading(row):
+                raise ConfigError(
+                    f"two shards read {row.kind} of {row.api_group} in different ways",
+                    path="spec.plugins",
+                    fix="let their plugins say the same of it, or run a process for each shard",
+                )
+    owners = [owner(row) for row in rows.values()]
+    return kinds_with(owners if gangs is None else [*owners, owner(gangs)])
+
+
+def _reading(row: Workload) -> tuple[object, ...]:
+    return row.api_version, row.plural, row.read, row.other_versions
+
+
+def find_gang_api(client: Client) -> Workload | None:
+    """Return the row for Kubernetes' own gang API in the best version served; None for none.
+
+    Raises:
+        ClusterUnavailable: the server does not say what it serves.
+
+    """
+    path = f"/apis/{gang_api.GROUP}"
+    versions = {str(it.get("version", "")) for it in _asked(client, path, "versions")}
+    serving = {
+        version
+        for version in versions & {*gang_api.VERSIONS}
+        if gang_api.PLURAL in {it.get("name") for it in _asked(client, f"{path}/{version}")}
+    }
+    return gang_api.chosen(serving)
+
+
+def _asked(client: Client, path: str, part: str = "resources") -> list[dict[str, Any]]:
+    answer = client.call("GET", path)
+    if answer.code in {_ABSENT, _FORBIDDEN}:
+        return []
+    if not answer.is_done:
+        raise ClusterUnavailable(f"the server does not say what it serves: {answer.text()}")
+    try:
+        found = msgspec.json.decode(answer.data)
+    except msgspec.DecodeError as wrong:
+        raise ClusterUnavailable(f"an answer is no JSON: {wrong}") from wrong
+    listed = found.get(part) if isinstance(found, dict) else None
+    return [it for it in listed or () if isinstance(it, dict)]
