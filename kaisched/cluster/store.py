@@ -377,6 +377,10 @@ class StateStore(RowStore):
         _, errors = check_queues(self._queue_objects.values())
         return problems_of(self._node_faults, errors, self._groups.faults())
 
+    def fault_of(self, job: str) -> str:
+        """Return what is wrong with a job, or the first thing that is with its pods; or nothing."""
+        return next(iter(self._groups.faults().get(job, {}).values()), "")
+
     def queue_faults(self) -> Mapping[str, ObjectError]:
         """Return why queues are not used, by name; the same object while no queue changes."""
         if self._queue_faults is None:
