@@ -7,7 +7,7 @@ pod cannot join a gang by naming it. Owners that are not known yet are looked at
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from kaisched.cluster.translate import PodRow
@@ -63,6 +63,8 @@ class Membership:
     """Why it is in no valid group."""
     is_single: bool = False
     """The pod is a job of its own."""
+    is_unsettled: bool = False
+    """An owner that may make it a gang is not known yet."""
 
     @property
     def is_named(self) -> bool:
@@ -76,6 +78,11 @@ class _Link(NamedTuple):
     reference: OwnerReference
     owner: Owner | None
     """None while it is not known."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """API group and kind."""
+        return _api_group(self.reference), self.reference.kind
 
 
 class Grouper:
@@ -112,10 +119,9 @@ class Grouper:
         if owner is None:
             return ()
         key = owner.key
-        if key and self._named[key].meta.uid == uid:
+        if key and self._named.get(key) is owner:
             del self._named[key]
-            return uid, key
-        return (uid,)
+        return (uid, key) if key else (uid,)
 
     def membership(self, pod: PodRow) -> Membership:
         """Return the job of a pod."""
@@ -126,8 +132,15 @@ class Grouper:
         owners = [link.owner.meta for link in reversed(chain) if link.owner is not None]
         if pod.scheduling_group:
             return self._named_group(pod, owners, uids)
+        member = self._owned(pod, chain, (*owners, pod.meta), uids)
+        is_unsettled = bool(chain) and chain[-1].owner is None and chain[-1].key in self._table
+        return replace(member, is_unsettled=True) if is_unsettled else member
+
+    def _owned(
+        self, pod: PodRow, chain: list[_Link], metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]
+    ) -> Membership:
+        """Return the job of a pod that names no group itself."""
         top, rule = _group_of(chain, self._table)
-        metas = (*owners, pod.meta)
         if top is not None:
             return _of_owner(pod, top, rule, metas, uids)
         app = pod.meta.labels.get(labels.SPARK_APP)
@@ -198,7 +211,7 @@ def _group_of(chain: list[_Link], table: Table) -> tuple[_Link | None, Workload]
     """Return the owner whose pods are one job, if any, and the rule: the outermost that has one."""
     top, rule = None, _ALONE
     for link in chain:
-        of_kind = table.get((_api_group(link.reference), link.reference.kind))
+        of_kind = table.get(link.key)
         if of_kind is None:
             break
         if of_kind.pods != "through":

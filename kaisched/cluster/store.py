@@ -19,6 +19,7 @@ from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.problems import Problem, fault_of, problems_of
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
+from kaisched.cluster.unsettled import Unsettled
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -77,6 +78,7 @@ class StateStore(RowStore):
         """Pods of others on nodes that are not ours."""
         self._assumed: dict[str, TaskState] = {}
         self._held_back = HeldBack()
+        self._unsettled = Unsettled()
         self._nominations: dict[str, str] = {}
         self._queue_objects: dict[str, Queue] = {}
         self._queue_faults: dict[str, ObjectError] | None = None
@@ -211,6 +213,8 @@ class StateStore(RowStore):
             self._strangers[pod.key] = pod
             return
         self._pods[pod.key] = (pod, member)
+        waits = member is not None and member.is_unsettled and pod.state == TaskState.PENDING
+        self._unsettled.note(pod.key, is_unsettled=waits)
         self._watch_owners(pod.key, found[1] if found else None, member)
         job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
         if found is None:
@@ -251,7 +255,7 @@ class StateStore(RowStore):
         row, state = -1, pod.state
         if state != TaskState.PENDING:
             self._held_back.forget(pod.key)
-        elif pod.key in self._held_back:
+        elif pod.key in self._held_back or pod.key in self._unsettled:
             state = TaskState.GATED
         if _HOLDS[state]:
             if self.nodes.is_laid_out:
@@ -273,6 +277,7 @@ class StateStore(RowStore):
         pod, member = self._pods.pop(key)
         self._assumed.pop(key, None)
         self._held_back.forget(key)
+        self._unsettled.note(key, is_unsettled=False)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
         self._watch_owners(key, member, None)
@@ -357,8 +362,11 @@ class StateStore(RowStore):
             self.refute(key)
 
     def let_go(self, now_s: float) -> None:
-        """Let the pods be decided again that were held back for long enough."""
-        for key in self._held_back.pop_due(now_s):
+        """Let the pods be decided again that were held back for long enough.
+
+        Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
+        """
+        for key in (*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)):
             self.revision += 1
             self._update(self._pods[key][0])
 

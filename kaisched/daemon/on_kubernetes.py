@@ -17,9 +17,9 @@ import structlog
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
+from kaisched.cluster.kubernetes.discovery import AccountUnknownError, find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
-from kaisched.cluster.kubernetes.reflector import Phase, Reflector
+from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_watch import ShardWatch
@@ -91,9 +91,8 @@ class KubernetesDaemon:
         """
         try:
             found = self._find_shards()
-            tenures = tuple(self._tenure(one) for one in found)
-            self.reflectors = self._reflectors_for(tenures)
-            self.tenures = tenures
+            self.tenures = tuple(self._tenure(one) for one in found)
+            self.reflectors = self._followed()
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
@@ -135,7 +134,7 @@ class KubernetesDaemon:
         checks = [
             Check(
                 "cluster",
-                bool(self.tenures) and not missing,
+                bool(self.reflectors) and not missing,
                 f"waits for {', '.join(missing)}" if missing else "in step",
             )
         ]
@@ -185,14 +184,14 @@ class KubernetesDaemon:
             on_lost=self.fail,
         )
 
-    def _reflectors_for(self, tenures: tuple[Tenure, ...]) -> tuple[Reflector, ...]:
+    def _followed(self) -> tuple[Reflector, ...]:
         """Return one for each kind that is watched.
 
         Raises:
             ConfigError: two shards read one kind in different ways.
 
         """
-        kinds = watched_kinds([it.workloads for it in tenures], self._find_gang_api())
+        kinds = watched_kinds([it.workloads for it in self.tenures], self._find_gang_api())
         return tuple(
             Reflector(
                 self._client,
@@ -210,11 +209,14 @@ class KubernetesDaemon:
 
         What it serves is asked once: a process that starts anew takes in what has changed.
         """
-        pauses = Pauses()
+        pauses, unauthorized = Pauses(), 0
         while not self._end.is_set():
             try:
                 found = find_gang_api(self._client)
             except ClusterUnavailable as error:
+                unauthorized += isinstance(error, AccountUnknownError)
+                if unauthorized >= MOST_UNAUTHORIZED:
+                    self.fail(f"the API server does not know our account: {error}")
                 self._log.warning("waiting_for_cluster", err=str(error))
                 self._end.wait(pauses.next_s())
                 continue

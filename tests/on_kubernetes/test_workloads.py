@@ -5,6 +5,7 @@ import time
 import msgspec
 import pytest
 
+from kaisched.cluster.embedded.apiserver.faults import Fault
 from kaisched.cluster.kubernetes.client import MERGE
 from tests.on_kubernetes.looking import ALONE, events
 from tests.on_kubernetes.rig import definition, until
@@ -266,36 +267,32 @@ def test_without_the_api_nobody_asks_for_its_groups(cluster, server):
     assert set(asked) == {200}
 
 
+def test_who_is_not_known_when_asking_for_the_api_ends(cluster, server, tmp_path):
+    """With its shard in a file, a process asks for nothing before this."""
+    server.faults.add(Fault("status", code=401, times=None))
+    daemon = cluster.start(shards=[shard_file(tmp_path)], **ALONE)
+    until(lambda: daemon.has_ended)
+    assert "does not know our account" in str(daemon.error)
+    server.faults.clear()
+
+
+def shard_file(folder, **spec):
+    file = folder / "shard.yaml"
+    kind = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard"}
+    file.write_bytes(msgspec.yaml.encode({**kind, "metadata": {"name": "default"}, "spec": spec}))
+    return file
+
+
 # -- a plugin's kinds ---------------------------------------------------------------------------
 
 
 def test_a_plugin_says_how_pods_of_its_kind_are_grouped(cluster, tmp_path):
     """The shipped plugin ``workloads``, found by its entry point like anybody's."""
     serve(cluster, "Widget")
-    file = tmp_path / "shard.yaml"
-    shard = {
-        "apiVersion": "kai.scheduler/v1",
-        "kind": "SchedulingShard",
-        "metadata": {"name": "default"},
-        "spec": {
-            "plugins": {
-                "workloads": {
-                    "enabled": True,
-                    "arguments": {
-                        "kinds": [
-                            {
-                                "apiVersion": "example.com/v1",
-                                "plural": "widgets",
-                                "kind": "Widget",
-                                "minimum": ["spec.size"],
-                            }
-                        ]
-                    },
-                }
-            }
-        },
-    }
-    file.write_bytes(msgspec.yaml.encode(shard))
+    kind = {"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}
+    arguments = {"kinds": [{**kind, "minimum": ["spec.size"]}]}
+    plugins = {"workloads": {"enabled": True, "arguments": arguments}}
+    file = shard_file(tmp_path, plugins=plugins)
     daemon = cluster.start(shards=[file], **ALONE).wait_leading()
     widget = make(cluster, "Widget", "w", {"size": 3})
     until(lambda: seen(daemon, "widgets").is_synced)

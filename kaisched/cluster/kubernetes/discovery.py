@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from kaisched.cluster.kubernetes.resources import Watched
     from kaisched.objects.workloads import Table, Workload
 
-_FORBIDDEN, _ABSENT = 403, 404
+_UNAUTHORIZED, _FORBIDDEN, _ABSENT = 401, 403, 404
+
+
+class AccountUnknownError(ClusterUnavailable):
+    """The server does not know who asks."""
 
 
 def watched_kinds(tables: Iterable[Table], gangs: Workload | None) -> tuple[Watched, ...]:
@@ -54,6 +58,7 @@ def find_gang_api(client: Client) -> Workload | None:
 
     Raises:
         ClusterUnavailable: the server does not say what it serves.
+        AccountUnknownError: it does not know us.
 
     """
     path = f"/apis/{gang_api.GROUP}"
@@ -71,10 +76,11 @@ def _asked(client: Client, path: str, part: str = "resources") -> list[dict[str,
     if answer.code in {_ABSENT, _FORBIDDEN}:
         return []
     if not answer.is_done:
-        raise ClusterUnavailable(f"the server does not say what it serves: {answer.text()}")
+        wrong = AccountUnknownError if answer.code == _UNAUTHORIZED else ClusterUnavailable
+        raise wrong(f"the server does not say what it serves: {answer.text()}")
     try:
         found = msgspec.json.decode(answer.data)
-    except msgspec.DecodeError as wrong:
-        raise ClusterUnavailable(f"an answer is no JSON: {wrong}") from wrong
+    except msgspec.DecodeError as error:
+        raise ClusterUnavailable(f"an answer is no JSON: {error}") from error
     listed = found.get(part) if isinstance(found, dict) else None
     return [it for it in listed or () if isinstance(it, dict)]
