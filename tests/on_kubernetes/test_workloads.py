@@ -5,8 +5,11 @@ import time
 import msgspec
 import pytest
 
+from kaisched.clock import SystemClock
 from kaisched.cluster.embedded.apiserver.faults import Fault
 from kaisched.cluster.kubernetes.client import MERGE
+from kaisched.daemon.taking import from_cluster
+from kaisched.engine.replaying import replay
 from tests.on_kubernetes.looking import ALONE, events
 from tests.on_kubernetes.rig import definition, until
 
@@ -19,6 +22,10 @@ KINDS = {
     "MPIJob": ("kubeflow.org", "v1", "mpijobs"),
     "PodGroup": ("scheduling.k8s.io", "v1alpha2", "podgroups"),
     "Widget": ("example.com", "v1", "widgets"),
+}
+WIDGET = {"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}
+WIDGETS = {
+    "workloads": {"enabled": True, "arguments": {"kinds": [WIDGET | {"minimum": ["spec.size"]}]}}
 }
 BUILT_IN = {"StatefulSet": ("apps", "v1", "statefulsets"), "Job": ("batch", "v1", "jobs")}
 
@@ -289,10 +296,7 @@ def shard_file(folder, **spec):
 def test_a_plugin_says_how_pods_of_its_kind_are_grouped(cluster, tmp_path):
     """The shipped plugin ``workloads``, found by its entry point like anybody's."""
     serve(cluster, "Widget")
-    kind = {"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}
-    arguments = {"kinds": [{**kind, "minimum": ["spec.size"]}]}
-    plugins = {"workloads": {"enabled": True, "arguments": arguments}}
-    file = shard_file(tmp_path, plugins=plugins)
+    file = shard_file(tmp_path, plugins=WIDGETS)
     daemon = cluster.start(shards=[file], **ALONE).wait_leading()
     widget = make(cluster, "Widget", "w", {"size": 3})
     until(lambda: seen(daemon, "widgets").is_synced)
@@ -300,3 +304,23 @@ def test_a_plugin_says_how_pods_of_its_kind_are_grouped(cluster, tmp_path):
     assert nothing_starts(cluster, *names)
     cluster.node("n2")
     cluster.wait_placed(*names)
+
+
+def test_a_snapshot_of_a_cluster_has_its_workloads(cluster, server, tmp_path):
+    """Also those of plugins, and Kubernetes' own groups; the replay groups alike."""
+    serve(cluster, "Widget", "PodGroup", "MPIJob")
+    widget = make(cluster, "Widget", "w", {"size": 3})
+    mpi = make(cluster, "MPIJob", "m", {"mpiReplicaSpecs": {"Worker": {"replicas": 2}}})
+    gang(cluster, "g", 4)
+    member(cluster, "p", "g")
+    pod(cluster, "q", widget)
+    pod(cluster, "r", mpi)
+    file = shard_file(tmp_path, plugins=WIDGETS)
+    taken = from_cluster(cluster.client, SystemClock(), ["kaisched"], shard_files=[file])
+    assert {it.kind: it.minimum for it in taken.recording.owners} == {
+        "Widget": 3,
+        "PodGroup": 4,
+        "MPIJob": 2,
+    }
+    snapshot = replay(taken.recording).snapshot
+    assert sorted(snapshot.podsets.minimum.tolist()) == [2, 3, 4]
