@@ -123,11 +123,12 @@ def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -
 def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
     """Read a JobSet: a subgroup for each replicated job, and in it one for each of its jobs.
 
-    All replicated jobs are needed. Of those that are started one after the other the first is
-    enough; of those that depend on others, which are made later, none is waited for.
+    All replicated jobs are needed. Where some are made after others, by an order or because they
+    depend on them, one is enough: those before may be over when those after are made.
     """
     parts: list[SubGroupSpec] = []
-    tops = first = total = 0
+    tops = total = 0
+    is_in_order = as_map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
     for replicated in as_maps(spec.get("replicatedJobs")):
         name, replicas = replicated.get("name"), count(replicated.get("replicas"))
         if not isinstance(name, str) or not replicas:
@@ -142,11 +143,8 @@ def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
             for index in range(replicas)
         ]
         tops += 1
-        first += not replicated.get("dependsOn")
-    if as_map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder":
-        first = 1
-    needed = min(max(first, 1), tops)
-    return Gang(sub_groups=parts, min_sub_group=None if needed == tops else needed)
+        is_in_order = is_in_order or bool(replicated.get("dependsOn"))
+    return Gang(sub_groups=parts, min_sub_group=1 if is_in_order and tops > 1 else None)
 
 
 def _pods_of_job(spec: Mapping[str, Any]) -> int:

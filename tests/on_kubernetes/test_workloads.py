@@ -11,7 +11,7 @@ from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.daemon.taking import from_cluster
 from kaisched.engine.replaying import replay
 from tests.on_kubernetes.looking import ALONE, events
-from tests.on_kubernetes.rig import definition, until
+from tests.on_kubernetes.rig import KUBECONFIG, definition, until
 
 pytestmark = pytest.mark.slow
 LWS = "leaderworkerset.sigs.k8s.io/"
@@ -30,13 +30,28 @@ WIDGETS = {
 BUILT_IN = {"StatefulSet": ("apps", "v1", "statefulsets"), "Job": ("batch", "v1", "jobs")}
 
 
+@pytest.fixture
+def cluster(rig):
+    """Two nodes of eight GPUs and a queue that deserves them all; also on a real server."""
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("a", 16)
+    rig.start_kubelet()
+    return rig
+
+
 def serve(cluster, *kinds):
     """Have the server serve kinds that it does not come with."""
     for kind in kinds:
         group, version, plural = KINDS[kind]
+        path = f"/apis/{group}/{version}/{plural}"
+        if cluster.ask("GET", path).is_done:
+            continue  # a real server keeps what another test has made
+        if kind == "PodGroup" and KUBECONFIG:
+            pytest.skip("the server is not configured to serve its own gang API")
         cluster.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
                      definition(group, version, plural, kind, "Namespaced"))  # fmt: skip
-        until(lambda p=f"/apis/{group}/{version}/{plural}": cluster.ask("GET", p).is_done)
+        until(lambda p=path: cluster.ask("GET", p).is_done)
 
 
 def reference(obj):
@@ -62,12 +77,12 @@ def make(cluster, kind, name, spec, by=None):
     return {**body, **cluster.must("POST", path, body)}
 
 
-def template(**labels):
+def template(restart="Always", **labels):
     return {
         "selector": {"matchLabels": labels or {"app": "x"}},
         "template": {
             "metadata": {"labels": labels or {"app": "x"}},
-            "spec": {"containers": [{"name": "main", "image": "none"}], "restartPolicy": "Never"},
+            "spec": {"containers": [{"name": "main", "image": "none"}], "restartPolicy": restart},
         },
     }
 
@@ -166,7 +181,7 @@ def job_set_pods(cluster, job_set):
     names = []
     for part, index, count in (("driver", 0, 1), ("workers", 0, 1), ("workers", 1, 1)):
         name = f"s-{part}-{index}"
-        job = make(cluster, "Job", name, {"template": template()["template"]}, job_set)
+        job = make(cluster, "Job", name, {"template": template("Never")["template"]}, job_set)
         labels = {f"{SET}replicatedjob-name": part, f"{SET}job-index": str(index)}
         for at in range(count):
             pod(cluster, f"{name}-{at}", job, 8, labels)
@@ -238,7 +253,7 @@ def member(cluster, name, group, gpus=8):
     return pod(cluster, name, gpus=gpus, schedulingGroup={"podGroupName": group})
 
 
-def test_a_group_of_kubernetes_own_api_starts_whole(cluster, server):
+def test_a_group_of_kubernetes_own_api_starts_whole(cluster):
     serve(cluster, "PodGroup")
     cluster.start(**ALONE).wait_leading()
     assert events(cluster, "gang_api_chosen")[0]["version"] == "scheduling.k8s.io/v1alpha2"
@@ -252,6 +267,7 @@ def test_a_group_of_kubernetes_own_api_starts_whole(cluster, server):
 
 
 def test_a_group_of_kubernetes_own_api_may_need_fewer_from_now_on(cluster, server):
+    """So from 1.37 on; 1.36 does not let it be changed."""
     serve(cluster, "PodGroup")
     made = gang(cluster, "g", 3)
     cluster.start(**ALONE).wait_leading()
@@ -306,7 +322,7 @@ def test_a_plugin_says_how_pods_of_its_kind_are_grouped(cluster, tmp_path):
     cluster.wait_placed(*names)
 
 
-def test_a_snapshot_of_a_cluster_has_its_workloads(cluster, server, tmp_path):
+def test_a_snapshot_of_a_cluster_has_its_workloads(cluster, tmp_path):
     """Also those of plugins, and Kubernetes' own groups; the replay groups alike."""
     serve(cluster, "Widget", "PodGroup", "MPIJob")
     widget = make(cluster, "Widget", "w", {"size": 3})
@@ -317,10 +333,7 @@ def test_a_snapshot_of_a_cluster_has_its_workloads(cluster, server, tmp_path):
     pod(cluster, "r", mpi)
     file = shard_file(tmp_path, plugins=WIDGETS)
     taken = from_cluster(cluster.client, SystemClock(), ["kaisched"], shard_files=[file])
-    assert {it.kind: it.minimum for it in taken.recording.owners} == {
-        "Widget": 3,
-        "PodGroup": 4,
-        "MPIJob": 2,
-    }
+    ours = [it for it in taken.recording.owners if it.metadata.namespace == cluster.namespace]
+    assert {it.kind: it.minimum for it in ours} == {"Widget": 3, "PodGroup": 4, "MPIJob": 2}
     snapshot = replay(taken.recording).snapshot
-    assert sorted(snapshot.podsets.minimum.tolist()) == [2, 3, 4]
+    assert {3, 4, 2} <= set(snapshot.podsets.minimum.tolist())

@@ -99,8 +99,8 @@ AFTER = [{"name": "a", "status": "Ready"}]
             1,
         ),
         (
-            {"replicatedJobs": [replicated("a"), replicated("b", dependsOn=AFTER)]},
-            [("a", None), ("a/0", 1), ("b", None), ("b/0", 1)],
+            {"replicatedJobs": [*map(replicated, "ab"), replicated("c", dependsOn=AFTER)]},
+            [("a", None), ("a/0", 1), ("b", None), ("b/0", 1), ("c", None), ("c/0", 1)],
             1,
         ),
         ({"replicatedJobs": [replicated("a", 1, 8, 2)]}, [("a", None), ("a/0", 2)], None),
