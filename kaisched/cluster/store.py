@@ -338,12 +338,10 @@ class StateStore(RowStore):
         return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
 
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
-        """Return (key, UID) of the pods of a job that wait for a node."""
-        return [
-            (pod.key, pod.uid)
-            for pod in self._groups.pods_of(job)
-            if pod.state == TaskState.PENDING and pod.key not in self._assumed
-        ]
+        """Return (key, UID) of the pods of a job that wait for a node, not for their owner."""
+        pods = [pod for pod in self._groups.pods_of(job) if pod.state == TaskState.PENDING]
+        busy = (self._assumed, self._unsettled)
+        return [(pod.key, pod.uid) for pod in pods if not any(pod.key in it for it in busy)]
 
     def is_declared(self, job: str) -> bool:
         """Tell whether a PodGroup object stands behind a job."""

@@ -340,7 +340,9 @@ def _arguments(model: type[Arguments]) -> Iterable[ArgumentDescription]:
 
 def _type_name(annotation: Any) -> str:
     if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
-        return annotation.__name__
+        return "map" if issubclass(annotation, BaseModel) else annotation.__name__
+    if get_origin(annotation) is tuple:
+        return f"list of {_type_name(get_args(annotation)[0])}"
     if get_origin(annotation) is Literal:
         return " or ".join(map(str, get_args(annotation)))
     return str(annotation).replace("typing.", "")

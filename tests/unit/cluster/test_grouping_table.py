@@ -481,6 +481,7 @@ def test_a_pod_waits_for_the_group_it_names():
     assert [it.kind for it in store.problems()] == ["PodGroup"]
 
 
+@pytest.mark.fault("H116")
 def test_a_group_of_another_namespace_is_another():
     there = owner("PodGroup", "g", spec=GANG, namespace="else")
     assert job(store_of(there, named("p")))["refusal"] == Refusal.INVALID_GROUP
@@ -546,12 +547,14 @@ def chained(length, top="PyTorchJob"):
     return [*found, owned("p", (kinds[1], "w1"))]
 
 
+@pytest.mark.fault("D67")
 @pytest.mark.parametrize(("length", "minimum"), [(1, 4), (10, 4), (11, 1), (40, 1)])
 def test_ten_owners_are_looked_at(length, minimum):
     store = store_of(*chained(length))
     assert job(store)["minimum"] == minimum
 
 
+@pytest.mark.fault("D67")
 def test_owners_in_a_circle_are_left():
     store = store_of(
         owner("Workflow", "v", by=("Workflow", "w")),
@@ -561,6 +564,7 @@ def test_owners_in_a_circle_are_left():
     assert jobs(store) == {"ns/pg-p-uid-p": ["p"], "ns/pg-q-uid-q": ["q"]}
 
 
+@pytest.mark.fault("D67")
 def test_pods_that_own_each_other_stand_alone():
     store = store_of(owned("p", ("Pod", "q")), owned("q", ("Pod", "p")), owned("r", ("Pod", "r")))
     assert sorted(map(len, jobs(store).values())) == [1, 1, 1]
@@ -568,6 +572,7 @@ def test_pods_that_own_each_other_stand_alone():
     assert sorted(map(len, jobs(store).values())) == [1, 1]
 
 
+@pytest.mark.fault("H116")
 @pytest.mark.parametrize("kind", sorted({row.kind for row in WORKLOADS if row.pods == "together"}))
 def test_nobody_joins_a_gang_by_a_stale_uid_or_from_another_namespace(kind):
     labels = group_labels(0, 0) | {f"{SET}replicatedjob-name": "x", f"{SET}job-index": "0"}

@@ -38,15 +38,19 @@ def test_who_waits_and_for_how_long():
     assert waits.turn(100.0) == ["p"]
 
 
+@pytest.mark.fault("A14")
 def test_a_pod_waits_for_its_owner_and_starts_with_its_gang():
     store = store_of(*PODS)
     store.let_go(100.0)
     assert states(store) == dict.fromkeys("pq", TaskState.GATED)
+    assert store.pending_pods("ns/pg-t-uid-t") == []  # nothing to be told yet
     upsert(store, owner("PyTorchJob", "t", spec=SPEC))
+    assert [key for key, _ in store.pending_pods("ns/pg-t-uid-t")] == ["ns/p", "ns/q"]
     assert states(store) == dict.fromkeys("pq", TaskState.PENDING)
     assert job(store)["minimum"] == 2
 
 
+@pytest.mark.fault("D67")
 def test_a_pod_whose_owner_never_comes_goes_on_without_it():
     store = store_of(*PODS)
     store.let_go(100.0)
