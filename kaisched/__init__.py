@@ -25,6 +25,9 @@ _HOME = {
     "Requirement": "kaisched.core.constraints",
     "Taint": "kaisched.core.constraints",
     "Toleration": "kaisched.core.constraints",
+    "Gang": "kaisched.objects.workloads",
+    "SubGroupSpec": "kaisched.objects.podgroup",
+    "Workload": "kaisched.objects.workloads",
     "Refusal": "kaisched.core.refusals",
     "TaskState": "kaisched.core.states",
     "ACTIVE_STATES": "kaisched.core.states",
@@ -89,6 +92,9 @@ if TYPE_CHECKING:
     from kaisched.framework.hookspecs import hookimpl as hookimpl
     from kaisched.framework.session import Session as Session
     from kaisched.framework.task_order import ordered_tasks as ordered_tasks
+    from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
+    from kaisched.objects.workloads import Gang as Gang
+    from kaisched.objects.workloads import Workload as Workload
     from kaisched.units import UNLIMITED as UNLIMITED
     from kaisched.units import parse_duration as parse_duration
 

@@ -64,9 +64,10 @@ def remove(store: StateStore, obj: KubernetesObject | PartialObject) -> None:
 
 def owner_of(obj: KubernetesObject | PartialObject) -> Owner:
     """Return what grouping needs of a workload."""
-    minimum = 1
     if isinstance(obj, PartialObject):
-        api_version, kind, minimum = obj.api_version, obj.kind, obj.minimum
-    else:
-        api_version, kind = obj.API_VERSION, obj.KIND
-    return Owner(api_version.rpartition("/")[0], kind, obj.metadata, minimum)
+        return Owner(_group(obj.api_version), obj.kind, obj.metadata, obj.gang)
+    return Owner(_group(obj.API_VERSION), obj.KIND, obj.metadata)
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

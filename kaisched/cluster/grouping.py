@@ -6,71 +6,40 @@ pod cannot join a gang by naming it. Owners that are not known yet are looked at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
-from kaisched.cluster.priorities import PriorityClasses
-from kaisched.cluster.structure import (
-    DEFAULT_PODSET,
-    DEFAULT_QUEUE,
-    NO_TIMING,
-    JobRow,
-    is_preemptible,
-    timing_of,
-)
-from kaisched.cluster.translate import PodRow, created_s
+from kaisched.cluster.translate import PodRow
 from kaisched.errors import ObjectError
-from kaisched.objects import labels
-from kaisched.objects.topology_demands import required_of_workload
+from kaisched.objects import gang_api, labels
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.wire import ObjectMeta, OwnerReference
+from kaisched.objects.workloads import Gang, Table, Workload
 
 _MAX_CHAIN: Final = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How the pods of one kind of workload are grouped."""
-
-    is_per_pod: bool = False
-    priority_class: str = ""
-    """Where nobody names one."""
-    is_seen_through: bool = False
-    """Never a group itself; its labels count."""
-
-
-_RULES: Final = {
-    ("batch", "Job"): Rule(),
-    ("batch", "CronJob"): Rule(is_seen_through=True),
-    ("apps", "StatefulSet"): Rule(),
-    ("apps", "ReplicaSet"): Rule(is_per_pod=True, priority_class="inference"),
-    ("apps", "Deployment"): Rule(is_per_pod=True, priority_class="inference", is_seen_through=True),
-    ("jobset.x-k8s.io", "JobSet"): Rule(),
-    ("kubeflow.org", "PyTorchJob"): Rule(),
-    ("kubeflow.org", "TFJob"): Rule(),
-    ("kubeflow.org", "XGBoostJob"): Rule(),
-    ("kubeflow.org", "JAXJob"): Rule(),
-    ("kubeflow.org", "MPIJob"): Rule(),
-    ("trainer.kubeflow.org", "TrainJob"): Rule(is_seen_through=True),
-    ("ray.io", "RayCluster"): Rule(),
-    ("ray.io", "RayJob"): Rule(is_seen_through=True),
-    ("ray.io", "RayService"): Rule(is_seen_through=True),
-    ("argoproj.io", "Workflow"): Rule(is_per_pod=True, is_seen_through=True),
-    ("tekton.dev", "TaskRun"): Rule(is_per_pod=True, is_seen_through=True),
-    ("tekton.dev", "PipelineRun"): Rule(is_per_pod=True, is_seen_through=True),
-}
-_ALONE: Final = Rule(is_per_pod=True)
+_POD: Final = Workload("v1", "pods", "Pod", "through")
+_ALONE: Final = Workload("v1", "pods", "Pod", "each")
+_SPARK: Final = Workload("v1", "pods", "Pod")
+_BY_NAME: Final = Workload("", gang_api.PLURAL, gang_api.KIND)
+_ONE: Final = Gang()
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A workload that owns pods, or owns what owns them."""
+    """A workload that owns pods, or owns what owns them; or a group of Kubernetes' own gang API."""
 
     api_group: str
     kind: str
     meta: ObjectMeta
-    minimum: int = 1
-    """Pods that must start together, as its spec says."""
+    gang: Gang = _ONE
+    """As its spec says."""
+
+    @property
+    def key(self) -> str:
+        """What pods name it by that do not know its UID; empty where they must know it."""
+        is_named = (self.api_group, self.kind) == (gang_api.GROUP, gang_api.KIND)
+        return _group_key(self.meta.namespace, self.meta.name) if is_named else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +50,78 @@ class Membership:
     """``namespace/name``"""
     is_declared: bool
     """The pod names its pod group itself."""
-    rule: Rule = _ALONE
+    rule: Workload = _ALONE
     metas: tuple[ObjectMeta, ...] = ()
     """Of the owners from the outermost in, then of the pod: the first that says it counts."""
     owner_uids: tuple[str, ...] = ()
-    """Of all owners looked for, those not found included."""
-    minimum: int = 1
+    """Of all owners looked for, those not found included; also keys of named groups."""
+    gang: Gang = _ONE
     """As the spec of the workload says."""
+    subgroup: str = ""
+    """By the labels that the rule names."""
+    fault: str = ""
+    """Why it is in no valid group."""
+    is_single: bool = False
+    """The pod is a job of its own."""
+    is_unsettled: bool = False
+    """An owner that may make it a gang is not known yet."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the pod names a group of Kubernetes' own gang API."""
+        return self.rule is _BY_NAME
+
+
+class _Link(NamedTuple):
+    """One step of an owner chain."""
+
+    reference: OwnerReference
+    owner: Owner | None
+    """None while it is not known."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """API group and kind."""
+        return _api_group(self.reference), self.reference.kind
 
 
 class Grouper:
     """The workloads that are known, by UID."""
 
-    def __init__(self) -> None:
-        """Know none."""
+    def __init__(
+        self, table: Table = KNOWN, pod_of: Callable[[str], ObjectMeta | None] = lambda _: None
+    ) -> None:
+        """Know none.
+
+        Args:
+            table: how the pods of each kind are grouped.
+            pod_of: returns the metadata of a pod by ``namespace/name``, for pods that own pods.
+
+        """
+        self._table = {**table, ("", "Pod"): _POD}
+        self._pod_of = pod_of
         self._owner: dict[str, Owner] = {}
+        self._named: dict[str, Owner] = {}
 
-    def put(self, owner: Owner) -> bool:
-        """Add or replace a workload; return whether that may change a group."""
-        is_new = self._owner.get(owner.meta.uid) != owner
-        if owner.meta.uid and is_new:
-            self._owner[owner.meta.uid] = owner
-        return bool(owner.meta.uid) and is_new
+    def put(self, owner: Owner) -> tuple[str, ...]:
+        """Add or replace a workload; return how pods know it whose group that may change."""
+        uid, key = owner.meta.uid, owner.key
+        if not uid or self._owner.get(uid) == owner:
+            return ()
+        self._owner[uid] = owner
+        if key:
+            self._named[key] = owner
+        return (uid, key) if key else (uid,)
 
-    def remove(self, uid: str) -> bool:
-        """Drop a workload; return whether there was one."""
-        return self._owner.pop(uid, None) is not None
+    def remove(self, uid: str) -> tuple[str, ...]:
+        """Drop a workload; return how pods know it whose group that may change."""
+        owner = self._owner.pop(uid, None)
+        if owner is None:
+            return ()
+        key = owner.key
+        if key and self._named.get(key) is owner:
+            del self._named[key]
+        return (uid, key) if key else (uid,)
 
     def membership(self, pod: PodRow) -> Membership:
         """Return the job of a pod."""
@@ -114,30 +129,60 @@ class Grouper:
         if name is not None:
             return Membership(f"{pod.namespace}/{name}", is_declared=True, metas=(pod.meta,))
         chain, uids = self._chain(pod.meta)
-        rule, base, minimum = _ALONE, (pod.meta.name, pod.meta.uid, "pod"), 1
-        for reference, owner in chain:
-            of_kind = _RULES.get((_api_group(reference), reference.kind))
-            if of_kind is None:
-                break
-            if not (of_kind.is_per_pod or of_kind.is_seen_through):
-                base = (reference.name, reference.uid, reference.kind.lower())
-                minimum = 1 if owner is None else owner.minimum
-            if not of_kind.is_seen_through:
-                rule = of_kind
-        owners = [owner.meta for _, owner in chain if owner is not None]
+        owners = [link.owner.meta for link in reversed(chain) if link.owner is not None]
+        if pod.scheduling_group:
+            return self._named_group(pod, owners, uids)
+        member = self._owned(pod, chain, (*owners, pod.meta), uids)
+        is_unsettled = bool(chain) and chain[-1].owner is None and chain[-1].key in self._table
+        return replace(member, is_unsettled=True) if is_unsettled else member
+
+    def _owned(
+        self, pod: PodRow, chain: list[_Link], metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]
+    ) -> Membership:
+        """Return the job of a pod that names no group itself."""
+        top, rule = _group_of(chain, self._table)
+        if top is not None:
+            return _of_owner(pod, top, rule, metas, uids)
+        app = pod.meta.labels.get(labels.SPARK_APP)
+        if app:
+            job = f"{pod.namespace}/pg-spark-app-{app}"
+            return Membership(job, is_declared=False, rule=_SPARK, metas=metas, owner_uids=uids)
+        return _alone(pod, rule, metas, uids)
+
+    def _named_group(
+        self, pod: PodRow, owners: list[ObjectMeta], uids: tuple[str, ...]
+    ) -> Membership:
+        """Return the job of a pod that names a group of Kubernetes' own gang API."""
+        key = _group_key(pod.namespace, pod.scheduling_group)
+        group, uids = self._named.get(key), (*uids, key)
+        if group is None:
+            name = f"{pod.namespace}/{pod.scheduling_group}"
+            fault = (
+                f"spec.schedulingGroup.podGroupName: {gang_api.KIND} {name} of {gang_api.GROUP}"
+                " does not exist, or is not read; make it, or see kaisched doctor"
+            )
+            return Membership(
+                f"{pod.namespace}/pg-{pod.scheduling_group}-{gang_api.GROUP}",
+                is_declared=False,
+                rule=_BY_NAME,
+                metas=(*owners, pod.meta),
+                owner_uids=uids,
+                fault=fault,
+            )
+        metas = (group.meta, *owners, pod.meta)
+        if group.gang.is_each:
+            return _alone(pod, _BY_NAME, metas, uids, group.gang)
         return Membership(
-            job=f"{pod.namespace}/pg-{base[0]}-{base[1] or base[2]}",
+            f"{pod.namespace}/pg-{group.meta.name}-{group.meta.uid}",
             is_declared=False,
-            rule=rule,
-            metas=(*reversed(owners), pod.meta),
+            rule=_BY_NAME,
+            metas=metas,
             owner_uids=uids,
-            minimum=minimum,
+            gang=group.gang,
         )
 
-    def _chain(
-        self, meta: ObjectMeta
-    ) -> tuple[list[tuple[OwnerReference, Owner | None]], tuple[str, ...]]:
-        chain: list[tuple[OwnerReference, Owner | None]] = []
+    def _chain(self, meta: ObjectMeta) -> tuple[list[_Link], tuple[str, ...]]:
+        chain: list[_Link] = []
         uids: list[str] = []
         namespace, at = meta.namespace, meta
         while len(chain) < _MAX_CHAIN:
@@ -145,69 +190,77 @@ class Grouper:
             if reference is None or not reference.uid or reference.uid in uids:
                 break
             uids.append(reference.uid)
-            owner = self._owner.get(reference.uid)
+            owner = self._find(reference, namespace)
             if owner is not None and not _is_meant(reference, owner, namespace):
                 break
-            chain.append((reference, owner))
+            chain.append(_Link(reference, owner))
             if owner is None:
                 break
             at = owner.meta
         return chain, tuple(uids)
 
+    def _find(self, reference: OwnerReference, namespace: str) -> Owner | None:
+        if reference.kind == _POD.kind and reference.api_version == _POD.api_version:
+            meta = self._pod_of(f"{namespace}/{reference.name}")
+            is_it = meta is not None and meta.uid == reference.uid
+            return Owner("", _POD.kind, meta) if is_it and meta is not None else None
+        return self._owner.get(reference.uid)
 
-def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses) -> JobRow:
-    """Return the job that a pod without a PodGroup object is in, read from its workload.
 
-    ``pod`` speaks for all pods of the job. A pod that names a pod group which does not exist is in
-    a job with a fault.
-    """
-    fault, declared, minimum = "", None, member.minimum
-    if member.is_declared:
-        fault = f"pod group {member.job} does not exist"
-    elif any(labels.is_grouping_skipped(meta) for meta in member.metas):
-        fault = f"left out of grouping ({labels.SKIP_GROUPING}), but in no pod group"
-    timing = NO_TIMING
-    try:
-        timing = timing_of(member.metas)
-        for meta in reversed(member.metas):
-            declared = labels.preemptibility_of(meta) or declared
-            if not member.rule.is_per_pod:
-                minimum = labels.batch_min_member_of(meta) or minimum
-    except ObjectError as error:
-        fault = fault or str(error)
-    priority = _priority(pod, member, classes)
-    owner = member.metas[-2] if len(member.metas) > 1 and not member.rule.is_per_pod else pod.meta
-    return JobRow(
-        queue=queue_of(member.metas),
-        priority=priority,
-        is_preemptible=is_preemptible(declared, priority),
-        created_s=created_s(owner),
-        podsets=((DEFAULT_PODSET, minimum),),
-        timing=timing,
+def _group_of(chain: list[_Link], table: Table) -> tuple[_Link | None, Workload]:
+    """Return the owner whose pods are one job, if any, and the rule: the outermost that has one."""
+    top, rule = None, _ALONE
+    for link in chain:
+        of_kind = table.get(link.key)
+        if of_kind is None:
+            break
+        if of_kind.pods != "through":
+            is_each = link.owner is not None and link.owner.gang.is_each
+            top, rule = (None if is_each or of_kind.pods == "each" else link), of_kind
+    return top, rule
+
+
+def _of_owner(
+    pod: PodRow, top: _Link, rule: Workload, metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]
+) -> Membership:
+    reference, owner = top
+    job = f"{pod.namespace}/pg-{reference.name}-{reference.uid or reference.kind.lower()}"
+    fault = ""
+    if rule.index_label:
+        try:
+            index = labels.index_of(pod.meta, rule.index_label)
+            fault = "" if index is not None else f"has no label {rule.index_label}"
+        except ObjectError as error:
+            index, fault = None, str(error)
+        job += f"-{pod.meta.name if index is None else index}"
+    said = [pod.meta.labels.get(key, "") for key in rule.subgroup_labels]
+    return Membership(
+        job,
+        is_declared=False,
+        rule=rule,
+        metas=metas,
+        owner_uids=uids,
+        gang=_ONE if owner is None else owner.gang,
+        subgroup="/".join(said) if all(said) else "",
         fault=fault,
-        unsupported=next(filter(None, map(required_of_workload, member.metas[:-1])), ""),
     )
 
 
-def queue_of(metas: Sequence[ObjectMeta]) -> str:
-    """Return the queue: by its label on the owners or the pod, or else by the older label."""
-    for meta in metas:
-        if labels.QUEUE in meta.labels:
-            return meta.labels[labels.QUEUE]
-    return next((name for meta in metas if (name := labels.queue_of(meta))), DEFAULT_QUEUE)
+def _alone(
+    pod: PodRow,
+    rule: Workload,
+    metas: tuple[ObjectMeta, ...],
+    uids: tuple[str, ...],
+    gang: Gang = _ONE,
+) -> Membership:
+    job = f"{pod.namespace}/pg-{pod.meta.name}-{pod.meta.uid or 'pod'}"
+    return Membership(
+        job, is_declared=False, rule=rule, metas=metas, owner_uids=uids, gang=gang, is_single=True
+    )
 
 
-def _priority(pod: PodRow, member: Membership, classes: PriorityClasses) -> int:
-    named = [labels.priority_class_of(meta) for meta in member.metas]
-    for name in (*named, pod.priority_class):
-        value = classes.find(name) if name else None
-        if value is not None:
-            return value
-    # An API server writes 0 into every pod that names no class: that is not a choice.
-    if pod.priority is not None and (pod.priority_class or pod.priority):
-        return pod.priority
-    value = classes.find(member.rule.priority_class)
-    return classes.default if value is None else value
+def _group_key(namespace: str, name: str) -> str:
+    return f"{gang_api.GROUP} {namespace}/{name}"  # a space: no UID looks like it
 
 
 def _api_group(reference: OwnerReference) -> str:

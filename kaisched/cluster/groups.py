@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kaisched.cluster.grouping import Membership, derived_job
+from kaisched.cluster.derived import derived_job
+from kaisched.cluster.grouping import Membership
 from kaisched.cluster.jobs import amend_job, assign_podset, divide, open_job, podset_names
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.rowstore import RowStore
@@ -67,18 +68,20 @@ class Groups:
         group.member[pod.key] = (pod, member)
         if not group.leader or pod.key < group.leader:
             group.leader = pod.key
-        if group.leader == pod.key or len(group.member) == 1:
+        is_second = member.gang.is_leader_first and len(group.member) == 2  # noqa: PLR2004
+        if group.leader == pod.key or len(group.member) == 1 or is_second:
             self._bring_in_line(group)
         else:
             self._judge(group, pod.key)
         job = self._store.row_of_job(group.name)
-        return job, self._podset_of(job, pod)[0]
+        return job, self._podset_of(job, pod, member)[0]
 
     def leave(self, key: str, name: str) -> None:
         """Let a pod go, whose task is gone already."""
         group = self._group[name]
-        del group.member[key]
-        if group.leader == key:
+        _, member = group.member.pop(key)
+        is_leader_left = member.gang.is_leader_first and len(group.member) == 1
+        if group.leader == key or is_leader_left:
             group.leader = min(group.member, default="")
             self._bring_in_line(group)
         elif key in self._fault.get(name, ()):
@@ -156,29 +159,33 @@ class Groups:
         if group.declared is not None:
             return job_row(group.declared, self._classes, group.declared_fault)
         if group.leader:
-            return derived_job(*group.member[group.leader], self._classes)
+            speaker = group.member[group.leader]
+            return derived_job(*speaker, self._classes, len(group.member))
         return None
 
     def _assign_podsets(self, group: Group, job: int) -> None:
-        for pod, _ in group.member.values():
+        for pod, member in group.member.values():
             task = self._store.row_of_task(pod.key)
             if task >= 0:
-                assign_podset(self._store, task, self._podset_of(job, pod)[0])
+                assign_podset(self._store, task, self._podset_of(job, pod, member)[0])
 
-    def _podset_of(self, job: int, pod: PodRow) -> tuple[int, str]:
+    def _podset_of(self, job: int, pod: PodRow, member: Membership) -> tuple[int, str]:
         """Return the row of the pod's pod set and what is wrong with it; then it is the first."""
         first = int(self._store.jobs.first_podset.data[job])
         names = podset_names(self._store, job)
-        wanted = labels.subgroup_of(pod.meta)
+        keys = member.rule.subgroup_labels
+        if keys and names == [DEFAULT_PODSET]:
+            return first, ""  # it could be divided and is not: every pod counts alike
+        wanted = member.subgroup if keys else labels.subgroup_of(pod.meta)
         if (wanted or DEFAULT_PODSET) in names:
             return first + names.index(wanted or DEFAULT_PODSET), ""
         known = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: PLR2004
         what = f"names subgroup {wanted!r}" if wanted else "names no subgroup"
-        return first, f"{what} ({labels.SUBGROUP}), but its job has: {known}"
+        return first, f"{what} ({', '.join(keys) or labels.SUBGROUP}), but its job has: {known}"
 
     def _pod_fault(self, group: Group, key: str, job: int) -> str:
-        pod, _ = group.member[key]
-        return pod.fault or self._podset_of(job, pod)[1]
+        pod, member = group.member[key]
+        return pod.fault or self._podset_of(job, pod, member)[1]
 
     def _judge(self, group: Group, key: str) -> None:
         """Look at one pod's faults only."""

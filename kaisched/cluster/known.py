@@ -12,11 +12,15 @@ from kaisched.cluster.held_back import HeldBack
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.translate import PodRow
+from kaisched.cluster.unsettled import Unsettled
 from kaisched.cluster.volumes import Volumes
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import Table
 
 OUR_SCHEDULERS: Final = frozenset({"kaisched"})
 
@@ -31,6 +35,7 @@ class KnownObjects(RowStore):
         node_pool: str = "",
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         extended: Iterable[str] = (),
+        workloads: Table = KNOWN,
     ) -> None:
         """Make an empty store.
 
@@ -40,6 +45,7 @@ class KnownObjects(RowStore):
                 empty for those without the label.
             gpu_resources: resource names that count as whole GPUs.
             extended: extended resources to count from the start.
+            workloads: how the pods of each kind of workload are grouped.
 
         """
         super().__init__(extended)
@@ -47,7 +53,7 @@ class KnownObjects(RowStore):
         self._node_pool = node_pool
         self._gpu_resources = tuple(gpu_resources)
         self._classes = PriorityClasses()
-        self._grouper = Grouper()
+        self._grouper = Grouper(workloads, self._meta_of)
         self._groups = Groups(self, self._classes)
         self.volumes = Volumes()
         self._pods: dict[str, tuple[PodRow, Membership | None]] = {}
@@ -56,6 +62,7 @@ class KnownObjects(RowStore):
         """Pods of others on nodes that are not ours."""
         self._assumed: dict[str, TaskState] = {}
         self._held_back = HeldBack()
+        self._unsettled = Unsettled()
         self.disruptions = Disruptions()
         """Disruption budgets, and who was evicted at their cost."""
         self._nominations: dict[str, str] = {}
@@ -88,12 +95,15 @@ class KnownObjects(RowStore):
         return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
 
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
-        """Return (key, UID) of the pods of a job that wait for a node."""
-        return [
-            (pod.key, pod.uid)
-            for pod in self._groups.pods_of(job)
-            if pod.state == TaskState.PENDING and pod.key not in self._assumed
-        ]
+        """Return (key, UID) of the pods of a job that wait for a node, not for their owner."""
+        pods = [pod for pod in self._groups.pods_of(job) if pod.state == TaskState.PENDING]
+        busy = (self._assumed, self._unsettled)
+        return [(pod.key, pod.uid) for pod in pods if not any(pod.key in it for it in busy)]
+
+    def _meta_of(self, key: str) -> ObjectMeta | None:
+        """Return the metadata of a pod that may own others."""
+        found = self._pods.get(key)
+        return None if found is None else found[0].meta
 
     def is_declared(self, job: str) -> bool:
         """Tell whether a PodGroup object stands behind a job."""

@@ -21,11 +21,13 @@ from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.core.tables import EVICTED
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject
+from kaisched.objects.workloads import Table
 
 _NOT_KEPT: Final = (SchedulingShard, Topology)  # not the store's, see ``events``
 
@@ -140,6 +142,7 @@ def restored(
     schedulers: Iterable[str],
     node_pool: str,
     gpu_resources: Sequence[str],
+    workloads: Table = KNOWN,
 ) -> StateStore:
     """Return a store that shows what the other did.
 
@@ -149,10 +152,15 @@ def restored(
         schedulers: as for the store, like the next two.
         node_pool: see there.
         gpu_resources: see there.
+        workloads: see there.
 
     """
     store = StateStore(
-        schedulers, node_pool=node_pool, gpu_resources=gpu_resources, extended=state.extended
+        schedulers,
+        node_pool=node_pool,
+        gpu_resources=gpu_resources,
+        extended=state.extended,
+        workloads=workloads,
     )
     for owner in state.owners:
         store.upsert_owner(owner)

@@ -6,14 +6,14 @@ See docs/explanation/state-store.md for the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kaisched.cluster.changes import is_other_owner, is_same_task, may_still_come
 from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
 from kaisched.cluster.known import KnownObjects
-from kaisched.cluster.pod_changes import is_same_task, may_still_come
 from kaisched.cluster.problems import Problem, fault_of, problems_of
 from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
 from kaisched.cluster.volumes import Storage
@@ -132,18 +132,18 @@ class StateStore(KnownObjects):
 
     def upsert_owner(self, owner: Owner) -> None:
         """Take in a workload that may own pods."""
-        if self._grouper.put(owner):
-            self._regroup(owner.meta.uid)
+        self._regroup(self._grouper.put(owner))
 
     def remove_owner(self, uid: str) -> None:
         """Drop a workload."""
-        if self._grouper.remove(uid):
-            self._regroup(uid)
+        self._regroup(self._grouper.remove(uid))
 
-    def _regroup(self, uid: str) -> None:
-        self.revision += 1
-        for key in sorted(self._pods_of_owner.get(uid, ())):
-            self._take_in(self._pods[key][0])
+    def _regroup(self, uids: Sequence[str]) -> None:
+        """Look again at the pods that know an owner by one of these, if there are any."""
+        self.revision += bool(uids)
+        for key in sorted({key for uid in uids for key in self._pods_of_owner.get(uid, ())}):
+            if key in self._pods:  # looking at another may have come upon it already
+                self._take_in(self._pods[key][0])
 
     # -- pod groups and pods ---------------------------------------------------------------------
 
@@ -197,11 +197,15 @@ class StateStore(KnownObjects):
             return
         self._pods[pod.key] = (pod, member)
         self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
+        waits = member is not None and member.is_unsettled and pod.state == TaskState.PENDING
+        self._unsettled.note(pod.key, is_unsettled=waits)
         self._watch_owners(pod.key, found[1] if found else None, member)
         job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
         if found is None:
             add_task(self, self._task_row(pod), job, podset)
         self._update(pod)
+        if pod.uid in self._pods_of_owner and (found is None or is_other_owner(found[0], pod)):
+            self._regroup((pod.uid,))
 
     def _with_volumes(self, pod: PodRow) -> PodRow:
         """Return a pod with what its claims demand; others that want the same are looked at too."""
@@ -245,7 +249,7 @@ class StateStore(KnownObjects):
         row, state = -1, pod.state
         if state != TaskState.PENDING:
             self._held_back.forget(pod.key)
-        elif pod.key in self._held_back:
+        elif pod.key in self._held_back or pod.key in self._unsettled:
             state = TaskState.GATED
         if _HOLDS[state]:
             if self.nodes.is_laid_out:
@@ -264,16 +268,19 @@ class StateStore(KnownObjects):
             self.nominate(task, -1)
 
     def _drop(self, key: str, *, is_another: bool = True) -> None:
-        _, member = self._pods.pop(key)
+        pod, member = self._pods.pop(key)
         self._assumed.pop(key, None)
         if is_another:
             self._held_back.forget(key)
+            self._unsettled.note(key, is_unsettled=False)
         self.disruptions.drop_pod(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
         self._watch_owners(key, member, None)
         if member is not None:
             self._groups.leave(key, member.job)
+        if pod.uid in self._pods_of_owner:
+            self._regroup((pod.uid,))
 
     def _watch_owners(self, key: str, old: Membership | None, new: Membership | None) -> None:
         before = set(old.owner_uids) if old else set()
@@ -321,8 +328,11 @@ class StateStore(KnownObjects):
             self.refute(key)
 
     def let_go(self, now_s: float) -> None:
-        """Let the pods be decided again that were held back for long enough."""
-        for key in self._held_back.pop_due(now_s):
+        """Let the pods be decided again that were held back for long enough.
+
+        Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
+        """
+        for key in (*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)):
             self.revision += 1
             self._update(self._pods[key][0])
 
@@ -348,6 +358,10 @@ class StateStore(KnownObjects):
         """Return what is wrong with the objects, by kind and name."""
         _, errors = check_queues(self._queue_objects.values())
         return problems_of(self._node_faults, errors, self._groups.faults())
+
+    def fault_of(self, job: str) -> str:
+        """Return what is wrong with a job, or the first thing that is with its pods; or nothing."""
+        return next(iter(self._groups.faults().get(job, {}).values()), "")
 
     def queue_faults(self) -> Mapping[str, ObjectError]:
         """Return why queues are not used, by name; the same object while no queue changes."""

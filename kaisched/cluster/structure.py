@@ -75,7 +75,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
     podsets: tuple[tuple[str, int], ...] = ((DEFAULT_PODSET, minimum),)
     tree = None
     if spec.sub_groups and not fault:
-        podsets, tree = _divide(spec)
+        podsets, tree = divided(spec.sub_groups, spec.min_sub_group)
     return JobRow(
         queue=spec.queue or labels.queue_of(meta) or DEFAULT_QUEUE,
         priority=priority,
@@ -130,9 +130,15 @@ def is_preemptible(declared: str | None, priority: int) -> bool:
     return priority < FIRST_NON_PREEMPTIBLE
 
 
-def _divide(spec: PodGroupSpec) -> tuple[tuple[tuple[str, int], ...], SubGroup | None]:
+def divided(
+    parts: Sequence[SubGroupSpec], min_sub_group: int | None
+) -> tuple[tuple[tuple[str, int], ...], SubGroup | None]:
+    """Return the pod sets of subgroups without faults, and their tree where it says anything.
+
+    ``min_sub_group`` is how many of those at the top are needed, None for all.
+    """
     children: dict[str, list[SubGroupSpec]] = {}
-    for part in spec.sub_groups:
+    for part in parts:
         children.setdefault(part.parent, []).append(part)
     podsets: list[tuple[str, int]] = []
 
@@ -145,7 +151,7 @@ def _divide(spec: PodGroupSpec) -> tuple[tuple[tuple[str, int], ...], SubGroup |
         return SubGroup(part.name, -1, needed, tuple(build(child) for child in below))
 
     top = children[""]
-    needed = len(top) if spec.min_sub_group is None else spec.min_sub_group
+    needed = len(top) if min_sub_group is None else min_sub_group
     tree = SubGroup("", -1, needed, tuple(build(part) for part in top))
     return tuple(podsets), tree if len(podsets) > 1 or needed > 1 else None
 

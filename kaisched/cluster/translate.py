@@ -105,6 +105,8 @@ class PodRow:
     """Claims of storage: (name, whether it is made for this pod)."""
     is_unready: bool = False
     """It runs and says of itself that it is not ready; one that says nothing counts as ready."""
+    scheduling_group: str = ""
+    """Name of the group of Kubernetes' own gang API; empty for none."""
 
     @property
     def namespace(self) -> str:
@@ -143,6 +145,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         has_succeeded=pod.status.phase == _SUCCEEDED,
         claims=claims_of(pod) if spec.volumes else (),
         is_unready=_is_unready(pod),
+        scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
     )
 
 

@@ -17,9 +17,10 @@ import structlog
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
+from kaisched.cluster.kubernetes.discovery import AccountUnknownError, find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
-from kaisched.cluster.kubernetes.reflector import Phase, Reflector
-from kaisched.cluster.kubernetes.resources import NODES, PODS, SHARDS, STORAGE, followed
+from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
+from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS, STORAGE
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_watch import ShardWatch
 from kaisched.daemon.tenure import Tenure
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import SchedulingShard
+    from kaisched.objects.workloads import Workload
     from kaisched.telemetry.adapter import AdapterState
 
 _POLL_S: Final = 0.2
 _ABSENT: Final = 404
+_SPARE_CONNECTIONS: Final = 16
+"""For what is asked now and then, and for the kinds that plugins add."""
 _REPORT_S: Final = 10.0
 """How often it is told what is waited for at the start."""
 
@@ -55,11 +59,10 @@ class KubernetesDaemon:
         """
         how = settings.kubernetes
         self._settings, self._clock = settings, clock
-        kinds = followed(is_deleting=how.eviction_mode == "delete")
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, beside those of the writers.
-            wanted = len(kinds) + how.writers + 5
+            wanted = len(ALL) + how.writers + _SPARE_CONNECTIONS
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self._client = client
         random_part = uuid.uuid4().hex[:8]
@@ -68,17 +71,7 @@ class KubernetesDaemon:
             or f"{os.uname().nodename}-{os.getpid()}-{random_part}"
         )
         self.tenures: tuple[Tenure, ...] = ()
-        self.reflectors = tuple(
-            Reflector(
-                client,
-                watched,
-                self._tell,
-                pace=self._pace(),
-                on_fatal=self.fail,
-                on_restored=self._list_all_again,
-            )
-            for watched in kinds
-        )
+        self.reflectors: tuple[Reflector, ...] = ()
         self.shards = ShardWatch()
         self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
@@ -100,6 +93,7 @@ class KubernetesDaemon:
         try:
             found = self._find_shards()
             self.tenures = tuple(self._tenure(one) for one in found)
+            self.reflectors = self._followed()
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
@@ -141,7 +135,7 @@ class KubernetesDaemon:
         checks = [
             Check(
                 "cluster",
-                bool(self.tenures) and not missing,
+                bool(self.reflectors) and not missing,
                 f"waits for {', '.join(missing)}" if missing else "in step",
             )
         ]
@@ -190,6 +184,50 @@ class KubernetesDaemon:
             barrier=self._catch_up,
             on_lost=self.fail,
         )
+
+    def _followed(self) -> tuple[Reflector, ...]:
+        """Return one for each kind that is watched.
+
+        Raises:
+            ConfigError: two shards read one kind in different ways.
+
+        """
+        kinds = watched_kinds(
+            [it.workloads for it in self.tenures],
+            self._find_gang_api(),
+            is_deleting=self._settings.kubernetes.eviction_mode == "delete",
+        )
+        return tuple(
+            Reflector(
+                self._client,
+                watched,
+                self._tell,
+                pace=self._pace(),
+                on_fatal=self.fail,
+                on_restored=self._list_all_again,
+            )
+            for watched in kinds
+        )
+
+    def _find_gang_api(self) -> Workload | None:
+        """Return the row for Kubernetes' own gang API; a server that does not answer is waited for.
+
+        What it serves is asked once: a process that starts anew takes in what has changed.
+        """
+        pauses, unauthorized = Pauses(), 0
+        while not self._end.is_set():
+            try:
+                found = find_gang_api(self._client)
+            except ClusterUnavailable as error:
+                unauthorized += isinstance(error, AccountUnknownError)
+                if unauthorized >= MOST_UNAUTHORIZED:
+                    self.fail(f"the API server does not know our account: {error}")
+                self._log.warning("waiting_for_cluster", err=str(error))
+                self._end.wait(pauses.next_s())
+                continue
+            self._log.info("gang_api_chosen", version=found.api_version if found else "none")
+            return found
+        return None
 
     def _tell(self, change: Change) -> None:
         for tenure in self.tenures:

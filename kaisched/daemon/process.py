@@ -116,7 +116,7 @@ def _embedded_loop(
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
     policy, said = policy_of(settings, found)
-    cluster = open_cluster(found.shard, clock, settings.scheduler_names)
+    cluster = open_cluster(found.shard, clock, settings.scheduler_names, policy.workloads)
     problems = fill(cluster, manifests)
     for text in [*map(str, manifests.warnings), *found.warnings, *said]:
         log.warning("setting_without_effect", err=text)

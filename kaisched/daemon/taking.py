@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from urllib3.exceptions import HTTPError
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.discovery import find_gang_api, watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
-from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE, followed
+from kaisched.cluster.kubernetes.resources import SHARDS, STORAGE
 from kaisched.cluster.state import Kept
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import planned_cluster, read_plan_input
@@ -87,10 +88,12 @@ def from_cluster(
         KaischedError: the cluster cannot be read, or its shard is wrong or not the only one.
 
     """
-    listed = list_cluster(client, (SHARDS, *followed(is_deleting=is_deleting)))
-    shards = [obj for obj in listed.objects if isinstance(obj, SchedulingShard)]
+    first = list_cluster(client, (SHARDS,))
+    shards = [obj for obj in first.objects if isinstance(obj, SchedulingShard)]
     found = _chosen(shards_in(shard_files, sorted(shards, key=lambda it: it.name)), shard_name)
     policy, said = build_policy(found.shard, found.file)
+    kinds = watched_kinds([policy.workloads], find_gang_api(client), is_deleting=is_deleting)
+    listed = list_cluster(client, kinds)
     kept = Kept()
     for obj in listed.objects:
         kept.put(obj)
@@ -103,7 +106,7 @@ def from_cluster(
         now_s=clock.now_s(),
     )
     usage, why = _usage_of(found, clock, made)
-    warnings = [*listed.warnings, *found.warnings, *said, *why]
+    warnings = [*first.warnings, *listed.warnings, *found.warnings, *said, *why]
     return Taken(_with_result(replace(made, usage=usage)), warnings, [])
 
 

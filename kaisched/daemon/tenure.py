@@ -73,7 +73,7 @@ class Tenure:
 
         """
         policy, said = policy_of(settings, found)
-        self.name, self.is_leading = found.shard.name, False
+        self.name, self.is_leading, self.workloads = found.shard.name, False, policy.workloads
         self.collector, self.gate = CycleCollector(), Gate()
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
@@ -135,6 +135,7 @@ class Tenure:
             schedulers=settings.scheduler_names,
             node_pool=shard.spec.partition_label_value,
             gpu_resources=shard.spec.gpu_resources,
+            workloads=self.workloads,
             why_stale=why_stale,
             is_observing=how.observe,
             is_deleting=how.eviction_mode == "delete",

@@ -14,6 +14,7 @@ from kaisched.engine.shards import read_shard, shard_among
 from kaisched.engine.turn import take_turn
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.memory import Memory
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import time_of
 from kaisched.objects.load import Loaded, load_manifests, load_text
 from kaisched.units import UnitError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kaisched.framework.records import CycleResult
     from kaisched.objects import SchedulingShard
     from kaisched.objects.wire import KubernetesObject
+    from kaisched.objects.workloads import Table
 
 OUR_NAMES: Final = ("kaisched", "kai-scheduler")
 """Scheduler names whose pods a plan places: ours, and KAI-Scheduler's, which we stand in for."""
@@ -97,7 +99,10 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
 
 
 def open_cluster(
-    shard: SchedulingShard, clock: Clock, schedulers: Iterable[str] = OUR_NAMES
+    shard: SchedulingShard,
+    clock: Clock,
+    schedulers: Iterable[str] = OUR_NAMES,
+    workloads: Table = KNOWN,
 ) -> EmbeddedCluster:
     """Return an empty cluster in memory that looks after the nodes of a shard."""
     return EmbeddedCluster(
@@ -105,6 +110,7 @@ def open_cluster(
         schedulers=schedulers,
         node_pool=shard.spec.partition_label_value,
         gpu_resources=shard.spec.gpu_resources,
+        workloads=workloads,
     )
 
 
@@ -137,7 +143,11 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
 
 def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]]:
     """Return a cluster with the objects in it, at the time of the newest, and what is wrong."""
-    cluster = open_cluster(what.shard, ManualClock(_newest_s(what.loaded.objects)))
+    cluster = open_cluster(
+        what.shard,
+        ManualClock(_newest_s(what.loaded.objects)),
+        workloads=what.policy.workloads,
+    )
     return cluster, fill(cluster, what.loaded)
 
 

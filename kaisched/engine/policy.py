@@ -14,6 +14,7 @@ from kaisched.engine.actions import ACTIONS
 from kaisched.errors import ConfigError, ObjectError, join_path
 from kaisched.framework.loader import installed_plugins
 from kaisched.framework.policy import Policy
+from kaisched.framework.workload_rows import workloads_of
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.shard import PluginEntry, ShardSpec
@@ -68,18 +69,20 @@ def build_policy(
 
     Raises:
         ConfigError: a plugin, action or argument that does not exist or does not fit.
-        PluginError: an enabled plugin is broken.
+        PluginError: an enabled plugin is broken, or its workloads make no sense.
 
     """
     catalogue = catalogue or installed_plugins()
     warnings: list[str] = []
     spec = shard.spec
+    plugins = _plugins(spec, file, catalogue, warnings)
     policy = Policy(
-        plugins=_plugins(spec, file, catalogue, warnings),
+        plugins=plugins,
         actions=_actions(spec, file, actions),
         queue_depth=_queue_depth(spec, file),
         over_quota_weights=spec.over_quota_weights or "equal",
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
+        workloads=workloads_of(plugins),
         **_settings(spec, file),
     )
     return policy, warnings

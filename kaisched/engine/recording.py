@@ -17,6 +17,7 @@ import msgspec
 from kaisched import __version__
 from kaisched.core.axis import FIXED
 from kaisched.objects.wire import ObjectMeta, StrictWire
+from kaisched.objects.workloads import Gang
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,13 +47,17 @@ class Versions(StrictWire, frozen=True, kw_only=True):
     """Names of the plugins that were enabled, with the version of what brought each."""
 
 
-class RecordedOwner(StrictWire, frozen=True, kw_only=True):
-    """A workload of which only metadata were read."""
+class RecordedOwner(Gang, frozen=True, kw_only=True):
+    """A workload of which metadata were read, and the gang that its spec speaks of."""
 
     group: str
     kind: str
     metadata: ObjectMeta
-    minimum: int = 1
+
+    @property
+    def gang(self) -> Gang:
+        """The gang by itself."""
+        return Gang(**{name: getattr(self, name) for name in Gang.__struct_fields__})
 
 
 class RecordedAssumption(StrictWire, frozen=True, kw_only=True):
@@ -134,7 +139,12 @@ def record(
         extended=list(state.extended),
         objects=[msgspec.Raw(data) for data in state.objects],
         owners=[
-            RecordedOwner(group=it.api_group, kind=it.kind, metadata=it.meta, minimum=it.minimum)
+            RecordedOwner(
+                group=it.api_group,
+                kind=it.kind,
+                metadata=it.meta,
+                **{name: getattr(it.gang, name) for name in Gang.__struct_fields__},
+            )
             for it in state.owners
         ],
         assumed=[

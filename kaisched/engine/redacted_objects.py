@@ -27,6 +27,7 @@ _NUMBERS: Final = (
     labels.STALENESS_GRACE_PERIOD,
     labels.SEGMENT_SIZE,
     labels.BATCH_MIN_MEMBER,
+    labels.GROUP_SIZE,
     labels.LAST_START,
     labels.LAST_EVICTION,
     labels.STALE_SINCE,
@@ -48,7 +49,11 @@ _LABELS: Final = {
     labels.PRIORITY_CLASS: "class",
     labels.SUBGROUP: "subgroup",
     labels.TASK_PRIORITY: "value",
+    labels.REPLICATED_JOB: "subgroup",
+    labels.SPARK_APP: "job",
+    labels.RAY_PRIORITY_CLASS: "class",
 }
+_INDEXES: Final = (labels.JOB_INDEX, labels.GROUP_INDEX)
 _PREEMPTIBILITY: Final = (labels.PREEMPTIBLE, labels.NON_PREEMPTIBLE)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _USES: Final = {
@@ -125,6 +130,24 @@ class ObjectWalk:
         ]
         return {key: value for key, value in new.items() if value}
 
+    def gang(self, gang: dict[str, Any]) -> dict[str, Any]:
+        """Return what a workload says of its gang, without names."""
+        new = dict(gang)
+        if "priorityClass" in gang:
+            new["priorityClass"] = self._alias("class", gang["priorityClass"])
+        if "unsupported" in gang:
+            new["unsupported"] = "not offered"
+        new["subGroups"] = [
+            {**it, "name": self._part(it["name"]), "parent": self._part(it.get("parent", ""))}
+            for it in gang.get("subGroups", [])
+        ]
+        return new
+
+    def _part(self, name: str) -> str:
+        """Return the name of a subgroup that the values of labels make."""
+        parts = name.split("/")
+        return "/".join(it if it.isdecimal() else self._alias("subgroup", it) for it in parts)
+
     def _queue_from_elsewhere(self, kind: str, meta: dict[str, Any]) -> str:
         if kind == "Pod":
             return self._queue_of_pod.get(f"{meta.get('namespace', '')}/{meta['name']}", "")
@@ -140,6 +163,7 @@ class ObjectWalk:
             new[labels.PREEMPTIBILITY] = old[labels.PREEMPTIBILITY]
         if labels.SKIP_GROUPING in old:
             new[labels.SKIP_GROUPING] = ""
+        new |= {key: old[key] for key in _INDEXES if old.get(key, "").isdecimal()}
         for key, value in old.items():
             if key in self._asked and key not in new:
                 use = "node" if key == _HOSTNAME else "value"
@@ -228,6 +252,9 @@ class ObjectWalk:
         ):
             if key in place:
                 place[key] = alias(use, place[key])
+        if "schedulingGroup" in spec:
+            group = spec["schedulingGroup"].get("podGroupName", "")
+            spec["schedulingGroup"] = {"podGroupName": alias("job", group)}
         spec["nodeSelector"] = self._pairs(spec.get("nodeSelector", {}))
         spec["affinity"] = self._constraint(spec.get("affinity", {}))
         spec["tolerations"] = [self._taint(it) for it in spec.get("tolerations", [])]

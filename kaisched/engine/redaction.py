@@ -14,11 +14,10 @@ from msgspec.structs import replace
 from kaisched.cluster.priorities import BUILT_IN
 from kaisched.cluster.structure import DEFAULT_QUEUE
 from kaisched.engine.aliases import Aliases
-from kaisched.engine.recording import RecordedAssumption, RecordedPast
+from kaisched.engine.recording import RecordedAssumption, RecordedOwner, RecordedPast
 from kaisched.engine.redacted_objects import ObjectWalk
 from kaisched.engine.replaying import objects_of, replay, sealed
 from kaisched.objects.decode import encode
-from kaisched.objects.wire import ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,11 +84,7 @@ def _renamed(
     recording: Recording, plain: list[dict[str, Any]], walk: ObjectWalk, alias: Aliases
 ) -> Recording:
     """Return a recording with its objects, owners and shard renamed, and nothing else in it."""
-    owners = [
-        replace(owner, metadata=msgspec.convert(meta, ObjectMeta))
-        for owner in recording.owners
-        for meta in [walk.meta(msgspec.to_builtins(owner.metadata), "job")]
-    ]
+    owners = [_owner(owner, walk) for owner in recording.owners]
     return replace(
         recording,
         is_redacted=True,
@@ -103,6 +98,12 @@ def _renamed(
         usage=None,
         result="",
     )
+
+
+def _owner(owner: RecordedOwner, walk: ObjectWalk) -> RecordedOwner:
+    plain = walk.gang(msgspec.to_builtins(owner))
+    plain["metadata"] = walk.meta(plain["metadata"], "job")
+    return msgspec.convert(plain, RecordedOwner)
 
 
 def _queue_of_pod(snapshot: Snapshot) -> dict[str, str]:

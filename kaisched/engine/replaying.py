@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kaisched.cluster.store import StateStore
     from kaisched.core.snapshot import Snapshot
     from kaisched.engine.recording import RecordedUsage, Recording
+    from kaisched.framework.policy import Policy
     from kaisched.framework.records import CycleResult
     from kaisched.objects.wire import KubernetesObject
 
@@ -67,7 +68,7 @@ def replay(recording: Recording, file: str = "", shard: SchedulingShard | None =
     shard = shard if shard is not None else recorded_shard(recording, file)
     policy, warnings = build_policy(shard, file)
     _check_facts(recording, file)
-    store, problems = _store(recording, shard, file)
+    store, problems = _store(recording, shard, policy, file)
     snapshot = store.snapshot()
     usage = None
     if recording.usage is not None:
@@ -115,12 +116,12 @@ def _object(data: msgspec.Raw, source: Source) -> KubernetesObject:
 
 
 def _store(
-    recording: Recording, shard: SchedulingShard, file: str
+    recording: Recording, shard: SchedulingShard, policy: Policy, file: str
 ) -> tuple[StateStore, list[ObjectError]]:
     objects, problems = objects_of(recording, file)
     state = StoreState(
         objects=(),
-        owners=tuple(Owner(it.group, it.kind, it.metadata, it.minimum) for it in recording.owners),
+        owners=tuple(Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners),
         extended=tuple(recording.extended),
         assumed=tuple(Assumed(it.pod, it.node, it.sent == "eviction") for it in recording.assumed),
         evictions_s=tuple(recording.evictions_s),
@@ -129,7 +130,8 @@ def _store(
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )
     pool, gpus = shard.spec.partition_label_value, shard.spec.gpu_resources
-    return restored(objects, state, recording.scheduler_names, pool, gpus), problems
+    names, table = recording.scheduler_names, policy.workloads
+    return restored(objects, state, names, pool, gpus, table), problems
 
 
 def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:

@@ -34,11 +34,12 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.claims import Claim, Units
     from kaisched.framework.session import Session
+    from kaisched.objects.workloads import Workload
 
 PROJECT = "kaisched"
 
@@ -135,6 +136,19 @@ class Plugin:
         """
         del session, question
         return False
+
+    # -- once a shard ------------------------------------------------------------------
+
+    @_question
+    def workloads(self) -> Sequence[Workload]:
+        """Return how the pods of further kinds of workload are grouped into gangs, a row a kind.
+
+        Asked once, when the shard's policy is made, before anything is watched: every kind of every
+        row is then listed and watched, which its roles must allow. Pods of kinds without a row are
+        jobs of their own. Combine: all rows, in plugin order, then those known without a plugin; of
+        several for one kind the first counts. Where a process has several shards, they must read a
+        kind alike: a row's ``read`` is compared with ``==``.
+        """
 
     # -- once a cycle ------------------------------------------------------------------
 

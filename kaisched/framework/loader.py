@@ -284,12 +284,14 @@ def _argument_fix(model: type[BaseModel], kind: str, where: tuple[int | str, ...
 def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]:
     """Return the keys a (nested) model accepts."""
     names = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-    if where:
-        inner = names.get(str(where[0]))
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            return _names_at(inner, where[1:])
-        return []
-    return list(names)
+    if not where:
+        return list(names)
+    inner, rest = names.get(str(where[0])), where[1:]
+    if rest and isinstance(rest[0], int):  # the number of an entry
+        inner, rest = next(iter(get_args(inner)), None), rest[1:]
+    if isinstance(inner, type) and issubclass(inner, BaseModel):
+        return _names_at(inner, rest)
+    return []
 
 
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
@@ -338,7 +340,9 @@ def _arguments(model: type[Arguments]) -> Iterable[ArgumentDescription]:
 
 def _type_name(annotation: Any) -> str:
     if isinstance(annotation, type) and not hasattr(annotation, "__origin__"):
-        return annotation.__name__
+        return "map" if issubclass(annotation, BaseModel) else annotation.__name__
+    if get_origin(annotation) is tuple:
+        return f"list of {_type_name(get_args(annotation)[0])}"
     if get_origin(annotation) is Literal:
         return " or ".join(map(str, get_args(annotation)))
     return str(annotation).replace("typing.", "")

@@ -10,12 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from kaisched.framework.dispatch import Questions
+from kaisched.objects.known_workloads import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kaisched.framework.hookspecs import Plugin
     from kaisched.framework.session import Session
+    from kaisched.objects.workloads import Table
 
 
 class Action(Protocol):
@@ -59,6 +61,9 @@ class Policy:
     """The most pods that may be evicted in any hour; 0 for none ever, -1 for no bound."""
     allows_consolidating_reclaim: bool = True
     """Whether victims of reclaim and preempt may find another place in the same plan."""
+
+    workloads: Table = field(default_factory=lambda: KNOWN)
+    """How the pods of each kind of workload are grouped."""
 
     @cached_property
     def questions(self) -> Questions:

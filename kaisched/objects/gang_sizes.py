@@ -6,93 +6,148 @@ while one that is too large would wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-MOST: Final = 100_000
-"""A workload that says it needs more pods than this is taken for a mistake."""
+from kaisched.objects.group_faults import cycles
+from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Read
+
+EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+"""Annotation of a LeaderWorkerSet: workers are made when their leader has a node."""
 
 
-def minimum_of(kind: str, spec: object) -> int:
-    """Return how many pods of a workload must start together; 1 for kinds that do not say."""
-    read = _READ.get(kind)
+def gang_of(read: Read | None, spec: object, annotations: Mapping[str, str]) -> Gang:
+    """Return the gang of a workload: one pod where its kind is not read or its spec is no map.
+
+    A plugin's ``read`` that fails or answers nonsense gets the workload refused.
+    """
     if read is None or not isinstance(spec, Mapping):
-        return 1
-    found = read(spec)
-    return found if 1 <= found <= MOST else 1
+        return Gang()
+    try:
+        gang: object = read(spec, annotations)
+        fault = _fault(gang)
+    except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
+        gang, fault = None, f"{type(error).__name__}: {error}"
+    if fault or not isinstance(gang, Gang):
+        return Gang(unsupported=f"its gang cannot be read: {fault[:300]}")
+    return gang
 
 
-def _count(value: object, absent: int = 1) -> int:
+def _fault(gang: object) -> str:
+    """Return what is wrong with an answer."""
+    if not isinstance(gang, Gang):
+        return f"no kaisched.Gang, but a {type(gang).__name__}"
+    if not 1 <= gang.minimum <= MOST:
+        return f"minimum {gang.minimum!r} is not from 1 to {MOST}"
+    parent = {part.name: part.parent for part in gang.sub_groups}
+    tops = sum(not it for it in parent.values())
+    if len(parent) != len(gang.sub_groups) or len(parent) > 2 * MOST_SUBGROUPS:
+        return "two subgroups of one name, or too many"
+    if not {"", *parent} >= set(parent.values()) or cycles(parent) or (parent and not tops):
+        return "a subgroup whose parent is missing, or that is inside itself"
+    if gang.min_sub_group is not None and not 1 <= gang.min_sub_group <= tops:
+        return f"min_sub_group {gang.min_sub_group!r} is not from 1 to {tops}"
+    return ""
+
+
+def sized(pods: int) -> Gang:
+    """Return a gang of so many pods; of one where that makes no sense."""
+    return Gang(minimum=pods if 1 <= pods <= MOST else 1)
+
+
+def count(value: object, absent: int = 1) -> int:
     """Return a number of pods, ``absent`` where there is none that makes sense."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
     return int(value) if is_count and isinstance(value, int) else absent
 
 
-def _map(value: object) -> Mapping[str, Any]:
+def as_map(value: object) -> Mapping[str, Any]:
+    """Return a map, an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _list(value: object) -> list[Mapping[str, Any]]:
-    return [_map(it) for it in value] if isinstance(value, list) else []
+def as_maps(value: object) -> list[Mapping[str, Any]]:
+    """Return the list of maps in a value."""
+    return [as_map(it) for it in value] if isinstance(value, list) else []
 
 
 def _stated(spec: Mapping[str, Any]) -> int:
     """Return the minimum that a Kubeflow job states itself, 0 for none."""
-    policy = _map(_map(spec.get("runPolicy")).get("schedulingPolicy"))
-    return _count(policy.get("minAvailable"), 0)
+    policy = as_map(as_map(spec.get("runPolicy")).get("schedulingPolicy"))
+    return count(policy.get("minAvailable"), 0)
 
 
-def _replicas(key: str) -> Callable[[Mapping[str, Any]], int]:
+def _roles(specs: object) -> dict[str, int]:
+    return {role: count(as_map(it).get("replicas")) for role, it in as_map(specs).items()}
+
+
+def kubeflow(key: str) -> Read:
     """Read a Kubeflow job: the sum of its replicas, or of the least an elastic one runs with."""
 
-    def read(spec: Mapping[str, Any]) -> int:
-        counts = {
-            role: _count(_map(it).get("replicas")) for role, it in _map(spec.get(key)).items()
-        }
-        elastic = _map(spec.get("elasticPolicy")).get("minReplicas")
+    def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+        counts = _roles(spec.get(key))
+        elastic = as_map(spec.get("elasticPolicy")).get("minReplicas")
         if elastic is not None:
-            counts["Worker"] = _count(elastic, counts.get("Worker", 1))
-        return _stated(spec) or sum(counts.values())
+            counts["Worker"] = count(elastic, counts.get("Worker", 1))
+        return sized(_stated(spec) or sum(counts.values()))
 
     return read
 
 
-def _mpi(spec: Mapping[str, Any]) -> int:
-    counts = {
-        role: _count(_map(it).get("replicas"))
-        for role, it in _map(spec.get("mpiReplicaSpecs")).items()
-    }
+def mpi(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read an MPIJob: launcher and workers."""
+    counts = _roles(spec.get("mpiReplicaSpecs"))
     if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         counts.pop("Launcher", None)  # it comes when the workers run
-    return _stated(spec) or sum(counts.values())
+    return sized(_stated(spec) or sum(counts.values()))
 
 
-def _job_set(spec: Mapping[str, Any]) -> int:
-    if _map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder":
-        return 1
-    total = 0
-    for replicated in _list(spec.get("replicatedJobs")):
-        job = _map(_map(replicated.get("template")).get("spec"))
-        total += _count(replicated.get("replicas")) * _count(job.get("parallelism"))
-    return total
-
-
-def _ray(spec: Mapping[str, Any]) -> int:
-    """Count the head and the least that each group of workers runs with."""
-    workers = _list(spec.get("workerGroupSpecs"))
-    return 1 + sum(
-        _count(it.get("minReplicas"), 0) * _count(it.get("numOfHosts")) for it in workers
+def ray(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read a RayCluster: the head and the least that each group of workers runs with."""
+    workers = [it for it in as_maps(spec.get("workerGroupSpecs")) if it.get("suspend") is not True]
+    return sized(
+        1 + sum(count(it.get("minReplicas"), 0) * count(it.get("numOfHosts")) for it in workers)
     )
 
 
-_READ: Final[Mapping[str, Callable[[Mapping[str, Any]], int]]] = {
-    "PyTorchJob": _replicas("pytorchReplicaSpecs"),
-    "TFJob": _replicas("tfReplicaSpecs"),
-    "XGBoostJob": _replicas("xgbReplicaSpecs"),
-    "JAXJob": _replicas("jaxReplicaSpecs"),
-    "MPIJob": _mpi,
-    "JobSet": _job_set,
-    "RayCluster": _ray,
-}
-SIZED: Final = frozenset(_READ)
-"""Kinds whose spec says how many pods must start together."""
+def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+    """Read a LeaderWorkerSet: the size of one group, the leader counted."""
+    gang = sized(count(as_map(spec.get("leaderWorkerTemplate")).get("size")))
+    is_leader_first = spec.get("startupPolicy") == "LeaderReady" or bool(
+        annotations.get(EXCLUSIVE_TOPOLOGY)
+    )
+    return Gang(minimum=gang.minimum, is_leader_first=is_leader_first)
+
+
+def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read a JobSet: a subgroup for each replicated job, and in it one for each of its jobs.
+
+    All replicated jobs are needed. Where some are made after others, by an order or because they
+    depend on them, one is enough: those before may be over when those after are made.
+    """
+    parts: list[SubGroupSpec] = []
+    tops = total = 0
+    is_in_order = as_map(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
+    for replicated in as_maps(spec.get("replicatedJobs")):
+        name, replicas = replicated.get("name"), count(replicated.get("replicas"))
+        if not isinstance(name, str) or not replicas:
+            continue
+        pods = _pods_of_job(as_map(as_map(replicated.get("template")).get("spec")))
+        total += replicas * pods
+        if len(parts) + replicas > MOST_SUBGROUPS or total > MOST:
+            return Gang()
+        parts.append(SubGroupSpec(name=name))
+        parts += [
+            SubGroupSpec(name=f"{name}/{index}", parent=name, min_member=pods)
+            for index in range(replicas)
+        ]
+        tops += 1
+        is_in_order = is_in_order or bool(replicated.get("dependsOn"))
+    return Gang(sub_groups=parts, min_sub_group=1 if is_in_order and tops > 1 else None)
+
+
+def _pods_of_job(spec: Mapping[str, Any]) -> int:
+    """Return how many pods a batch Job runs at once; it makes no more than it has to complete."""
+    parallelism = count(spec.get("parallelism"))
+    return min(parallelism, count(spec.get("completions"), parallelism))

@@ -26,7 +26,15 @@ TASK_PRIORITY: Final = "kai.scheduler/task-priority"
 PROJECT: Final = "project"
 """Older name of the queue label; read where QUEUE is not there."""
 
+# Labels of the pods of workloads, written by their controllers.
+REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
+RAY_PRIORITY_CLASS: Final = "ray.io/priority-class-name"
+SPARK_APP: Final = "spark-app-selector"
+
 # Annotations.
+GROUP_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
 POD_GROUP: Final = "pod-group-name"
 GPU_FRACTION: Final = "gpu-fraction"
 GPU_MEMORY: Final = "gpu-memory"
@@ -136,6 +144,16 @@ def batch_min_member_of(meta: ObjectMeta) -> int | None:
     return _annotation(meta, BATCH_MIN_MEMBER, _positive)
 
 
+def size_of(meta: ObjectMeta, key: str) -> int | None:
+    """Return how many pods start together, as an annotation of the pod's workload says it."""
+    return _annotation(meta, key, _positive)
+
+
+def index_of(meta: ObjectMeta, key: str) -> int | None:
+    """Return the number of a group of pods, from 0, as a label says it."""
+    return _label(meta, key, _index)
+
+
 def segment_size_of(meta: ObjectMeta) -> int | None:
     """Return how many pods make a segment."""
     return _annotation(meta, SEGMENT_SIZE, _positive)
@@ -201,6 +219,12 @@ def _whole(text: str) -> int:
 def _positive(text: str) -> int:
     if (number := _whole(text)) < 1:
         raise UnitError(f"{text[:40]!r} is less than 1", 'write a whole number, such as "10"')
+    return number
+
+
+def _index(text: str) -> int:
+    if (number := _whole(text)) < 0:
+        raise UnitError(f"{text[:40]!r} is less than 0", 'write a whole number, such as "0"')
     return number
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from kaisched.objects.wire import KubernetesObject, ObjectMeta, Wire
+from kaisched.objects.workloads import Gang
 
 
 class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
@@ -101,5 +102,5 @@ class PartialObject(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
     api_version: str = ""
     kind: str = ""
-    minimum: int = 1
-    """Pods that must start together, as its spec says."""
+    gang: Gang = Gang()
+    """As its spec says."""

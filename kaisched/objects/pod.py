@@ -171,6 +171,12 @@ class PodVolume(Wire, frozen=True, kw_only=True):
     ephemeral: EphemeralSource | None = None
 
 
+class SchedulingGroup(Wire, frozen=True, kw_only=True):
+    """The group of Kubernetes' own gang API that the pod is in."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Wire, frozen=True, kw_only=True):
     """What a pod asks for."""
 
@@ -192,6 +198,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     termination_grace_period_seconds: int | None = None
     resource_claims: list[PodResourceClaim] = []
     volumes: list[PodVolume] = []
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PodStatus(Wire, frozen=True, kw_only=True):

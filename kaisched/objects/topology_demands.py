@@ -14,7 +14,7 @@ from kaisched.objects.faults import Fault, Path, Source, to_error
 from kaisched.objects.podgroup import PodGroupSpec, TopologyConstraint
 from kaisched.objects.wire import KubernetesObject, ObjectMeta
 
-_NOT_OFFERED: Final = "topology constraints are not offered in this version"
+NOT_OFFERED: Final = "topology constraints are not offered in this version"
 _FIX_REQUIRED: Final = "leave it out, or name a preferred level"
 _FIX_PREFERRED: Final = "it has no effect; drop it to be rid of this line"
 _REQUIRED: Final = (labels.TOPOLOGY_REQUIRED, labels.SEGMENT_REQUIRED)
@@ -65,8 +65,8 @@ def _constraints(spec: PodGroupSpec) -> Iterator[tuple[Path, TopologyConstraint]
 
 
 def _refusal(path: Path, level: str) -> str:
-    return str(to_error(Fault(path, _NOT_OFFERED, level, _FIX_REQUIRED), Source()))
+    return str(to_error(Fault(path, NOT_OFFERED, level, _FIX_REQUIRED), Source()))
 
 
 def _warning(path: Path, level: str) -> Fault:
-    return Fault(path, _NOT_OFFERED, level, _FIX_PREFERRED, is_warning=True)
+    return Fault(path, NOT_OFFERED, level, _FIX_PREFERRED, is_warning=True)

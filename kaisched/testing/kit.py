@@ -27,6 +27,7 @@ from kaisched.framework.loader import contract_fault, typed_arguments
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import PluginSetting, Policy
 from kaisched.framework.session import Session
+from kaisched.framework.workload_rows import row_faults
 from kaisched.testing.builder import NOW_S, policy_of
 from kaisched.testing.promises import broken_promises
 from kaisched.testing.samples import samples
@@ -299,6 +300,15 @@ def _moves(plugin: Plugin, session: Session) -> Iterator[str]:
         yield "not a pair of arrays (shapes, node rows)"
 
 
+def _workloads(plugin: Plugin, session: Session) -> Iterator[str]:
+    del session
+    rows: Answer = plugin.workloads()
+    for row in rows:
+        yield from row_faults(row)
+    if list(plugin.workloads()) != list(rows):
+        yield "asked twice, it answers differently"
+
+
 _WHOLE: Final[dict[str, Callable[[Plugin, Session], Iterator[str]]]] = {
     "fair_share": _fair_share,
     "over_quota_weights": _weights,
@@ -306,4 +316,5 @@ _WHOLE: Final[dict[str, Callable[[Plugin, Session], Iterator[str]]]] = {
     "next_batch": _next_batch,
     "session_close": _close,
     "on_moves": _moves,
+    "workloads": _workloads,
 }

@@ -4,12 +4,30 @@ from hypothesis import strategies as st
 from msgspec import convert
 
 from kaisched.objects import Job, Node, Pod, PodGroup, PriorityClass, Queue, ReplicaSet
+from kaisched.objects.owners import PartialObject
+from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import Gang
 
 NODES = ("n0", "n1", "n2")
 QUEUES = ("a", "b", "c", "d")
 GROUPS = ("g0", "g1")
 PODS = tuple(f"p{number}" for number in range(6))
-OWNERS = ("o0", "o1")
+API_OF = {
+    "Job": "batch/v1",
+    "ReplicaSet": "apps/v1",
+    "Pod": "v1",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
+    "JobSet": "jobset.x-k8s.io/v1alpha2",
+}
+REFERRED = (
+    ("Job", "o0"),
+    ("ReplicaSet", "o1"),
+    ("Job", "o1"),
+    ("Pod", "p0"),
+    ("LeaderWorkerSet", "o2"),
+    ("JobSet", "o3"),
+)
 
 
 def make(type_, name, *, namespace="", labels=None, annotations=None, uid="", **rest):
@@ -106,12 +124,12 @@ def groups(draw):
 def pods(draw):
     name = draw(st.sampled_from(PODS))
     where = draw(st.sampled_from(["", "", *NODES, "unknown"]))
-    owner = draw(st.sampled_from([None, None, ("Job", "o0"), ("ReplicaSet", "o1"), ("Job", "o1")]))
+    kind, owner = draw(st.sampled_from([("", ""), ("", ""), *REFERRED]))
     metadata = {}
-    if owner:
-        api = "batch/v1" if owner[0] == "Job" else "apps/v1"
+    if kind:
+        uid = "1" if kind == "Pod" else f"uid-{owner}"
         metadata["ownerReferences"] = [
-            {"apiVersion": api, "kind": owner[0], "name": owner[1], "uid": f"uid-{owner[1]}"}
+            {"apiVersion": API_OF[kind], "kind": kind, "name": owner, "uid": uid}
             | {"controller": True}
         ]
     if draw(st.integers(0, 5)) == 0:
@@ -131,6 +149,12 @@ def pods(draw):
                 {"kai.scheduler/task-priority": "7"},
                 {"priorityClassName": "own"},
                 {"kai.scheduler/node-pool": "other"},
+                {"spark-app-selector": "app"},
+                {
+                    "leaderworkerset.sigs.k8s.io/group-index": "0",
+                    "jobset.sigs.k8s.io/replicatedjob-name": "x",
+                    "jobset.sigs.k8s.io/job-index": "1",
+                },
             ]
         )
     )
@@ -146,7 +170,15 @@ def pods(draw):
         annotations=annotations,
         metadata=metadata,
         extra=draw(st.sampled_from([{}, {}, {}, {"x.io/y": 1}])),
-        spec=draw(st.sampled_from([{}, {}, {"schedulingGates": [{"name": "wait"}]}])),
+        spec=draw(
+            st.sampled_from(
+                [
+                    *({}, {}, {}),
+                    {"schedulingGates": [{"name": "wait"}]},
+                    {"schedulingGroup": {"podGroupName": "g0"}},
+                ]
+            )
+        ),
         status=draw(st.sampled_from([{}, {"nominatedNodeName": "n0"}])),
     )
 
@@ -163,9 +195,33 @@ def others(draw):
     return make(kind, name, uid=f"uid-{name}", labels=labels, annotations=notes)
 
 
+@st.composite
+def workloads(draw):
+    """A workload whose spec says how large its gang is, or a group of Kubernetes' own gang API."""
+    name, kind, api_version, *gangs = draw(
+        st.sampled_from(
+            [
+                ("o2", "LeaderWorkerSet", API_OF["LeaderWorkerSet"], Gang(minimum=2),
+                 Gang(minimum=3, is_leader_first=True)),
+                ("o3", "JobSet", API_OF["JobSet"], Gang(),
+                 Gang(sub_groups=[SubGroupSpec(name="x"),
+                                  SubGroupSpec(name="x/0", min_member=1, parent="x"),
+                                  SubGroupSpec(name="x/1", min_member=2, parent="x")])),
+                ("g0", "PodGroup", "scheduling.k8s.io/v1alpha2", Gang(minimum=2),
+                 Gang(is_each=True), Gang(unsupported="no")),
+            ]
+        )
+    )  # fmt: skip
+    meta = ObjectMeta(
+        name=name, namespace="ns", uid=f"uid-{name}", creation_timestamp="2026-01-01T00:00:00Z"
+    )
+    gang = draw(st.sampled_from(gangs))
+    return PartialObject(metadata=meta, api_version=api_version, kind=kind, gang=gang)
+
+
 def objects():
     """Any object; pods more often than others."""
-    return st.one_of(pods(), pods(), pods(), groups(), queues(), nodes(), others())
+    return st.one_of(pods(), pods(), pods(), groups(), queues(), nodes(), others(), workloads())
 
 
 def histories():

@@ -213,7 +213,8 @@ def test_the_fence_is_about_what_the_scheduler_writes_and_about_its_lease():
     reference = binding["spec"]["paramRef"]
     assert reference["name"] == lease["metadata"]["name"]
     assert reference["namespace"] == lease["metadata"]["namespace"]
-    assert reference["parameterNotFoundAction"] == "Deny"
+    # A server looks for the lease before it looks who asks: "Deny" would stop every scheduler.
+    assert reference["parameterNotFoundAction"] == "Allow"
     (account,) = read("kustomize/base/service-account.yaml")
     meta = account["metadata"]
     (condition,) = fence["spec"]["matchConditions"]

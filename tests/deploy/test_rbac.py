@@ -88,7 +88,7 @@ def test_what_the_adapter_reads_is_what_is_requested():
         "kaisched.cluster.kubernetes.resources",
         reason="this version has no adapter for Kubernetes yet",
     )
-    kinds = (*resources.ALL, resources.SHARDS)
+    kinds = (*resources.ALL, resources.SHARDS, *resources.GANG_GROUPS)
     for verb in ("watch", "list"):
         read = {(kind.api_version.rpartition("/")[0], kind.plural) for kind in kinds}
         assert read == {(group, what) for group, what, it in requested("read") if it == verb}

@@ -8,6 +8,7 @@ from kaisched.cluster.kubernetes.access import Access
 from tests.deploy.manifests import of_kind, written
 from tests.on_kubernetes.rig import KINDS, until
 from tests.on_kubernetes.test_daemon import cluster
+from tests.on_kubernetes.test_workloads import serve
 
 pytestmark = pytest.mark.slow
 __all__ = ["cluster"]
@@ -45,6 +46,7 @@ def used(cluster, server):
                     tuple(rule[key]) for key in ("verbs", "apiGroups", "resources")
                 )
                 rules.append(Noted(Rule(verbs, groups, resources, names, places), used))
+    serve(cluster, "PodGroup")
     cluster.must("POST", "/api/v1/namespaces", {"metadata": {"name": "kaisched"}})
     (lease,) = of_kind(written(), "Lease")
     cluster.must("POST", "/apis/coordination.k8s.io/v1/namespaces/kaisched/leases", lease)

@@ -282,7 +282,8 @@ def test_a_plugin_folder_holds_what_the_index_says(plugin):
 
 
 def test_the_architecture_names_every_question_and_who_answers_it():
-    every = {"plugins": {"time-based-fairshare": {"enabled": True}}}
+    opt_in = ("time-based-fairshare", "workloads")
+    every = {"plugins": {name: {"enabled": True} for name in opt_in}}
     questions = policy_of(every).questions
     asked = [name for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")]
     rows = {

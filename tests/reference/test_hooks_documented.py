@@ -26,6 +26,7 @@ NEXT = "The next plugin is asked; without any, pods are placed one by one."
 CLOSED = "Closed: every row asked about is refused with `PluginFailed`."
 ABANDONED = "The cycle is abandoned: no intents, the old facts stay, every waiting job says why."
 FAILURES = {
+    "workloads": "The shard is not run: the process ends and names the plugin.",
     "session_open": "It has no state, so that its other answers are likely to fail too.",
     "session_close": "Nothing is remembered for it.",
     "fair_share": ABANDONED,

@@ -19,12 +19,14 @@ from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import format_time
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kaisched.objects.wire import Condition, KubernetesObject
+from kaisched.objects.workloads import Table
 
 Fails = Callable[[Bind | Evict | Nominate], str]
 """Why an intent shall fail, empty if it shall not."""
@@ -57,6 +59,7 @@ class EmbeddedCluster:
         schedulers: Iterable[str] = OUR_SCHEDULERS,
         node_pool: str = "",
         gpu_resources: Sequence[str] = GPU_RESOURCES,
+        workloads: Table = KNOWN,
         start_delay_s: float = 1.0,
         grace_s: float = 5.0,
         is_recreating: bool = True,
@@ -66,9 +69,10 @@ class EmbeddedCluster:
 
         Args:
             clock: a new ManualClock at 0 unless given.
-            schedulers: as for the store, like the next two.
+            schedulers: as for the store, like the next three.
             node_pool: see there.
             gpu_resources: see there.
+            workloads: see there.
             start_delay_s: from bind to running.
             grace_s: from eviction to the room being free.
             is_recreating: put a new pending pod in the place of an evicted or lost one, as the
@@ -77,7 +81,9 @@ class EmbeddedCluster:
 
         """
         self.clock: Clock = ManualClock() if clock is None else clock
-        self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
+        self.store = StateStore(
+            schedulers, node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads
+        )
         self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails

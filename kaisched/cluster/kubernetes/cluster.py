@@ -33,11 +33,13 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.disruption_budget import PodDisruptionBudget
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import Table
 
 BIND, EVICT, READ, NOMINATE = range(4)
 """Ranks of writes: what others wait for comes first."""
@@ -54,6 +56,11 @@ class KubernetesCluster:
     :meth:`state`.
     """
 
+    _protected: dict[tuple[str, str], float]
+    _nominated: dict[str, str]  # by the last cycle that decided something
+    _generations: dict[str, tuple[object, ...]]
+    _observed: set[tuple[str, str, str]]
+
     def __init__(
         self,
         client: Client,
@@ -64,6 +71,7 @@ class KubernetesCluster:
         schedulers: Iterable[str] = OUR_SCHEDULERS,
         node_pool: str = "",
         gpu_resources: Sequence[str] = GPU_RESOURCES,
+        workloads: Table = KNOWN,
         why_stale: Callable[[], str] = lambda: "",
         is_observing: bool = False,
         is_deleting: bool = False,
@@ -77,9 +85,10 @@ class KubernetesCluster:
             gate: open while we lead the shard.
             outbox: takes the writes.
             clock: says when an eviction was decided.
-            schedulers: as for the store, like the next two.
+            schedulers: as for the store, like the next three.
             node_pool: see there.
             gpu_resources: see there.
+            workloads: see there.
             why_stale: says why nothing may be decided now; empty when it may.
             is_observing: nothing is written; what would be is logged.
             is_deleting: victims are deleted instead of evicted.
@@ -87,10 +96,11 @@ class KubernetesCluster:
             note: tells people what was done.
 
         """
-        self.store = StateStore(schedulers, node_pool=node_pool, gpu_resources=gpu_resources)
+        self.store = StateStore(
+            schedulers, node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads
+        )
         self.wake: Callable[[], None] = lambda: None
         self.on_overthrown: Callable[[str], None] = lambda _: None
-        self.bad_news = 0
         self.kept: Kept | None = None
         self._outbox, self._clock = outbox, clock
         self._why_stale, self._is_observing = why_stale, is_observing
@@ -98,12 +108,9 @@ class KubernetesCluster:
         self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
         self._store_lock = threading.Lock()
-        self._has_loop = False
+        self.bad_news, self._has_loop = 0, False
         self._sent: deque[tuple[float, str]] = deque()  # (when to look after it, pod), in order
-        self._protected: dict[tuple[str, str], float] = {}
-        self._nominated: dict[str, str] = {}  # by the last cycle that decided something
-        self._observed: set[tuple[str, str, str]] = set()
-        self._generations: dict[str, tuple[object, ...]] = {}
+        self._protected, self._nominated, self._generations, self._observed = {}, {}, {}, set()
 
     @property
     def counts(self) -> Counts:

@@ -43,6 +43,14 @@ def list_cluster(client: Client, kinds: Iterable[Watched] = ALL) -> Listed:
 
 
 def _list(client: Client, watched: Watched, found: Listed) -> None:
+    """List a kind in the first of its versions that is served."""
+    for version in (watched, *watched.others):
+        if _list_version(client, version, found):
+            return
+
+
+def _list_version(client: Client, watched: Watched, found: Listed) -> bool:
+    """List a kind; return whether there was no need to look under another version."""
     query = {"limit": str(_PAGE)}
     objects: list[Seen] = []
     while True:
@@ -53,7 +61,7 @@ def _list(client: Client, watched: Watched, found: Listed) -> None:
         if answer.code in {_ABSENT, _FORBIDDEN} and not watched.is_required:
             if answer.code == _FORBIDDEN:
                 found.warnings.append(f"{watched.qualified} may not be listed: left out")
-            return
+            return answer.code == _FORBIDDEN
         if not answer.is_done:
             raise ClusterUnavailable(
                 f"{watched.qualified} cannot be listed: {answer.text()}",
@@ -65,5 +73,5 @@ def _list(client: Client, watched: Watched, found: Listed) -> None:
         if not page.next_page:
             found.objects.extend(objects)
             found.kinds.add(watched.qualified)
-            return
+            return True
         query = {**query, "continue": page.next_page}

@@ -92,8 +92,8 @@ class Reflector:
                 back, and what other kinds are known to be is of no time.
 
         """
-        self.watched = watched
-        self.phase = Phase.STARTING
+        self.watched, self.phase = watched, Phase.STARTING
+        self._versions, self._turn = (watched, *watched.others), 0
         self.tally = Tally()
         self.heard_s = monotonic_s()
         """When the server was last heard from, on the monotonic clock."""
@@ -209,6 +209,8 @@ class Reflector:
             if self._unauthorized >= MOST_UNAUTHORIZED:
                 self._on_fatal(f"the API server does not know our account: {answer.text()}")
         elif answer.code == _ABSENT:
+            if self._turn_to_next_version():
+                return 0.0
             self._unreadable(Phase.ABSENT, answer)
             return self._pace.absent_s if not self.watched.is_required else pause_s
         elif answer.code == _FORBIDDEN:
@@ -217,6 +219,13 @@ class Reflector:
         # 429, 500, 503 and 504 (the server is behind what we have seen) pass by waiting.
         self._log.info("request_refused", answer=answer.text(), pause_s=round(pause_s, 2))
         return pause_s
+
+    def _turn_to_next_version(self) -> bool:
+        """Look under another version of the kind; return whether that was not tried just now."""
+        if len(self._versions) > 1:
+            self._turn = (self._turn + 1) % len(self._versions)
+            self.watched, self._version = self._versions[self._turn], ""
+        return self._turn > 0
 
     def _unreadable(self, phase: Phase, answer: Answer) -> None:
         """Say that a kind cannot be read and what is needed; what is known stays known.

@@ -172,7 +172,7 @@ class Reporter:
     # -- pods and pod groups ---------------------------------------------------------------------
 
     def _pods_of(self, record: DecisionRecord, now_s: float) -> None:
-        message = record.message[:MOST_MESSAGE]
+        message = self._message(record)
         for key, uid in self._store.pending_pods(record.pod_group):
             if self._said.get(key) == (uid, message) or not self._is_due(POD, key, message, now_s):
                 continue
@@ -187,12 +187,17 @@ class Reporter:
             self._put(POD, "PATCH", path_of(key, "status"), body, STRATEGIC)
             self.note(Note(key, uid, "FailedScheduling", "Scheduling", message, is_warning=True))
 
+    def _message(self, record: DecisionRecord) -> str:
+        """Return why a job waits; what is wrong with it, if anything, stands behind."""
+        fault = self._store.fault_of(record.pod_group)
+        return (f"{record.message}: {fault}" if fault else record.message)[:MOST_MESSAGE]
+
     def _condition(self, record: DecisionRecord) -> dict[str, str]:
         return {
             "type": _UNSCHEDULABLE,
             "nodePool": self._node_pool,
             "reason": record.reason,
-            "message": record.message[:MOST_MESSAGE],
+            "message": self._message(record),
             "status": "True",
             "transitionID": "0",
         }

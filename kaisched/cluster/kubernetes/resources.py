@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from kaisched.errors import ObjectError
+from kaisched.objects import gang_api
 from kaisched.objects.disruption_budget import PodDisruptionBudget
-from kaisched.objects.gang_sizes import SIZED, minimum_of
+from kaisched.objects.gang_sizes import gang_of
+from kaisched.objects.known_workloads import WORKLOADS
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
@@ -21,6 +23,7 @@ from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, St
 from kaisched.objects.stream import ListAnswer, WatchEvent, decode_event, decode_list
 from kaisched.objects.topology import Topology
 from kaisched.objects.wire import KubernetesObject, ObjectMeta
+from kaisched.objects.workloads import Workload
 
 Seen: TypeAlias = KubernetesObject | PartialObject
 """An object as a reflector reads it: whole, or of an owner the metadata."""
@@ -44,6 +47,8 @@ class Watched:
     read_event: Callable[[bytes], WatchEvent[Any]]
     stub: Callable[[str, str, str], Seen]
     """Make an object of which only (namespace, name, UID) are known, to be dropped."""
+    others: tuple[Watched, ...] = ()
+    """The same kind in other versions, to look under where this one is not served."""
 
     @property
     def path(self) -> str:
@@ -78,15 +83,13 @@ def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = Fal
     )
 
 
-def owner(api_version: str, plural: str, kind: str) -> Watched:
+def owner(row: Workload) -> Watched:
     """Return a kind of workload: its metadata, and of some how many pods must start together."""
-    is_sized = kind in SIZED
+    kind, api_version = row.kind, row.api_version
 
     def named(obj: _Owner) -> PartialObject:
-        minimum = minimum_of(kind, obj.spec) if is_sized else 1
-        return PartialObject(
-            metadata=obj.metadata, api_version=api_version, kind=kind, minimum=minimum
-        )
+        gang = gang_of(row.read, obj.spec, obj.metadata.annotations)
+        return PartialObject(metadata=obj.metadata, api_version=api_version, kind=kind, gang=gang)
 
     def read_list(data: bytes) -> ListAnswer[Any]:
         try:
@@ -107,14 +110,15 @@ def owner(api_version: str, plural: str, kind: str) -> Watched:
 
     return Watched(
         api_version,
-        plural,
+        row.plural,
         kind,
         False,
-        _WHOLE if is_sized else _META.format("PartialObjectMetadataList"),
-        _WHOLE if is_sized else _META.format("PartialObjectMetadata"),
+        _WHOLE if row.read else _META.format("PartialObjectMetadataList"),
+        _WHOLE if row.read else _META.format("PartialObjectMetadata"),
         read_list,
         read_event,
         stub,
+        tuple(owner(replace(row, api_version=it, other_versions=())) for it in row.other_versions),
     )
 
 
@@ -171,44 +175,28 @@ STORAGE: Final = (
 DISRUPTION_BUDGETS: Final = whole(PodDisruptionBudget, "poddisruptionbudgets")
 SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 
-OWNERS: Final = tuple(
-    owner(*row)
-    for row in (
-        ("batch/v1", "jobs", "Job"),
-        ("batch/v1", "cronjobs", "CronJob"),
-        ("apps/v1", "replicasets", "ReplicaSet"),
-        ("apps/v1", "deployments", "Deployment"),
-        ("apps/v1", "statefulsets", "StatefulSet"),
-        ("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet"),
-        ("kubeflow.org/v1", "pytorchjobs", "PyTorchJob"),
-        ("kubeflow.org/v1", "tfjobs", "TFJob"),
-        ("kubeflow.org/v1", "xgboostjobs", "XGBoostJob"),
-        ("kubeflow.org/v1", "jaxjobs", "JAXJob"),
-        ("kubeflow.org/v2beta1", "mpijobs", "MPIJob"),
-        ("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob"),
-        ("ray.io/v1", "rayclusters", "RayCluster"),
-        ("ray.io/v1", "rayjobs", "RayJob"),
-        ("ray.io/v1", "rayservices", "RayService"),
-        ("argoproj.io/v1alpha1", "workflows", "Workflow"),
-        ("tekton.dev/v1", "taskruns", "TaskRun"),
-        ("tekton.dev/v1", "pipelineruns", "PipelineRun"),
+OWNERS: Final = tuple(owner(row) for row in WORKLOADS)
+
+
+def kinds_with(owners: Iterable[Watched], *, is_deleting: bool = False) -> tuple[Watched, ...]:
+    """Return all kinds that are watched, with these as workloads.
+
+    Owners and classes come first: pods that come before what they refer to are looked at twice.
+    Where victims are deleted (``is_deleting``), disruption budgets do not count and are not read.
+    """
+    return (
+        whole(PriorityClass, "priorityclasses", is_required=True),
+        QUEUES,
+        whole(Topology, "topologies"),
+        NODES,
+        *owners,
+        POD_GROUPS,
+        *(() if is_deleting else (DISRUPTION_BUDGETS,)),
+        *STORAGE,
+        PODS,
     )
-)
-
-# Owners and classes first: pods that come before what they refer to are looked at twice.
-ALL: Final = (
-    whole(PriorityClass, "priorityclasses", is_required=True),
-    QUEUES,
-    whole(Topology, "topologies"),
-    NODES,
-    *OWNERS,
-    POD_GROUPS,
-    DISRUPTION_BUDGETS,
-    *STORAGE,
-    PODS,
-)
 
 
-def followed(*, is_deleting: bool) -> tuple[Watched, ...]:
-    """Return the kinds that are read: where victims are deleted, budgets do not count."""
-    return tuple(it for it in ALL if not (is_deleting and it is DISRUPTION_BUDGETS))
+ALL: Final = kinds_with(OWNERS)
+GANG_GROUPS: Final = tuple(owner(row) for it in gang_api.VERSIONS if (row := gang_api.chosen({it})))
+"""Groups of Kubernetes' own gang API in every version that can be read; at most one is watched."""

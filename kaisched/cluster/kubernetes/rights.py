@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kaisched.cluster.kubernetes.resources import ALL, SHARDS
+from kaisched.cluster.kubernetes.resources import ALL, GANG_GROUPS, SHARDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,15 +30,16 @@ class Right(NamedTuple):
         return f"{self.verb} {name}{'/' if part else ''}{part}"
 
 
-def _of(kind: Watched, *verbs: str) -> tuple[Right, ...]:
+def to_watch(kind: Watched) -> tuple[Right, ...]:
+    """Return the rights that following a kind needs, in whatever version."""
     group, _, _ = kind.api_version.rpartition("/")
-    return tuple(Right(group, kind.plural, verb) for verb in verbs)
+    return tuple(Right(group, kind.plural, verb) for verb in ("list", "watch"))
 
 
 _RUN: Final = "scheduling.run.ai"
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "read": (
-        *(right for kind in (*ALL, SHARDS) for right in _of(kind, "list", "watch")),
+        *(right for kind in (*ALL, SHARDS, GANG_GROUPS[0]) for right in to_watch(kind)),
         Right("", "pods", "get"),
         Right("", "persistentvolumeclaims", "get"),
     ),

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kaisched.cluster.kubernetes.resources import ALL, SHARDS
-from kaisched.cluster.kubernetes.rights import RIGHTS
+from kaisched.cluster.kubernetes.resources import ALL, GANG_GROUPS, SHARDS
+from kaisched.cluster.kubernetes.rights import RIGHTS, to_watch
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kaisched.cluster.kubernetes.rights import Right
     from kaisched.daemon.doctor.finding import Visit
 
 _FIX: Final = "apply the role kaisched-{0} of deploy/ and bind it to the account"
+_FIX_PLUGINS: Final = "give the account a role that lists and watches what plugins group by"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 
 
@@ -32,24 +33,27 @@ def rights(visit: Visit) -> Iterator[Finding]:
         if kubernetes.eviction_mode == "delete":
             wanted.append("delete")
     for role in wanted:
-        asked = [right for right in RIGHTS[role] if _is_there(visit, right)]
-        names = [f"kaisched-{one.shard.name}" for one in visit.shards] if role == "lease" else [""]
-        missing = {right.text for right in asked for name in names if not _may(visit, right, name)}
-        if missing:
-            text = f"may not {named(missing)}"
-            yield Finding(f"rights {role}", "fail", text, _FIX.format(role))
-        else:
-            yield Finding(f"rights {role}", "ok", f"all {len(asked)} requests are allowed")
+        yield _finding(visit, role, RIGHTS[role], _FIX.format(role))
+    of_plugins = [it for kind in visit.kinds for it in to_watch(kind) if it not in RIGHTS["read"]]
+    if of_plugins:
+        yield _finding(visit, "plugins", of_plugins, _FIX_PLUGINS)
+
+
+def _finding(visit: Visit, role: str, rights: Iterable[Right], fix: str) -> Finding:
+    asked = [right for right in rights if _is_there(visit, right)]
+    names = [f"kaisched-{one.shard.name}" for one in visit.shards] if role == "lease" else [""]
+    missing = {right.text for right in asked for name in names if not _may(visit, right, name)}
+    if missing:
+        return Finding(f"rights {role}", "fail", f"may not {named(missing)}", fix)
+    return Finding(f"rights {role}", "ok", f"all {len(asked)} requests are allowed")
 
 
 def _is_there(visit: Visit, right: Right) -> bool:
     """Tell whether a kind is served: rights to what is not there are not missed."""
-    plural = right.resource.partition("/")[0]
-    for kind in (*ALL, SHARDS):
-        group, _, _ = kind.api_version.rpartition("/")
-        if (group, kind.plural) == (right.group, plural):
-            return visit.served is None or visit.served.has(kind)
-    return True
+    plural, served = right.resource.partition("/")[0], visit.served
+    known = (*ALL, SHARDS, *GANG_GROUPS, *visit.kinds)
+    kinds = [it for it in known if it.qualified == f"{plural}.{right.group}".rstrip(".")]
+    return not kinds or served is None or any(served.has(kind) for kind in kinds)
 
 
 def _may(visit: Visit, right: Right, name: str) -> bool:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
+    from kaisched.cluster.kubernetes.resources import Watched
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.doctor.served import Served
     from kaisched.engine.shards import FoundShard
@@ -41,6 +42,8 @@ class Visit:
     served: Served | None = None
     """None until the server has said what it serves."""
     shards: Sequence[FoundShard] = ()
+    kinds: Sequence[Watched] = ()
+    """What is watched for the shards."""
 
     @property
     def namespace(self) -> str:

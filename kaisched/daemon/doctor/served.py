@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from kaisched.cluster.kubernetes.discovery import find_gang_api
 from kaisched.cluster.kubernetes.resources import OWNERS, POD_GROUPS, QUEUES, SHARDS
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.errors import ClusterUnavailable
+from kaisched.objects import gang_api
 from kaisched.objects.topology import Topology
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ class Served(NamedTuple):
     def has(self, kind: Watched) -> bool:
         """Tell whether the version of a kind that we read is served; says nothing of the kind."""
         group, _, version = kind.api_version.rpartition("/")
-        return not group or version in self.versions.get(group, ())
+        is_served = not group or version in self.versions.get(group, ())
+        return is_served or any(map(self.has, kind.others))
 
 
 def reachable(visit: Visit) -> Iterator[Finding]:
@@ -137,9 +140,13 @@ def features(visit: Visit) -> Iterator[Finding]:
     if served.versions.get("resource.k8s.io"):
         text = "resource claims are served, and not allocated here: pods with claims are refused"
         yield Finding("claims", "warn", text, "leave node pools with claims to another scheduler")
-    gangs = [it for it in served.versions.get("scheduling.k8s.io", ()) if it != "v1"]
-    if gangs:
-        text = f"Kubernetes' own gangs ({', '.join(gangs)}) are served, and not read here"
+    gangs = find_gang_api(visit.client)
+    others = [it for it in served.versions.get(gang_api.GROUP, ()) if it != "v1"]
+    if gangs is not None:
+        yield Finding("gangs", "ok", f"Kubernetes' own gangs are read as {gangs.api_version}")
+    elif others:
+        text = f"Kubernetes' own gangs are served as {', '.join(others)}, and read as"
+        text += f" {', '.join(gang_api.VERSIONS)}: pods that name one wait"
         yield Finding("gangs", "warn", text, "make PodGroups of scheduling.run.ai/v2alpha2")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kaisched.cluster.kubernetes.discovery import watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import NODES, SHARDS
 from kaisched.daemon.doctor.finding import Finding, named
@@ -43,6 +44,7 @@ def policies(visit: Visit) -> Iterator[Finding]:
     if any(len(names) > 1 for names in pools.values()):
         return
     visit.shards = shards_in(files, sorted(among, key=lambda it: it.name))
+    tables = []
     for one in visit.shards:
         name = f"shard {one.shard.name}"
         try:
@@ -52,8 +54,10 @@ def policies(visit: Visit) -> Iterator[Finding]:
             continue
         for text in [*one.warnings, *said]:
             yield Finding(name, "warn", text)
+        tables.append(policy.workloads)
         plugins, actions = len(policy.plugins), ", ".join(it.name for it in policy.actions)
         yield Finding(name, "ok", f"{plugins} plugins; {actions}")
+    visit.kinds = watched_kinds(tables, None)
 
 
 def leases(visit: Visit) -> Iterator[Finding]:

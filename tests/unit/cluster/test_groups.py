@@ -12,6 +12,7 @@ from kaisched.objects import Deployment, Job, PriorityClass, ReplicaSet, Statefu
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.podgroup import TopologyConstraint
 from kaisched.objects.wire import ObjectMeta, OwnerReference
+from kaisched.objects.workloads import Gang
 from tests.contract.clusters import group, make, node, pod, queue
 
 
@@ -466,7 +467,7 @@ def test_an_empty_topology_annotation_asks_for_nothing():
 def workload(name, kind, api, minimum=1, owner=None):
     references = [] if owner is None else [owner]
     meta = ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}", owner_references=references)
-    return PartialObject(metadata=meta, api_version=api, kind=kind, minimum=minimum)
+    return PartialObject(metadata=meta, api_version=api, kind=kind, gang=Gang(minimum=minimum))
 
 
 def reference_to(obj):

@@ -12,6 +12,7 @@ from kaisched.objects.load import load_text
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod import Pod
 from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import Gang
 from kaisched.testing.builder import policy_of
 
 OBJECTS = """
@@ -113,11 +114,13 @@ def test_a_pod_that_came_in_the_place_of_another_is_kept():
 def test_owners_of_which_only_metadata_are_known_are_kept(told):
     store, kept = told
     meta = ObjectMeta(name="j", namespace="team", uid="job", labels={"kai.scheduler/queue": "a"})
-    job = PartialObject(metadata=meta, api_version="batch/v1", kind="Job", minimum=2)
+    job = PartialObject(metadata=meta, api_version="batch/v1", kind="Job", gang=Gang(minimum=2))
     kept.put(job)
     upsert(store, job)
     _, state = again(store, kept)
-    assert [(it.kind, it.api_group, it.minimum) for it in state.owners] == [("Job", "batch", 2)]
+    assert [(it.kind, it.api_group, it.gang.minimum) for it in state.owners] == [
+        ("Job", "batch", 2)
+    ]
     kept.drop(job)
     remove(store, job)
     assert kept.bare_state().owners == ()

@@ -21,6 +21,7 @@ from kaisched.daemon.doctor.examine import examine
 from kaisched.daemon.doctor.finding import Finding, Visit, named
 from kaisched.objects.labels import format_time
 from tests.contract.prometheus import Prometheus, needs_prometheus
+from tests.on_kubernetes.rig import definition
 
 RUN = "/apis/scheduling.run.ai/v2/queues"
 SHARDS = "/apis/kai.scheduler/v1/schedulingshards"
@@ -176,6 +177,53 @@ def restricted(server, *rules):
             *rules,
         ]
     }
+
+
+GANGS, WAIT = "Kubernetes' own gangs are", "pods that name one wait"
+
+
+@pytest.mark.parametrize(
+    ("versions", "level", "text"),
+    [
+        (("v1alpha2",), "ok", f"{GANGS} read as scheduling.k8s.io/v1alpha2"),
+        (
+            ("v1omega1",),
+            "warn",
+            f"{GANGS} served as v1omega1, and read as v1beta1, v1alpha3, v1alpha2: {WAIT}",
+        ),
+    ],
+)
+def test_whether_kubernetes_own_gangs_are_read_is_told(healthy, versions, level, text):
+    for version in versions:
+        define(healthy, "scheduling.k8s.io", version, "podgroups", "PodGroup")
+    (gangs,) = of(found(healthy), "gangs")
+    assert (gangs.level, gangs.text) == (level, text)
+
+
+def test_no_gangs_of_kubernetes_are_nothing_to_tell(healthy):
+    assert of(found(healthy), "gangs") == []
+
+
+def define(server, group, version, plural, kind):
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    must(server, "POST", path, definition(group, version, plural, kind, "Namespaced"))
+
+
+WIDGETS = {"kinds": [{"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}]}
+READ = Rule(("list", "watch"), ("example.com",), ("widgets",))
+
+
+@pytest.mark.parametrize(("rules", "level"), [((), "fail"), ((READ,), "ok")])
+def test_rights_to_the_kinds_of_plugins_are_looked_at(healthy, rules, level):
+    define(healthy, "example.com", "v1", "widgets", "Widget")
+    shard(healthy, "default", plugins={"workloads": {"enabled": True, "arguments": WIDGETS}})
+    healthy.api.access.tokens = {"": "admin", "t": "x"}
+    healthy.api.access.rules = {"x": list(rules)}
+    (finding,) = of(found(healthy, user="x"), "rights plugins")
+    assert finding.level == level
+    if level == "fail":
+        assert finding.text == "may not list widgets.example.com, watch widgets.example.com"
+        assert "give the account a role" in finding.fix
 
 
 def test_missing_rights_are_named_by_role(healthy):

@@ -282,7 +282,7 @@ KNOWN = {
     PodStatus: "phase nominatedNodeName conditions startTime reason",
     PodSpec: """schedulerName nodeName nodeSelector affinity tolerations priority priorityClassName
         preemptionPolicy containers initContainers resources overhead hostNetwork schedulingGates
-        terminationGracePeriodSeconds resourceClaims volumes""",
+        terminationGracePeriodSeconds resourceClaims schedulingGroup volumes""",
     PodVolume: "name persistentVolumeClaim ephemeral",
     ClaimSpec: "volumeName storageClassName accessModes",
     ClaimStatus: "phase",

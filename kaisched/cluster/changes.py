@@ -1,4 +1,4 @@
-"""What a new version of a pod changes: whether its row may stay, and what was assumed of it."""
+"""What a pod's change amounts to: the same task or another, news or older than what was sent."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ def is_same_task(
         and pod.order_priority == pod_now.order_priority
         and (member.job if member else "") == (member_now.job if member_now else "")
     )
+
+
+def is_other_owner(old: PodRow, new: PodRow) -> bool:
+    """Tell whether pods that a pod owns may be grouped in another way."""
+    parts = ("labels", "annotations", "owner_references")
+    return any(getattr(old.meta, part) != getattr(new.meta, part) for part in parts)
 
 
 def may_still_come(assumed: TaskState, seen: TaskState) -> bool:

@@ -1,0 +1,110 @@
+"""Jobs without a PodGroup object of ours: what their workloads and pods say they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kaisched.cluster.grouping import Membership
+from kaisched.cluster.priorities import PriorityClasses
+from kaisched.cluster.structure import (
+    DEFAULT_PODSET,
+    DEFAULT_QUEUE,
+    NO_TIMING,
+    JobRow,
+    divided,
+    is_preemptible,
+    timing_of,
+)
+from kaisched.cluster.translate import PodRow, created_s
+from kaisched.core.tables import SubGroup
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
+from kaisched.objects.topology_demands import required_of_workload
+from kaisched.objects.wire import ObjectMeta
+
+
+def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods: int) -> JobRow:
+    """Return the job that a pod without a PodGroup object is in, read from its workload.
+
+    ``pod`` speaks for all of the job's pods, of which there are ``pods``. A pod that names a pod
+    group which does not exist is in a job with a fault.
+    """
+    fault, declared = member.fault, None
+    if member.is_declared:
+        fault = f"pod group {member.job} does not exist"
+    elif not member.is_named and any(labels.is_grouping_skipped(meta) for meta in member.metas):
+        fault = f"left out of grouping ({labels.SKIP_GROUPING}), but in no pod group"
+    timing = NO_TIMING
+    podsets, tree = _whole(1), None
+    try:
+        timing = timing_of(member.metas)
+        for meta in reversed(member.metas):
+            declared = labels.preemptibility_of(meta) or declared
+        podsets, tree = _structure(pod, member, pods)
+    except ObjectError as error:
+        fault = fault or str(error)
+    priority = _priority(pod, member, classes)
+    owner = member.metas[-2] if len(member.metas) > 1 and not member.is_single else pod.meta
+    demands = map(required_of_workload, member.metas[:-1])
+    return JobRow(
+        queue=queue_of(member.metas),
+        priority=priority,
+        is_preemptible=is_preemptible(declared, priority),
+        created_s=created_s(owner),
+        podsets=podsets,
+        tree=tree,
+        timing=timing,
+        fault=fault,
+        unsupported=next(filter(None, demands), "") or member.gang.unsupported,
+    )
+
+
+def _structure(
+    pod: PodRow, member: Membership, pods: int
+) -> tuple[tuple[tuple[str, int], ...], SubGroup | None]:
+    """Return pod sets and tree; the annotation of a minimum makes it one pod set.
+
+    Raises:
+        ObjectError: an annotation makes no sense.
+
+    """
+    if member.is_single:
+        return _whole(1), None
+    minimum = None
+    for meta in reversed(member.metas):
+        minimum = labels.batch_min_member_of(meta) or minimum
+    gang = member.gang
+    if minimum is None and gang.sub_groups:
+        return divided(gang.sub_groups, gang.min_sub_group)
+    if minimum is None and gang.is_leader_first and pods == 1:
+        return _whole(1), None  # the others are made when it runs
+    if minimum is None and member.rule.size_annotation:
+        minimum = labels.size_of(pod.meta, member.rule.size_annotation)
+    return _whole(gang.minimum if minimum is None else minimum), None
+
+
+def _whole(minimum: int) -> tuple[tuple[str, int], ...]:
+    return ((DEFAULT_PODSET, minimum),)
+
+
+def queue_of(metas: Sequence[ObjectMeta]) -> str:
+    """Return the queue: by its label on the owners or the pod, or else by the older label."""
+    for meta in metas:
+        if labels.QUEUE in meta.labels:
+            return meta.labels[labels.QUEUE]
+    return next((name for meta in metas if (name := labels.queue_of(meta))), DEFAULT_QUEUE)
+
+
+def _priority(pod: PodRow, member: Membership, classes: PriorityClasses) -> int:
+    label = member.rule.priority_label
+    named = [meta.labels.get(labels.PRIORITY_CLASS) or meta.labels.get(label)
+             for meta in member.metas]  # fmt: skip
+    for name in (member.gang.priority_class, *named, pod.priority_class):
+        value = classes.find(name) if name else None
+        if value is not None:
+            return value
+    # An API server writes 0 into every pod that names no class: that is not a choice.
+    if pod.priority is not None and (pod.priority_class or pod.priority):
+        return pod.priority
+    value = classes.find(member.rule.priority_class)
+    return classes.default if value is None else value

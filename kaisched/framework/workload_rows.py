@@ -1,0 +1,72 @@
+"""The table of workloads of a shard: what its plugins say, before what is known anyway."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, get_args
+
+from kaisched.errors import PluginContractError
+from kaisched.objects import gang_api
+from kaisched.objects.known_workloads import KNOWN, WORKLOADS
+from kaisched.objects.workloads import Grouping, Workload, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kaisched.framework.policy import PluginSetting
+    from kaisched.objects.workloads import Table
+
+_MARK: Final = "kaisched_impl"
+_VERSION: Final = re.compile(r"[a-z0-9.-]{1,200}/v[a-z0-9]{1,60}", re.ASCII)
+_PLURAL: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+_KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
+_NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", gang_api.GROUP)
+"""API groups of what is watched for something else than its pods."""
+
+
+def workloads_of(plugins: Iterable[PluginSetting]) -> Table:
+    """Ask every plugin for its rows, in order.
+
+    Raises:
+        PluginContractError: an answer is no sequence of rows, or a row makes no sense.
+
+    """
+    rows: list[Workload] = []
+    for setting in plugins:
+        if hasattr(setting.plugin.workloads, _MARK):
+            rows.extend(_rows(setting))
+    return table_of((*rows, *WORKLOADS)) if rows else KNOWN
+
+
+def _rows(setting: PluginSetting) -> list[Workload]:
+    name = setting.plugin.name
+    said = f"{setting.distribution} {setting.version}".strip()
+    try:
+        rows = list(setting.plugin.workloads())
+    except Exception as error:
+        text = f"workloads: {type(error).__name__}: {error}"
+        raise PluginContractError(text, plugin=name, distribution=said) from error
+    faults = [fault for row in rows for fault in row_faults(row)]
+    if faults:
+        raise PluginContractError(f"workloads: {faults[0]}", plugin=name, distribution=said)
+    return rows
+
+
+def row_faults(row: object) -> Iterator[str]:
+    """Yield what is wrong with a row."""
+    if not isinstance(row, Workload):
+        yield f"{row!r} is no kaisched.Workload"
+        return
+    for version in (row.api_version, *row.other_versions):
+        if not _VERSION.fullmatch(version):
+            yield f"{row.kind}: api_version {version!r} is none; write it like example.com/v1"
+        elif version.rpartition("/")[0] != row.api_group:
+            yield f"{row.kind}: {version!r} is not of API group {row.api_group!r}"
+    if row.api_group in _NOT_OWNERS:
+        yield f"{row.kind}: kinds of API group {row.api_group!r} are not grouped by"
+    if not _PLURAL.fullmatch(row.plural):
+        yield f"{row.kind}: plural {row.plural!r} is none; write it like widgets"
+    if not _KIND.fullmatch(row.kind):
+        yield f"kind {row.kind!r} is none; write it like Widget"
+    if row.pods not in get_args(Grouping):
+        yield f"{row.kind}: pods {row.pods!r}; write one of {', '.join(get_args(Grouping))}"

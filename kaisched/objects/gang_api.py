@@ -1,0 +1,67 @@
+"""Kubernetes' own gang API: pods name a PodGroup of ``scheduling.k8s.io`` in their spec.
+
+All that is known of it is here: its versions and the fields that are read. Source: the API
+references of Kubernetes 1.36 (v1alpha2) and 1.37 (v1alpha3, v1beta1); the fields read are the same
+in all three. v1alpha1 of 1.35 is another API, with groups inside Workload objects, and not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any, Final
+
+from kaisched.objects.faults import Fault, Path, Source, to_error
+from kaisched.objects.gang_sizes import as_map, as_maps, count, sized
+from kaisched.objects.topology_demands import NOT_OFFERED
+from kaisched.objects.workloads import MOST, Gang, Workload
+
+GROUP: Final = "scheduling.k8s.io"
+KIND: Final = "PodGroup"
+PLURAL: Final = "podgroups"
+VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
+"""Those that can be read, the one to be chosen first."""
+
+
+def chosen(versions: Container[str]) -> Workload | None:
+    """Return the row for the first of our versions among those that serve PodGroups; or None."""
+    version = next((it for it in VERSIONS if it in versions), None)
+    if version is None:
+        return None
+    return Workload(f"{GROUP}/{version}", PLURAL, KIND, read=read)
+
+
+def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
+    """Read a PodGroup: how many pods it needs, or that each goes by itself."""
+    return _unsupported(spec) or _gang(spec)
+
+
+def _gang(spec: Mapping[str, Any]) -> Gang:
+    policy, cls = as_map(spec.get("schedulingPolicy")), spec.get("priorityClassName")
+    priority_class = cls if isinstance(cls, str) else ""
+    if "gang" not in policy:
+        return Gang(is_each=True, priority_class=priority_class)
+    minimum = sized(count(as_map(policy["gang"]).get("minCount"))).minimum
+    return Gang(minimum=minimum, priority_class=priority_class)
+
+
+def _unsupported(spec: Mapping[str, Any]) -> Gang | None:
+    policy: Path = ("spec", "schedulingPolicy")
+    said = as_map(spec.get("schedulingPolicy"))
+    if not said.keys() & {"gang", "basic"}:
+        return _refused(policy, "no such policy", ", ".join(said), "write gang or basic")
+    minimum = as_map(said.get("gang")).get("minCount", 1)
+    if "gang" in said and not count(minimum, 0) >= 1:
+        fix = f"write how many pods must start together, from 1 to {MOST}"
+        return _refused((*policy, "gang", "minCount"), "out of range", minimum, fix)
+    for at, it in enumerate(as_maps(as_map(spec.get("schedulingConstraints")).get("topology"))):
+        where: Path = ("spec", "schedulingConstraints", "topology", at, "key")
+        return _refused(where, NOT_OFFERED, it.get("key"), "leave it out")
+    parent = spec.get("parentCompositePodGroupName")
+    if parent:
+        where = ("spec", "parentCompositePodGroupName")
+        return _refused(where, "groups of groups are not offered", parent, "leave it out")
+    return None
+
+
+def _refused(path: Path, what: str, value: object, fix: str) -> Gang:
+    return Gang(unsupported=str(to_error(Fault(path, what, value, fix), Source())))

@@ -1,0 +1,58 @@
+"""The rows of the table of workloads that need no plugin.
+
+Sources: KAI-Scheduler's pod grouper for the rules, the projects' own API references for the fields.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched.objects import labels
+from kaisched.objects.gang_sizes import job_set, kubeflow, leader_worker_set, mpi, ray
+from kaisched.objects.workloads import Workload, table_of
+
+INFERENCE: Final = "inference"
+
+WORKLOADS: Final = (
+    Workload("batch/v1", "jobs", "Job"),
+    Workload("batch/v1", "cronjobs", "CronJob", "through"),
+    Workload("apps/v1", "replicasets", "ReplicaSet", "each", priority_class=INFERENCE),
+    Workload("apps/v1", "deployments", "Deployment", "through"),
+    Workload("apps/v1", "statefulsets", "StatefulSet"),
+    Workload(
+        "jobset.x-k8s.io/v1alpha2",
+        "jobsets",
+        "JobSet",
+        read=job_set,
+        subgroup_labels=(labels.REPLICATED_JOB, labels.JOB_INDEX),
+    ),
+    Workload(
+        "leaderworkerset.x-k8s.io/v1",
+        "leaderworkersets",
+        "LeaderWorkerSet",
+        read=leader_worker_set,
+        index_label=labels.GROUP_INDEX,
+        size_annotation=labels.GROUP_SIZE,
+    ),
+    Workload("kubeflow.org/v1", "pytorchjobs", "PyTorchJob", read=kubeflow("pytorchReplicaSpecs")),
+    Workload("kubeflow.org/v1", "tfjobs", "TFJob", read=kubeflow("tfReplicaSpecs")),
+    Workload("kubeflow.org/v1", "xgboostjobs", "XGBoostJob", read=kubeflow("xgbReplicaSpecs")),
+    Workload("kubeflow.org/v1", "jaxjobs", "JAXJob", read=kubeflow("jaxReplicaSpecs")),
+    Workload(
+        "kubeflow.org/v2beta1", "mpijobs", "MPIJob", read=mpi, other_versions=("kubeflow.org/v1",)
+    ),
+    Workload("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob", "through"),
+    Workload(
+        "ray.io/v1", "rayclusters", "RayCluster", read=ray, priority_label=labels.RAY_PRIORITY_CLASS
+    ),
+    Workload("ray.io/v1", "rayjobs", "RayJob", "through"),
+    Workload("ray.io/v1", "rayservices", "RayService", "through"),
+    Workload("argoproj.io/v1alpha1", "workflows", "Workflow", "through"),
+    Workload("tekton.dev/v1", "taskruns", "TaskRun", "through"),
+    Workload("tekton.dev/v1", "pipelineruns", "PipelineRun", "through"),
+    Workload("nvidia.com/v1alpha1", "dynamographdeployments", "DynamoGraphDeployment", "through"),
+    Workload(
+        "nvidia.com/v1alpha1", "dynamocomponentdeployments", "DynamoComponentDeployment", "through"
+    ),
+)
+KNOWN: Final = table_of(WORKLOADS)

@@ -1,0 +1,56 @@
+"""Rows of the table of workloads, as the shard writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kaisched import Gang, Plugin, Workload, hookimpl
+from kaisched_plugins.workloads.config import KindArguments, WorkloadsArguments
+
+MOST = 100_000
+
+
+class Workloads(Plugin):
+    """Groups the pods of further kinds of workload, by what the shard says of them."""
+
+    name = "workloads"
+    Arguments = WorkloadsArguments
+
+    @hookimpl
+    def workloads(self) -> Sequence[Workload]:
+        """Answer a row for each kind of the arguments."""
+        return [_row(kind) for kind in self.arguments.kinds]
+
+
+def _row(kind: KindArguments) -> Workload:
+    return Workload(
+        kind.api_version,
+        kind.plural,
+        kind.kind,
+        kind.pods,
+        read=SumOf(kind.minimum) if kind.minimum else None,
+        priority_class=kind.priority_class,
+        index_label=kind.index_label,
+    )
+
+
+@dataclass(frozen=True)
+class SumOf:
+    """Reads the minimum off a spec: the sum of the numbers at some places in it."""
+
+    paths: tuple[str, ...]
+
+    def __call__(self, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
+        """Return the gang; a number that is missing or makes no sense counts as 1."""
+        del annotations
+        return Gang(minimum=min(max(sum(_number(spec, path) for path in self.paths), 1), MOST))
+
+
+def _number(spec: Mapping[str, Any], path: str) -> int:
+    at: Any = spec
+    for key in path.removeprefix("spec.").split("."):
+        at = at.get(key) if isinstance(at, Mapping) else None
+    is_count = isinstance(at, int) and not isinstance(at, bool) and 0 <= at <= MOST
+    return int(at) if is_count else 1

@@ -1,0 +1,152 @@
+"""Recordings of workloads: what is known of their gangs stays, and nobody's name does."""
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from kaisched.cluster.events import upsert
+from kaisched.cluster.state import Kept
+from kaisched.cluster.store import StateStore
+from kaisched.core.refusals import Refusal
+from kaisched.engine.policy import default_policy, default_shard
+from kaisched.engine.recording import record
+from kaisched.engine.recording_file import encoded
+from kaisched.engine.redaction import redacted
+from kaisched.engine.replaying import replay, sealed
+from kaisched.objects import Pod, gang_api
+from kaisched.objects import labels as labels_of
+from kaisched.objects.gang_sizes import gang_of
+from kaisched.objects.known_workloads import WORKLOADS
+from kaisched.objects.load import load_text
+from kaisched.objects.owners import PartialObject
+from kaisched.objects.pod import PodSpec
+from kaisched.objects.wire import ObjectMeta, OwnerReference
+
+NOW_S = 1_800_000_000.0
+MANIFESTS = """
+apiVersion: v1
+kind: Node
+metadata: {name: acme-node}
+status: {allocatable: {cpu: "64", memory: 512Gi, nvidia.com/gpu: "8", pods: "110"}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: acme-vision}
+spec: {resources: {gpu: {quota: 8}}}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: acme-class}
+value: 70
+"""
+
+
+def owner(kind, name, by=None, spec=None):
+    row = next(it for it in (*WORKLOADS, gang_api.chosen({"v1alpha2"})) if it.kind == kind)
+    meta = ObjectMeta(
+        name=name,
+        namespace="acme-ns",
+        uid=f"acme-uid-{name}",
+        owner_references=[] if by is None else [reference(by)],
+    )
+    gang = gang_of(row.read, spec, {})
+    return PartialObject(metadata=meta, api_version=row.api_version, kind=kind, gang=gang)
+
+
+def reference(by):
+    return OwnerReference(
+        api_version=by.api_version, kind=by.kind, name=by.metadata.name, uid=by.metadata.uid,
+        controller=True,
+    )  # fmt: skip
+
+
+def pod_of(name, by=None, gpus=1, labels=None, **spec):
+    meta = ObjectMeta(
+        name=name,
+        namespace="acme-ns",
+        uid=f"acme-uid-{name}",
+        labels={"kai.scheduler/queue": "acme-vision", **(labels or {})},
+        owner_references=[] if by is None else [reference(by)],
+    )
+    container = {"resources": {"limits": {"nvidia.com/gpu": gpus}}}
+    said = {"schedulerName": "kaisched", "containers": [container], **spec}
+    return Pod(metadata=meta, spec=msgspec.convert(said, PodSpec))
+
+
+def of_job_set():
+    jobs = [{"name": "acme-lead"}, {"name": "acme-work", "replicas": 2}]
+    top = owner("JobSet", "acme-set", spec={"replicatedJobs": jobs})
+    yield top
+    for part, index in (("acme-lead", 0), ("acme-work", 0), ("acme-work", 1)):
+        job = owner("Job", f"acme-set-{part}-{index}", top)
+        labels = {labels_of.REPLICATED_JOB: part, labels_of.JOB_INDEX: str(index)}
+        yield from (job, pod_of(f"{job.metadata.name}-0", job, labels=labels))
+
+
+def of_leader_worker_set():
+    top = owner("LeaderWorkerSet", "acme-serve", spec={"leaderWorkerTemplate": {"size": 9}})
+    yield top
+    pods = owner("StatefulSet", "acme-serve", top)
+    pods = replace(pods, metadata=replace(pods.metadata, uid="acme-uid-set"))
+    yield pods
+    for index in "01":
+        yield pod_of(f"acme-serve-{index}", pods, labels={labels_of.GROUP_INDEX: index})
+
+
+def of_kubernetes_own_group():
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": "acme-class"}
+    yield owner("PodGroup", "acme-own", spec=spec)
+    for at in range(2):
+        yield pod_of(f"acme-own-{at}", schedulingGroup={"podGroupName": "acme-own"})
+
+
+def of_spark():
+    label = {labels_of.SPARK_APP: "acme-app"}
+    yield from (pod_of(f"acme-spark-{at}", labels=label) for at in range(2))
+
+
+@pytest.fixture
+def workloads():
+    """A recording of workloads of every kind whose pods are known by their labels or spec."""
+    store, kept = StateStore(), Kept()
+    loaded = load_text(MANIFESTS)
+    objects = [*of_job_set(), *of_leader_worker_set(), *of_kubernetes_own_group(), *of_spark()]
+    for obj in (*loaded.objects, *objects):
+        upsert(store, obj)
+        kept.put(obj)
+    store.snapshot()
+    policy = default_policy()
+    made = record("cluster", kept.state_of(store), default_shard(), policy,
+                  schedulers=["kaisched"], now_s=NOW_S)  # fmt: skip
+    return sealed(made, replay(made).result)
+
+
+def jobs_of(replayed):
+    s = replayed.snapshot
+    return sorted((len(tasks), int(count), int(refusal)) for tasks, count, refusal in zip(
+        s.jobs.tasks, s.jobs.podset_count, s.jobs.refusal, strict=True))  # fmt: skip
+
+
+def test_workloads_are_grouped_alike_without_their_names(workloads):
+    """Two groups that lack pods, Spark's and Kubernetes' of two, a set of three subgroups."""
+    before = replay(workloads)
+    assert jobs_of(before) == [(1, 1, 0), (1, 1, 0), (2, 1, 0), (2, 1, 0), (3, 3, 0)]
+    bare, warnings = redacted(workloads)
+    assert warnings == []
+    assert jobs_of(replay(bare)) == jobs_of(before)
+    assert len(replay(bare).result.binds) == len(before.result.binds) == 7
+    text = encoded(bare).decode()
+    assert "acme" not in text
+    assert '"minimum":9' in text
+
+
+def test_what_a_workload_asks_in_vain_holds_no_name(workloads):
+    spec = {"schedulingConstraints": {"topology": [{"key": "acme-rack"}]}}
+    bad = owner("PodGroup", "acme-own", spec={"schedulingPolicy": {"basic": {}}, **spec})
+    owners = [
+        replace(it, unsupported=bad.gang.unsupported) if it.kind == "PodGroup" else it
+        for it in workloads.owners
+    ]
+    bare = redacted(replace(workloads, owners=owners)).recording
+    assert "acme" not in encoded(bare).decode()
+    assert (2, 1, int(Refusal.UNSUPPORTED)) in jobs_of(replay(bare))

@@ -1,0 +1,189 @@
+"""The table of workloads: what plugins add to it, what stands first, and what is refused."""
+
+import pytest
+
+from kaisched.cluster.grouping import Grouper
+from kaisched.cluster.kubernetes.discovery import watched_kinds
+from kaisched.cluster.kubernetes.resources import ALL
+from kaisched.engine.policy import build_policy, default_policy, default_shard
+from kaisched.errors import ConfigError, PluginContractError
+from kaisched.framework.loader import Catalogue, Installed, installed_plugins
+from kaisched.framework.workload_rows import workloads_of
+from kaisched.objects import gang_api
+from kaisched.objects.gang_sizes import gang_of
+from kaisched.objects.known_workloads import KNOWN, WORKLOADS
+from kaisched.objects.podgroup import SubGroupSpec
+from kaisched.objects.shard import PluginEntry, SchedulingShard, ShardSpec
+from kaisched.objects.wire import ObjectMeta
+from kaisched.objects.workloads import MOST, Gang, Workload
+from tests.unit.framework.fakes import plugin
+
+WIDGET = Workload("example.com/v1", "widgets", "Widget", "each")
+
+
+def raises():
+    raise RuntimeError("out of order")
+
+
+def test_without_a_plugin_the_known_kinds_are_grouped():
+    assert default_policy().workloads is KNOWN
+    assert workloads_of([plugin(job_gate=lambda **_: None)]) is KNOWN
+
+
+def test_a_plugin_adds_kinds_and_replaces_known_ones():
+    mine = Workload("apps/v1", "statefulsets", "StatefulSet", "each")
+    table = workloads_of([plugin(workloads=lambda: [WIDGET, mine])])
+    assert table["example.com", "Widget"] is WIDGET
+    assert table["apps", "StatefulSet"] is mine
+    assert table.keys() == {*KNOWN, ("example.com", "Widget")}
+
+
+def test_of_two_plugins_the_first_counts():
+    other = Workload("example.com/v2", "widgets", "Widget")
+    first, second = (plugin(workloads=lambda row=row: [row]) for row in (other, WIDGET))
+    assert workloads_of([first, second])["example.com", "Widget"] is other
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (raises, "workloads: RuntimeError: out of order"),
+        (lambda: 7, "workloads: TypeError"),
+        (lambda: ["Widget"], "workloads: 'Widget' is no kaisched.Workload"),
+        (lambda: [Workload("v1", "widgets", "Widget")], "api_version 'v1' is none"),
+        (lambda: [Workload("scheduling.k8s.io/v1", "x", "X")], "are not grouped by"),
+        (lambda: [Workload("example.com/v1", "Widgets", "Widget")], "plural 'Widgets' is none"),
+        (lambda: [Workload("example.com/v1", "../pods", "Widget")], "plural '../pods' is none"),
+        (lambda: [Workload("example.com/v1", "widgets", "widget")], "kind 'widget' is none"),
+        (lambda: [Workload("example.com/v1", "widgets", "Widget", "all")], "together, each, throu"),
+        (
+            lambda: [Workload("a.io/v1", "widgets", "Widget", other_versions=("b.io/v1",))],
+            "'b.io/v1' is not of API group 'a.io'",
+        ),
+    ],
+)
+def test_nonsense_is_told_and_the_plugin_named(answer, text):
+    with pytest.raises(PluginContractError) as told:
+        workloads_of([plugin("broken", workloads=answer)])
+    assert text in str(told.value)
+    assert told.value.plugin == "broken"
+
+
+def shard_with(**arguments):
+    entry = PluginEntry(enabled=True, arguments=arguments)
+    return SchedulingShard(
+        metadata=ObjectMeta(name="s"), spec=ShardSpec(plugins={"workloads": entry})
+    )
+
+
+KIND = {"apiVersion": "example.com/v1", "plural": "widgets", "kind": "Widget"}
+
+
+def test_a_shard_lists_kinds_by_the_shipped_plugin():
+    policy, said = build_policy(shard_with(kinds=[KIND | {"pods": "each"}]))
+    assert policy.workloads["example.com", "Widget"] == WIDGET
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "texts"),
+    [
+        (KIND | {"plurl": "x"}, ConfigError, ("kinds[0].plurl", "no such argument", '"plural"')),
+        (KIND | {"pods": "all"}, ConfigError, ("kinds[0].pods",)),
+        ({"kind": "Widget"}, ConfigError, ("kinds[0].apiVersion",)),
+        (KIND | {"apiVersion": "v1"}, PluginContractError, ("api_version 'v1' is none",)),
+    ],
+)
+def test_what_a_shard_says_wrong_is_told(kind, error, texts):
+    with pytest.raises(error) as told:
+        build_policy(shard_with(kinds=[kind]))
+    for text in texts:
+        assert text in str(told.value)
+
+
+def test_a_plugin_that_is_broken_is_found_when_the_policy_is_made():
+    broken = plugin("workloads", workloads=raises).plugin
+    catalogue = Catalogue(
+        [
+            *(it for it in installed_plugins().by_name.values() if it.name != "workloads"),
+            Installed("workloads", "x", "1", type(broken)),
+        ]
+    )
+    with pytest.raises(PluginContractError, match="out of order"):
+        build_policy(shard_with(), catalogue=catalogue)
+    assert build_policy(default_shard(), catalogue=catalogue)[0].workloads is KNOWN
+
+
+# -- what is watched ----------------------------------------------------------------------------
+
+
+def test_what_is_watched_follows_the_table():
+    table = workloads_of([plugin(workloads=lambda: [WIDGET])])
+    kinds = watched_kinds([KNOWN, table], None)
+    more = {it.qualified for it in kinds} - {it.qualified for it in ALL}
+    assert more == {"widgets.example.com"}
+    names = [it.qualified for it in kinds]
+    assert names.index("widgets.example.com") < names.index("podgroups.scheduling.run.ai")
+    assert names[-1] == "pods"
+
+
+def test_the_gang_api_of_kubernetes_is_watched_only_where_it_is_found():
+    assert "podgroups.scheduling.k8s.io" not in {it.qualified for it in ALL}
+    kinds = watched_kinds([KNOWN], gang_api.chosen({"v1alpha2"}))
+    (found,) = [it for it in kinds if it.qualified == "podgroups.scheduling.k8s.io"]
+    assert found.path == "/apis/scheduling.k8s.io/v1alpha2/podgroups"
+    assert not found.is_required
+
+
+def test_shards_must_read_a_kind_alike():
+    other = Workload("example.com/v2", "widgets", "Widget")
+    tables = [workloads_of([plugin(workloads=lambda row=row: [row])]) for row in (WIDGET, other)]
+    with pytest.raises(ConfigError, match=r"two shards read Widget of example\.com"):
+        watched_kinds(tables, None)
+    grouped_otherwise = Workload("example.com/v1", "widgets", "Widget", "together")
+    tables[1] = workloads_of([plugin(workloads=lambda: [grouped_otherwise])])
+    assert watched_kinds(tables, None)
+
+
+# -- a reader of a plugin -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (lambda *_: raises(), "RuntimeError: out of order"),
+        (lambda *_: 4, "no kaisched.Gang, but a int"),
+        (lambda *_: Gang(minimum=0), "minimum 0 is not from 1"),
+        (lambda *_: Gang(minimum=MOST + 1), "minimum 100001 is not from 1"),
+        (lambda *_: Gang(minimum="4"), "TypeError"),
+        (
+            lambda *_: Gang(sub_groups=[SubGroupSpec(name="a"), SubGroupSpec(name="a")]),
+            "two subgroups of one name",
+        ),
+        (lambda *_: Gang(sub_groups=[SubGroupSpec(name="a", parent="b")]), "parent is missing"),
+        (
+            lambda *_: Gang(
+                sub_groups=[SubGroupSpec(name="a", parent="b"), SubGroupSpec(name="b", parent="a")]
+            ),
+            "inside itself",
+        ),
+        (
+            lambda *_: Gang(sub_groups=[SubGroupSpec(name="a")], min_sub_group=2),
+            "min_sub_group 2 is not from 1 to 1",
+        ),
+    ],
+)
+def test_a_reader_that_fails_gets_the_workload_refused(read, text):
+    gang = gang_of(read, {}, {})
+    assert gang.unsupported.startswith("its gang cannot be read: ")
+    assert text in gang.unsupported
+
+
+@pytest.mark.parametrize("spec", [None, [], "text", 7])
+def test_what_has_no_spec_is_one_pod(spec):
+    assert gang_of(raises, spec, {}) == Gang()
+
+
+def test_a_table_may_not_say_what_pods_are():
+    assert all(row.kind != "Pod" for row in WORKLOADS)
+    assert Grouper({})  # pods that own pods are looked through whatever the table says
