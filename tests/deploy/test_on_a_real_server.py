@@ -154,6 +154,16 @@ def test_what_we_ship_is_accepted(server, folder):
     assert [it.text() for it in answers if not it.is_done and it.code != 409] == []
 
 
+def test_the_namespace_admits_the_pod_that_is_deployed(server):
+    """It is held to the restricted pod security standard."""
+    (template,) = (it["spec"]["template"] for it in of_kind(written(), "Deployment"))
+    meta = {"name": "x", "namespace": "kaisched", "labels": template["metadata"]["labels"]}
+    found = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+    assert server.create(found, "?dryRun=All").is_done
+    found["spec"]["containers"][0].pop("securityContext")
+    assert "violates PodSecurity" in refusal(server.create(found, "?dryRun=All"))
+
+
 # -- the queues' gate ----------------------------------------------------------------------------
 
 
