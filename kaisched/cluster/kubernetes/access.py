@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import urllib3
 import yaml
 
 from kaisched.errors import ClusterUnavailable, ConfigError
@@ -77,6 +78,9 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
             path="kubernetes.kubeconfig",
             fix="name a kubeconfig and one of its contexts, or run in a pod",
         ) from wrong
+    if not found.verify_ssl:
+        # Who wrote `insecure-skip-tls-verify` knows; a warning a connection would be in the log.
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     return Access(found.host.rstrip("/"), _pool_of(found), _authorization(found), _namespace())
 
 

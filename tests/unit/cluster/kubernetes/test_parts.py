@@ -3,11 +3,13 @@
 import datetime as dt
 import threading
 import time
+import warnings
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.config import incluster_config
+from urllib3.exceptions import InsecureRequestWarning
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
@@ -193,6 +195,25 @@ def test_a_kubeconfig_says_where_and_who(tmp_path):
     assert access.authorization() == "Bearer sesame"
     with pytest.raises(ConfigError):
         find_access(file, "two")
+
+
+def test_a_server_that_is_not_verified_is_no_warning_a_connection(tmp_path):
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: one\n"
+        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1',"
+        " insecure-skip-tls-verify: true}}]\n"
+        "users: [{name: u, user: {token: sesame}}]\n"
+        "contexts: [{name: one, context: {cluster: c, user: u}}]\n",
+        encoding="utf-8",
+    )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        access = find_access(file)
+        warnings.warn("unverified", InsecureRequestWarning, stacklevel=1)
+        warnings.warn("another", UserWarning, stacklevel=1)
+    assert [str(it.message) for it in said] == ["another"]
+    assert access.pool["cert_reqs"] == "CERT_NONE"
 
 
 @pytest.fixture
