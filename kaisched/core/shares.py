@@ -92,9 +92,10 @@ def breaks_saturation_order(
 ) -> Bool:
     """Tell where a reclaim would leave the reclaimer as saturated as a sibling it takes from (R15).
 
-    All amounts are those after the reclaim. True where the reclaimer is above its fair share,
-    the sibling has one, and the reclaimer's ratio times the multiplier reaches the sibling's.
-    An unlimited share counts as ratio 0. Elementwise, any shapes that broadcast.
+    All amounts are those after the reclaim. True where the reclaimer is above its fair share and
+    its ratio times the multiplier reaches the sibling's. An unlimited share counts as ratio 0; a
+    sibling without any share is reached by who has none either. Elementwise, any shapes that
+    broadcast.
     """
     reclaimer_over = reclaimer_allocated > reclaimer_fair_share
     sibling_has_share = sibling_fair_share > 0
@@ -108,7 +109,7 @@ def breaks_saturation_order(
         np.maximum(sibling_fair_share, 1),
         multiplier_per_mille,
     )
-    return np.asarray(reclaimer_over & sibling_has_share & (endless | reaches))
+    return np.asarray(reclaimer_over & np.where(sibling_has_share, endless | reaches, endless))
 
 
 def exceeds_any(held: Int64, bound: Int64) -> Bool:

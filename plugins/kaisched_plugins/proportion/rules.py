@@ -63,7 +63,7 @@ def undershoots(left: Row, floors: Floors, amounts: Row) -> bool:
 def is_as_saturated(after: int, share: int, left: int, their_share: int, per_mille: int) -> bool:
     """Tell exactly whether a taker above its share is as saturated as whom it takes from (R15)."""
     if their_share <= 0:
-        return False
+        return share <= 0  # two that are entitled to nothing would take it from each other in turns
     if share == 0 or their_share == UNLIMITED:
         return True
     return after * per_mille * their_share >= left * PER_MILLE * share

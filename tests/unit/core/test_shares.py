@@ -70,6 +70,7 @@ def test_worked_number_j_order_of_saturation(sibling, per_mille, rejected):
         (4, 4, 0, 4, False),  # not above its fair share
         (1, 0, 9, 4, True),  # infinite
         (5, 4, 5, 0, False),  # a sibling without a share protects nothing
+        (1, 0, 5, 0, True),  # but not from who has none either
         (5, 4, 5, UNLIMITED, True),  # ratio 0 is reached by any
         (5, UNLIMITED, 5, UNLIMITED, False),  # both unlimited
     ],

@@ -205,6 +205,21 @@ def test_the_order_of_saturation_is_kept(held, multiplier, codes):
     assert world.take(world.claim("x1", 1), ("y", 1)) == codes
 
 
+def test_branches_that_are_entitled_to_nothing_leave_each_other_alone():
+    """A third has a claim to all by its priority; who asks is within its own quota."""
+    world = World(
+        {
+            "x": {"share": 0},
+            "x1": {"parent": "x", "deserved": 2, "share": 2},
+            "y": {"share": 0, "held": 2},
+            "y1": {"parent": "y", "share": 0, "held": 2},
+            "z": {"share": 3, "held": 2},
+        }
+    )
+    assert world.take(world.claim("x1", 1), ("y1", 2)) == [ORDER]
+    assert world.take(world.claim("z", 1), ("y1", 2)) == [0]
+
+
 def test_saturation_counts_only_in_resources_asked_for_or_taken():
     """Example of the facts about KAI: CPU is over the share, but nobody touches it."""
     x = {"share": 4, "cpu_share": 1000, "cpu_held": 3000}
