@@ -10,7 +10,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from tests.laws.clusters import NOW_S, told
-from tests.laws.crowded import carried_out, crowded, moves_of
+from tests.laws.crowded import carried_out, crowded, make_crowded, moves_of
 
 POLICY = default_policy()
 CYCLES = 12
@@ -38,3 +38,14 @@ def test_a_cluster_left_alone_comes_to_rest(cluster):
     at_rest = next((at for at in range(len(history)) if not any(history[at:])), CYCLES)
     event(f"at rest after {at_rest} cycles")
     assert not any(history[CYCLES:])
+
+
+@pytest.mark.xfail(strict=True, reason="preempt gives a queue room that reclaim takes back")
+def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
+    """One of about 10,000 random clusters.
+
+    A queue reclaims CPU for one job; preempt gives the CPU to another of its jobs, which also takes
+    idle GPUs that belong to a queue of higher priority; they are taken back, and it begins again.
+    """
+    cluster = make_crowded(291, nodes=1, queues=3, running=2, pending=5, most=1)
+    assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
