@@ -30,7 +30,7 @@ from kaisched.telemetry.adapter import Watch
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
-    from kaisched.cluster.kubernetes.reflector import Change
+    from kaisched.cluster.kubernetes.change import Change
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import SchedulingShard

@@ -16,7 +16,7 @@ from kaisched.engine.policy import default_shard
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kaisched.cluster.kubernetes.reflector import Change
+    from kaisched.cluster.kubernetes.change import Change
     from kaisched.objects.shard import ShardSpec
 
 

@@ -16,6 +16,7 @@ from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.state import Kept
+from kaisched.cluster.store import StateStore
 from kaisched.daemon.comparison import Comparison
 from kaisched.daemon.loop import Loop
 from kaisched.daemon.policy import policy_of
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.clock import Clock
+    from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.pods import Note
-    from kaisched.cluster.kubernetes.reflector import Change
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
     from kaisched.engine.turn import Turn
@@ -132,10 +133,12 @@ class Tenure:
             self.gate,
             self._outbox,
             clock,
-            schedulers=settings.scheduler_names,
-            node_pool=shard.spec.partition_label_value,
-            gpu_resources=shard.spec.gpu_resources,
-            workloads=self.workloads,
+            StateStore(
+                settings.scheduler_names,
+                node_pool=shard.spec.partition_label_value,
+                gpu_resources=shard.spec.gpu_resources,
+                workloads=self.workloads,
+            ),
             why_stale=why_stale,
             is_observing=how.observe,
             is_deleting=how.eviction_mode == "delete",

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import structlog
 
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.known import OUR_SCHEDULERS
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.change import Change, ChangeFilter
 from kaisched.cluster.kubernetes.claims import Claims
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.counts import Counts
@@ -26,20 +26,13 @@ from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
-from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.objects.disruption_budget import PodDisruptionBudget
-from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.pod import Pod
-from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.queue import Queue
-from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
-from kaisched.objects.workloads import Table
 
 BIND, EVICT, READ, NOMINATE = range(4)
 """Ranks of writes: what others wait for comes first."""
@@ -56,22 +49,14 @@ class KubernetesCluster:
     :meth:`state`.
     """
 
-    _protected: dict[tuple[str, str], float]
-    _nominated: dict[str, str]  # by the last cycle that decided something
-    _generations: dict[str, tuple[object, ...]]
-    _observed: set[tuple[str, str, str]]
-
     def __init__(
         self,
         client: Client,
         gate: Gate,
         outbox: Outbox,
         clock: Clock,
+        store: StateStore,
         *,
-        schedulers: Iterable[str] = OUR_SCHEDULERS,
-        node_pool: str = "",
-        gpu_resources: Sequence[str] = GPU_RESOURCES,
-        workloads: Table = KNOWN,
         why_stale: Callable[[], str] = lambda: "",
         is_observing: bool = False,
         is_deleting: bool = False,
@@ -85,10 +70,7 @@ class KubernetesCluster:
             gate: open while we lead the shard.
             outbox: takes the writes.
             clock: says when an eviction was decided.
-            schedulers: as for the store, like the next three.
-            node_pool: see there.
-            gpu_resources: see there.
-            workloads: see there.
+            store: takes the changes in.
             why_stale: says why nothing may be decided now; empty when it may.
             is_observing: nothing is written; what would be is logged.
             is_deleting: victims are deleted instead of evicted.
@@ -96,11 +78,10 @@ class KubernetesCluster:
             note: tells people what was done.
 
         """
-        self.store = StateStore(
-            schedulers, node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads
-        )
+        self.store = store
         self.wake: Callable[[], None] = lambda: None
         self.on_overthrown: Callable[[str], None] = lambda _: None
+        self.bad_news = 0
         self.kept: Kept | None = None
         self._outbox, self._clock = outbox, clock
         self._why_stale, self._is_observing = why_stale, is_observing
@@ -108,9 +89,12 @@ class KubernetesCluster:
         self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
         self._store_lock = threading.Lock()
-        self.bad_news, self._has_loop = 0, False
+        self._has_loop = False
         self._sent: deque[tuple[float, str]] = deque()  # (when to look after it, pod), in order
-        self._protected, self._nominated, self._generations, self._observed = {}, {}, {}, set()
+        self._protected: dict[tuple[str, str], float] = {}
+        self._nominated: dict[str, str] = {}  # by the last cycle that decided something
+        self._observed: set[tuple[str, str, str]] = set()
+        self._filter = ChangeFilter()
 
     @property
     def counts(self) -> Counts:
@@ -127,55 +111,13 @@ class KubernetesCluster:
     def tell(self, change: Change) -> None:
         """Take in a change at the next snapshot, and wake the loop if it may matter."""
         self._news.append(change)
-        if self._may_matter(change):
+        if self._filter.may_matter(change):
             self.wake()
 
     def post(self, news: News) -> None:
         """Take in news at the next snapshot, which comes at once."""
         self._news.append(news)
         self.wake()
-
-    def _may_matter(self, change: Change) -> bool:
-        """Tell whether a change may let something be decided that could not be before.
-
-        A pod on its node frees nothing and asks for nothing. A pending pod asks again when its
-        spec changes (the generation tells), not when its status does: that is our own writing. The
-        same goes for queues and pod groups.
-        """
-        pod = change.obj
-        if isinstance(pod, Queue | PodGroup):
-            key = f"{pod.KIND} {pod.key}"
-            if change.is_gone:
-                self._generations.pop(key, None)
-                return True
-            return self._is_new_generation(key, pod.metadata, with_labels=True)
-        if not isinstance(pod, Pod):
-            return not isinstance(pod, PodDisruptionBudget) or self._allows_more(pod, change)
-        meta = pod.metadata
-        if change.is_gone:
-            self._generations.pop(pod.key, None)
-            return True
-        if meta.deletion_timestamp or pod.status.phase in {"Succeeded", "Failed"}:
-            return True
-        return self._is_new_generation(pod.key, meta) and not pod.spec.node_name
-
-    def _allows_more(self, budget: PodDisruptionBudget, change: Change) -> bool:
-        """Tell whether a disruption budget protects others than before, or fewer pods."""
-        key = f"{budget.KIND} {budget.key}"
-        known = self._generations.pop(key, None)
-        if change.is_gone:
-            return True
-        now = self._generations[key] = (budget.spec, budget.status.disruptions_allowed)
-        return known is None or known[0] != now[0] or known[1:] < now[1:]
-
-    def _is_new_generation(self, key: str, meta: ObjectMeta, *, with_labels: bool = False) -> bool:
-        """Tell whether the spec of an object, or what it is labelled with, is news."""
-        now: tuple[object, ...] = (meta.uid, meta.generation)
-        if with_labels:
-            now = (*now, meta.labels, meta.annotations)
-        is_known = self._generations.get(key) == now
-        self._generations[key] = now
-        return not is_known
 
     def snapshot(self) -> Snapshot:
         """Take in all news and return the present state.

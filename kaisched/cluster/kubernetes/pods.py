@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import STRATEGIC, Answer, Client
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.gate import Gate, Term
-from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 
 from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.change import Change, Tell
 from kaisched.cluster.kubernetes.client import Answer, Client, RefusedError, Stream
 from kaisched.cluster.kubernetes.lines import lines_of
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
@@ -26,18 +27,6 @@ HEALTHY_S: Final = 60.0
 """A watch that lasted so long ended in good order; the next one need not wait."""
 MOST_UNAUTHORIZED: Final = 5
 _GONE, _UNAUTHORIZED, _FORBIDDEN, _ABSENT, _LATER = 410, 401, 403, 404, 504
-
-
-class Change(NamedTuple):
-    """An object came or changed, or is gone; then only its identity is known."""
-
-    obj: Seen
-    is_gone: bool = False
-    is_read: bool = False
-    """Read aside of the watch: it may be older than what the watch has told already."""
-
-
-Tell = Callable[[Change], None]
 
 
 class Phase(Enum):
@@ -92,8 +81,10 @@ class Reflector:
                 back, and what other kinds are known to be is of no time.
 
         """
-        self.watched, self.phase = watched, Phase.STARTING
-        self._versions, self._turn = (watched, *watched.others), 0
+        self.watched = watched
+        self.phase = Phase.STARTING
+        self._versions = (watched, *watched.others)
+        self._turn = 0
         self.tally = Tally()
         self.heard_s = monotonic_s()
         """When the server was last heard from, on the monotonic clock."""

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from kaisched.clock import Clock, monotonic_s
+from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Client
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pods import Note, path_of
-from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.cluster.kubernetes.report import Report
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, queue_statuses, says, stamped
 from kaisched.cluster.store import StateStore

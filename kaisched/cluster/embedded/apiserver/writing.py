@@ -239,20 +239,16 @@ class Writer:
             obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
             mark_deleted(obj, 0, self.clock.now_s())
             is_staying = True
-        elif grace_s == 0 and not obj["metadata"].get("finalizers"):
-            is_staying = False
-            if resource.key == ("", "pods"):  # watchers see one leave before it has left
-                mark_deleted(obj, 0, self.clock.now_s())
-                if not is_dry_run and obj != record.object():
-                    record = self.storage.put(resource.key, obj)
         else:
             is_staying = mark_deleted(obj, grace_s, self.clock.now_s())
         if is_dry_run:
             return record
+        # Watchers see that a pod leaves before it has left.
+        if (is_staying or resource.key == ("", "pods")) and obj != record.object():
+            record = self.storage.put(resource.key, obj)
         if not is_staying:
             self.end(resource, record)
-            return record
-        return record if obj == record.object() else self.storage.put(resource.key, obj)
+        return record
 
     def end(self, resource: Resource, record: Record) -> None:
         """Remove an object now; with a definition, all objects of its kind."""

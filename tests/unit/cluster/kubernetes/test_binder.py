@@ -6,8 +6,8 @@ import pytest
 
 from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER
-from kaisched.cluster.kubernetes.reflector import Change
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 
