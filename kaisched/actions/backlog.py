@@ -48,7 +48,7 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
     if session.placement.has_releasing:
         return None
     backlog = backlog_of(session, action)
-    if backlog.odd or ask.gates(session):
+    if backlog.odd or ask.gates(session, action):
         return None
     moved = backlog.moved(session)
     return None if moved is None else backlog.heads(session, moved)

@@ -196,7 +196,7 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
 
     Gates do not open as a queue fills, so what is refused now stays refused while room is taken.
     """
-    if not len(candidates) or not session.ask.gates(session):
+    if not len(candidates) or not session.ask.gates(session, action):
         return candidates
     held, strict = session.held, session.held_non_preemptible
     if session.has_moved:

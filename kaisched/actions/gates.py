@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def first_shut(session: Session, action: str, job: int, ask: Amounts) -> int:
     """Return the first refusal from a job's leaf queue to the root, or 0; ``ask`` is ``(R,)``."""
-    if not session.ask.gates(session):
+    if not session.ask.gates(session, action):
         return 0
     row, column, ledger = np.array([job]), ask[:, None], session.ledger
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():

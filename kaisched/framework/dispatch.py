@@ -273,7 +273,7 @@ class Questions(NodeQuestions):
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection."""
-        gates = self.gates(session)
+        gates = self.gates(session, action)
         if not gates:
             return None
         return self._codes(
@@ -317,19 +317,19 @@ class Questions(NodeQuestions):
                 codes = np.where(taken, said, codes)
         return codes
 
-    def gates(self, session: Session) -> tuple[Answer, ...]:
-        """Return the queue gates that may close in this cycle."""
-        gates: tuple[Answer, ...] | None = session.gates
+    def gates(self, session: Session, action: str) -> tuple[Answer, ...]:
+        """Return the queue gates that may close for an action in this cycle."""
+        gates: tuple[Answer, ...] | None = session.gates.get(action)
         if gates is None:
-            gates = session.gates = tuple(
-                answer for answer in self._gates if self._may_close(session, answer)
+            gates = session.gates[action] = tuple(
+                answer for answer in self._gates if self._may_close(session, action, answer)
             )
         return gates
 
     @staticmethod
-    def _may_close(session: Session, answer: Answer) -> bool:
+    def _may_close(session: Session, action: str, answer: Answer) -> bool:
         try:
-            return bool(answer.owner.has_gates(session))
+            return bool(answer.owner.has_gates(session, action))
         except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
             answer.fail(session, error)
             return True

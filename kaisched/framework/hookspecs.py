@@ -119,13 +119,13 @@ class Plugin:
         """Keep the typed arguments of this shard."""
         self.arguments: Any = arguments
 
-    def has_gates(self, session: Session) -> bool:
-        """Promise with False that ``queue_gate`` has no objection to anything in this cycle.
+    def has_gates(self, session: Session, action: str) -> bool:
+        """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
 
         It is then not asked: where no queue is limited, thousands of positions need not be worked
-        out. Asked once a cycle, when the first gate is needed.
+        out. Asked once a cycle and action, when the first gate is needed.
         """
-        del session
+        del session, action
         return True
 
     def is_silent(self, session: Session, question: str) -> bool:

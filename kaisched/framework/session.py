@@ -74,7 +74,7 @@ class Session:
         self.label_sets: LabelSets = snapshot.label_sets
         self.hints: dict[str, Any] = memory.hints
         self.failures: list[PluginFailure] = []
-        self.gates: tuple[Any, ...] | None = None
+        self.gates: dict[str, tuple[Any, ...]] = {}
         self.found: dict[str, Any] = {}
 
     @once

@@ -19,8 +19,9 @@ def broken_promises(plugin: Plugin, session: Session) -> Iterator[str]:
     """Yield each promise of the plugin that its answers in this session break."""
     if plugin.is_score_rising:
         yield from _falling_scores(plugin, session)
-    if not plugin.has_gates(session):
-        yield from _closed_gates(plugin, session)
+    for action in ("allocate", "reclaim", "preempt"):
+        if not plugin.has_gates(session, action):
+            yield from _closed_gates(plugin, session, action)
     if plugin.is_job_bound:
         yield from _answers_of_the_hour(plugin, session)
     if plugin.is_class_bound:
@@ -43,14 +44,14 @@ def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
             last = score
 
 
-def _closed_gates(plugin: Plugin, session: Session) -> Iterator[str]:
+def _closed_gates(plugin: Plugin, session: Session, action: str) -> Iterator[str]:
     """Check the promise of open gates: ask for far more than any bound allows."""
     job = np.flatnonzero(session.jobs.queue_of_job >= 0)
     queue = session.jobs.queue_of_job[job]
     much = np.full((len(session.axis), len(job)), _HUGE, np.int64)
-    codes: Any = plugin.queue_gate(session, "allocate", queue, job, much, much, much)
+    codes: Any = plugin.queue_gate(session, action, queue, job, much, much, much)
     if codes is not None and np.asarray(codes).any():
-        yield "queue_gate: has_gates is False in this session, but a gate is closed"
+        yield f"queue_gate: has_gates is False for {action}, but a gate is closed"
 
 
 def _answers_of_the_hour(plugin: Plugin, session: Session) -> Iterator[str]:

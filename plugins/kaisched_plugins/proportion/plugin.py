@@ -23,6 +23,7 @@ from kaisched import (
 )
 from kaisched_plugins.proportion.config import ProportionArguments
 from kaisched_plugins.proportion.division import divided
+from kaisched_plugins.proportion.preempt import growth_codes
 from kaisched_plugins.proportion.reclaim import (
     Bounds,
     non_preemptible_codes,
@@ -36,6 +37,7 @@ _STANDING = "proportion.standing"
 _LIMITED = "proportion.limited"
 _BOUNDS = "proportion.bounds"
 _RECLAIM = "reclaim"
+_PREEMPT = "preempt"
 
 
 @dataclass(slots=True)
@@ -75,8 +77,10 @@ class Proportion(Plugin):
         standing = cycle.standing or _standing(session, cycle)
         return standing.order(queue, held, ask)
 
-    def has_gates(self, session: Session) -> bool:
+    def has_gates(self, session: Session, action: str) -> bool:
         """Promise silence while no queue has a limit and no job is non-preemptible."""
+        if action == _PREEMPT:
+            return True
         is_preemptible = session.jobs.is_preemptible
         # Counting takes a third of the time of all().
         return _has_limits(session) or int(np.count_nonzero(is_preemptible)) < len(is_preemptible)
@@ -92,7 +96,27 @@ class Proportion(Plugin):
         held: Amounts,
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
-        """Keep every queue within its limit, and its non-preemptible part within its quota."""
+        """Keep every queue within its limit, and its non-preemptible part within its quota (R17).
+
+        No preemption lifts a queue above its fair share at the cost of what is due to others.
+        """
+        codes = self._bounded(session, queue, job, ask, held, held_non_preemptible)
+        if action != _PREEMPT:
+            return codes
+        grown = growth_codes(session, queue, held, ask)
+        if codes is None or grown is None:
+            return grown if codes is None else codes
+        return np.where(codes != 0, codes, grown)
+
+    def _bounded(
+        self,
+        session: Session,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec | None:
         cycle: _Cycle = session.state[self.name]
         if cycle.has_limits is None:
             cycle.has_limits = _has_limits(session)

@@ -252,7 +252,7 @@ class Scenario:
             is_over = is_over_in_contest(left, giver.enough, self._ask, amounts)
         else:
             is_over = is_fair_share_victim(left, giver.enough)
-        if not (is_over or is_quota_victim(taker.is_within_quota, left, giver.deserved)):
+        if not (is_over or is_quota_victim(taker.is_within_quota, left, giver.deserved, self._ask)):
             return NOT_OVER_SHARE
         for has, floors in giver.floors:
             if undershoots(has, floors, amounts):
@@ -296,12 +296,19 @@ class Scenario:
         left = self._held.take(loser, axis=1) - before
         over = np.logical_or.reduce(left > bounds.enough.take(loser, axis=1), axis=0)
         if is_quota.any():
-            passes = np.logical_or.reduce(left > bounds.deserved.take(loser, axis=1), axis=0)
-            over |= passes & is_quota[loser]
+            over |= is_quota[loser] & self._is_over_quota(left, loser)
         refused = np.empty(len(units), np.bool_)
         refused[order] = ~over | (loser < 0)
         refused &= taken
         return refused * np.int16(NOT_OVER_SHARE) if refused.any() else None
+
+    def _is_over_quota(self, left: Amounts, queue: RowVec) -> BoolVec:
+        """Tell the same as :func:`is_quota_victim` of columns ``(R, V)``."""
+        asked = self._claim.ask > 0
+        has, quota = left[asked], self._bounds.deserved.take(queue, axis=1)[asked]
+        below = np.logical_or.reduce((has < quota) & (quota != UNLIMITED), axis=0)
+        over: BoolVec = np.logical_or.reduce(has > quota, axis=0) & ~below
+        return over
 
     def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
         taker, left = giver.taker, giver.path[-1]

@@ -38,9 +38,20 @@ def is_over_in_contest(left: Row, enough: Row, ask: Row, amounts: Row) -> bool:
     )
 
 
-def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row) -> bool:
-    """Tell whether a queue over quota gives way to one that stays within its own (R20)."""
-    return is_claim_within_quota and any(map(gt, left, deserved))
+def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row, ask: Row) -> bool:
+    """Tell whether a queue over quota gives way to one that stays within its own (R20).
+
+    Only limited quotas of resources that the claim asks for count, and it has its quota of all.
+    """
+    if not is_claim_within_quota:
+        return False
+    is_over = False
+    for has, quota, asked in zip(left, deserved, ask, strict=True):
+        if asked > 0 and quota != UNLIMITED:
+            if has < quota:
+                return False
+            is_over = is_over or has > quota
+    return is_over
 
 
 def floors_of(left: Row, quotas: Floors) -> Floors:

@@ -129,7 +129,7 @@ def _divisors(allocatable: Amounts, total: Amounts) -> FloatVec:
 
 def limit_codes(bound: Amounts, held: Amounts, ask: Amounts) -> CodeVec | None:
     """Return OVER_LIMIT ``(K,)`` where a resource asked for passes its bound, or None."""
-    over = _over(bound, held, ask)
+    over = is_beyond(bound, held, ask)
     return None if over is None else over * _OVER_LIMIT
 
 
@@ -137,11 +137,12 @@ def quota_codes(
     bound: Amounts, held: Amounts, ask: Amounts, is_preemptible: BoolVec
 ) -> CodeVec | None:
     """Return NON_PREEMPTIBLE_OVER_QUOTA ``(K,)`` where such a job passes the quota, or None."""
-    over = _over(bound, held, ask)
+    over = is_beyond(bound, held, ask)
     return None if over is None else (over & ~is_preemptible) * _OVER_QUOTA
 
 
-def _over(bound: Amounts, held: Amounts, ask: Amounts) -> BoolVec | None:
+def is_beyond(bound: Amounts, held: Amounts, ask: Amounts) -> BoolVec | None:
+    """Tell, ``(K,)``, where held and asked together pass a bound; None for nowhere."""
     # A difference, so that nothing overflows next to UNLIMITED; at least 0, so that a resource not
     # asked for never counts, even where the queue is over its bound already.
     over = np.logical_or.reduce(ask > np.maximum(bound - held, 0), axis=0)

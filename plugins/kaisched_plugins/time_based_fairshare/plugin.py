@@ -117,10 +117,10 @@ class TimeBasedFairshare(Plugin):
             return None
         return handover.head_start(session, resource, queue, weights, has, wants, surplus)
 
-    def has_gates(self, session: Session) -> bool:
+    def has_gates(self, session: Session, action: str) -> bool:
         """Promise silence unless a job waits whose spell it is."""
         handover = self._handover(session)
-        if handover is None or not handover.has_waiting:
+        if action != "allocate" or handover is None or not handover.has_waiting:
             return False
         _ = session.fair_share  # dividing is what finds out whose spell it is
         return bool(handover.granted)

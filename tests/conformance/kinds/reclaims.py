@@ -73,8 +73,10 @@ def reclaim_strategy(case: dict[str, Any]) -> str:
         got = is_fair_share_victim(left, enough)
     else:
         own = session.queues.row_of_name[mine["id"]]
-        after = session.held[:, own] + scale.column(asked["reclaimer_resources"])
-        got = is_quota_victim(is_within(after.tolist(), bounds.row(own)[0]), left, deserved)
+        ask = scale.column(asked["reclaimer_resources"])
+        after = (session.held[:, own] + ask).tolist()
+        is_within_quota = is_within(after, bounds.row(own)[0])
+        got = is_quota_victim(is_within_quota, left, deserved, ask.tolist())
     expected = case["expected"]["reclaimable"]
     return "" if got == expected else f"expected {expected}, got {got}"
 

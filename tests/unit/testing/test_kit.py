@@ -191,7 +191,7 @@ def test_a_plugin_that_refuses_must_not_promise_open_gates():
     def shut(self, session, action, queue, job, ask, held, held_non_preemptible):
         return np.where(held[0] > 1 << 30, 20, 0).astype(np.int16)
 
-    def silent(self, session):
+    def silent(self, session, action):
         return False
 
     with pytest.raises(AssertionError, match="queue_gate: has_gates is False"):

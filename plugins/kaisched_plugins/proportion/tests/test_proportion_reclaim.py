@@ -119,6 +119,26 @@ def test_a_queue_exactly_at_its_quota_passes_the_filter_and_loses_nothing():
     assert world.take(claim, ("b", 1)) == [NOT_OVER]
 
 
+def test_who_is_over_quota_owes_only_what_it_is_over_in():
+    """It is within its share, and would take back what it loses."""
+    b = {"deserved": 2, "share": 4, "held": 4, "cpu_held": 40}
+    world = World({"a": {"deserved": 4, "share": 4, "held": 2}, "b": b})
+    assert world.take(world.claim("a", 0, cpu=20), ("b", 2, 20)) == [NOT_OVER]
+    assert world.take(world.claim("a", 2, cpu=20), ("b", 2, 20)) == [0]
+    many = [("b", 0, 1)] * 40
+    assert world.take(world.claim("a", 0, cpu=20), *many) == [NOT_OVER] * 40
+
+
+@pytest.mark.parametrize(("held", "code"), [(2, NOT_OVER), (3, 0)])
+def test_who_has_not_got_its_quota_of_gpus_owes_none_for_its_cpu(held, code):
+    b = {"deserved": 3, "share": 3, "held": held, "cpu_deserved": 10, "cpu_held": 90}
+    world = World({"a": {"deserved": 1, "share": 1}, "b": b})
+    claim = world.claim("a", 1, cpu=10, last=True)
+    assert world.take(claim, ("b", 2, 20)) == [code]
+    many = world.take(claim, *[("b", 0, 1)] * 40)
+    assert set(many) == {code}
+
+
 @pytest.mark.fault("F99")
 def test_a_unit_that_leaves_its_queue_less_than_it_deserves_is_the_last_resort():
     world = two()

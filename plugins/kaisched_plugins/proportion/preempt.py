@@ -1,0 +1,25 @@
+"""What a preemption may add to its queue beyond what its victims free: rule R17."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kaisched import PODS, UNLIMITED, Amounts, CodeVec, Refusal, RowVec, Session
+from kaisched_plugins.proportion.standing import is_beyond
+
+_OVER_FAIR_SHARE = np.int16(Refusal.OVER_FAIR_SHARE)
+
+
+def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -> CodeVec | None:
+    """Return OVER_FAIR_SHARE ``(K,)`` where queues would live on what is due to others, or None.
+
+    A queue may have its fair share or what it held when the cycle began, and what is nobody's.
+    ``held`` and ``ask`` are ``(R, K)``.
+    """
+    total = session.snapshot.total[:, None]
+    due = np.maximum(np.minimum(session.fair_share, total), session.held)
+    unclaimed = total - due.compress(session.queues.tree.is_leaf, axis=1).sum(axis=1, keepdims=True)
+    bound = due.take(queue, axis=1) + np.maximum(unclaimed, 0)
+    bound[PODS] = UNLIMITED
+    over = is_beyond(bound, held, ask)
+    return None if over is None else over * _OVER_FAIR_SHARE
