@@ -17,6 +17,7 @@ from kaisched.actions.delay import held_back
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.plan import Plan
 from kaisched.actions.promises import keep_promises
+from kaisched.actions.prospects import Prospects
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
 from kaisched.actions.victim_line import VictimLine
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kaisched.actions.candidates import Candidates
     from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
+    from kaisched.actions.plan import Demand
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
 
@@ -63,6 +65,7 @@ class Evicting:
             return
         self._running = running_jobs(session)
         self._search = Search(session)
+        self._prospects = Prospects(session, self._search)
         self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates, is_gated=False)
         self._candidates, self._walk = candidates, walk
@@ -141,15 +144,18 @@ class Evicting:
             codes = session.ask.claim_gate(session, self._action, candidates.job[at], asks)
             if codes is not None and codes[0]:
                 return int(codes[0])
-        line = self._line(claim)
-        if isinstance(line, int):
-            return line
         tasks = candidates.batches.get(job)
         if tasks is None:
             tasks = pending_tasks(session, job)[: int(candidates.size[item.at])]
-        plan = self._search.solve(self._search.demand(claim, tasks), line)
+        demand = self._search.demand(claim, tasks)
+        line = self._line(demand)
+        if isinstance(line, int):
+            return line
+        plan = self._search.solve(demand, line)
         if not isinstance(plan, Plan):
             self._let_go(self._class(claim))
+            if plan == _NO_VICTIMS:
+                self._prospects.note(demand)
             return plan
         if plan.parts and session.policy.allows_consolidating_reclaim:
             self._relocation.relocate(plan)
@@ -171,15 +177,20 @@ class Evicting:
             self._lines.pop(self._refused, None)
         self._refused = key
 
-    def _line(self, claim: Claim) -> VictimLine | int:
+    def _line(self, demand: Demand) -> VictimLine | int:
         """Return the line of victims of a claim's class, or why it has none."""
-        key = self._class(claim)
+        key = self._class(demand.claim)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = self._new_line(claim)
+            job = self._losers(demand.claim)
+            if not isinstance(job, int) and self._prospects.is_hopeless(demand, job):
+                return _NO_VICTIMS  # of this demand: others of its class may ask for other pods
+            line = job if isinstance(job, int) else VictimLine(self._session, job)
+            self._lines[key] = line
         return line
 
-    def _new_line(self, claim: Claim) -> VictimLine | int:
+    def _losers(self, claim: Claim) -> RowVec | int:
+        """Return the running jobs that plugins let a claim take from, or why there are none."""
         session = self._session
         job = self._victims(claim)
         if not job.size:
@@ -189,8 +200,8 @@ class Evicting:
             kept = job[codes == 0]
             if not kept.size:
                 return int(np.bincount(codes).argmax())
-            job = kept
-        return VictimLine(session, job)
+            return kept
+        return job
 
     def _refuse(self, item: Item, code: int) -> None:
         candidates = self._candidates

@@ -1,8 +1,8 @@
 """A cluster left alone comes to rest: what one cycle decides, no later one takes back for ever.
 
 Time stands still and there is no history of usage, so nothing that happens comes from outside.
-Work that must not be preempted keeps to the quotas, as the gates see to: where it holds more, others
-are entitled to what nobody can give them, and may take it from each other in turns.
+Work that must not be preempted keeps to the quotas, as the gates see to: where it holds more,
+others are entitled to what nobody can give them, and may take it from each other in turns.
 """
 
 import pytest

@@ -1,0 +1,69 @@
+"""Claims that found no room last time: could they have any now, if all they may take were gone?
+
+A large job that waits in a full cluster fails in every cycle, and lining up everything that runs
+costs more than finding out. What is remembered decides nothing: the search would say the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.rooms import room_of
+
+if TYPE_CHECKING:
+    from kaisched.actions.plan import Demand
+    from kaisched.actions.search import Search
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session import Session
+
+_HINT: Final = "evicting.hopeless"
+_MOST: Final = 10_000
+
+
+class Prospects:
+    """What one action knows about claims that failed."""
+
+    def __init__(self, session: Session, search: Search) -> None:
+        """Take what earlier cycles found."""
+        self._session = session
+        self._search = search
+        self._failed: set[tuple[object, ...]] = session.hints.setdefault(_HINT, set())
+
+    def note(self, demand: Demand) -> None:
+        """Remember that all that may be taken leaves too little room."""
+        if len(self._failed) >= _MOST:
+            self._failed.clear()
+        self._failed.add(_key(demand))
+
+    def is_hopeless(self, demand: Demand, job: RowVec) -> bool:
+        """Tell whether a claim that failed before fails again, even if all these jobs were gone."""
+        if _key(demand) not in self._failed:
+            return False
+        if self._could_suffice(demand, job):
+            self._failed.discard(_key(demand))
+            return False
+        return True
+
+    def _could_suffice(self, demand: Demand, job: RowVec) -> bool:
+        session = self._session
+        tasks, ledger, request = session.tasks, session.ledger, session.shapes.request
+        is_one = np.zeros(len(session.jobs.name) + 1, np.bool_)  # the last: of no job
+        is_one[job] = True
+        rows = (ACTIVE_STATES[ledger.state] & is_one[tasks.job_of_task]).nonzero()[0]
+        node, shape_of = ledger.node_of_task[rows], tasks.shape_of_task[rows]
+        for shape, count in demand.shapes:
+            free = ledger.idle + ledger.releasing
+            future = self._search.future(shape)
+            for resource, _ in future.asked:
+                held = np.bincount(node, request[resource].take(shape_of), free.shape[1])
+                free[resource] += held.astype(np.int64)
+            if int(room_of(free, request[:, shape], future.allowed).sum()) < count:
+                return False
+        return True
+
+
+def _key(demand: Demand) -> tuple[object, ...]:
+    return demand.claim.action, demand.claim.queue, *demand.shapes
