@@ -197,10 +197,8 @@ class Evicting:
             return _NO_VICTIMS
         codes = session.ask.victim_filter(session, claim, job)
         if codes is not None and codes.any():
-            kept = job[codes == 0]
-            if not kept.size:
-                return int(np.bincount(codes).argmax())
-            return kept
+            kept: RowVec = job[codes == 0]
+            return kept if kept.size else int(np.bincount(codes).argmax())
         return job
 
     def _refuse(self, item: Item, code: int) -> None:
