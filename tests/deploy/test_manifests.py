@@ -5,6 +5,7 @@ import re
 import pytest
 import yaml
 
+from kaisched.cluster.kubernetes.pods import LEASE
 from kaisched.config.loading import load_settings
 from kaisched.engine.policy import build_policy
 from kaisched.objects.load import load_text
@@ -72,6 +73,17 @@ def test_every_file_that_kustomize_has_is_in_the_chart():
         *map(key_of, written()),
         "ConfigMap kaisched/kaisched",
     }
+
+
+def test_each_shard_has_a_lease_that_the_scheduler_may_write():
+    objects = templated("shards={default,gold}")
+    leases = [it["metadata"] for it in of_kind(objects, "Lease")]
+    assert [lease["name"] for lease in leases] == ["kaisched-default", "kaisched-gold"]
+    (role,) = [it for it in of_kind(objects, "Role") if it["metadata"]["name"] == "kaisched-lease"]
+    assert role["rules"][0]["resourceNames"] == ["kaisched-default", "kaisched-gold"]
+    (fence,) = of_kind(objects, "ValidatingAdmissionPolicyBinding")
+    wanted = fence["spec"]["paramRef"]["selector"]["matchLabels"]
+    assert all(wanted.items() <= lease["labels"].items() for lease in leases)
 
 
 def test_the_chart_goes_to_the_namespace_it_is_told():
@@ -209,10 +221,13 @@ def test_the_fence_is_about_what_the_scheduler_writes_and_about_its_lease():
     fence, binding = read("kustomize/components/fence/fence.yaml")
     (rule,) = fence["spec"]["matchConstraints"]["resourceRules"]
     assert rule["resources"] == ["pods/binding", "pods/eviction"]
-    (lease,) = of_kind(read("kustomize/components/write/lease.yaml"), "Lease")
+    (lease,) = read("kustomize/components/write/lease.yaml")
     reference = binding["spec"]["paramRef"]
-    assert reference["name"] == lease["metadata"]["name"]
+    assert reference["selector"]["matchLabels"].items() <= lease["metadata"]["labels"].items()
     assert reference["namespace"] == lease["metadata"]["namespace"]
+    variables = {it["name"]: it["expression"] for it in fence["spec"]["variables"]}
+    assert f"'{LEASE}' in variables.notes" in variables["lease"]
+    assert lease["metadata"]["name"] in variables["lease"]  # of a version that says nothing
     # A server looks for the lease before it looks who asks: "Deny" would stop every scheduler.
     assert reference["parameterNotFoundAction"] == "Allow"
     (account,) = read("kustomize/base/service-account.yaml")

@@ -250,6 +250,15 @@ def test_only_the_leader_of_the_epoch_binds_and_evicts(server):
         assert "not the leader" in refusal(ask(subresource, leader="she", leader_epoch="7"))
         assert "stale leader epoch" in refusal(ask(subresource, leader="me", leader_epoch="6"))
         assert ask(subresource, leader="me", leader_epoch="7").is_done
+    others = {**of_kind(written(), "Lease")[0], "spec": {"holderIdentity": "she"}}
+    others["metadata"] = {**others["metadata"], "name": "kaisched-gold"}
+    assert server.create(others).is_done
+    gold = {"lease": "kaisched-gold", "leader_epoch": "0"}
+    until(lambda: "not the leader" in refusal(ask("eviction", leader="me", **gold)))
+    assert ask("eviction", leader="she", **gold).is_done
+    assert "not the leader" in refusal(ask("eviction", leader="she", leader_epoch="7"))
+    assert ask("eviction", leader="me", leader_epoch="7").is_done
+    server.remove(others)
     # As install.md says for an emergency.
     rig.must("PATCH", path, {"spec": {"validationActions": ["Audit"]}}, MERGE)
     rig.must("POST", rig.pods_path, pod("q", "default-queue"))

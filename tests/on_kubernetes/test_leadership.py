@@ -11,7 +11,7 @@ from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.gate import Gate, Term
 from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
-from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, later_leader
+from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE, later_leader
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.pod import Pod, PodSpec
 from kaisched.objects.wire import ObjectMeta
@@ -86,6 +86,25 @@ def test_an_earlier_term_or_nonsense_ends_nobodys(holder, epoch):
     pod = Pod(metadata=ObjectMeta(name="p", annotations=said), spec=PodSpec())
     assert later_leader(pod, Term(0.0, "us", 4)) == ""
     assert later_leader(pod, Term()) == ""
+
+
+def test_a_later_term_of_another_shards_lease_ends_nobodys():
+    said = {LEASE: "kaisched-b", LEADER: "another", EPOCH: "9"}
+    pod = Pod(metadata=ObjectMeta(name="p", annotations=said), spec=PodSpec())
+    assert later_leader(pod, Term(0.0, "us", 4, "kaisched-a")) == ""
+    assert later_leader(pod, Term(0.0, "us", 4, "kaisched-b")) == "another"
+
+
+def test_a_lease_keeps_what_others_have_written_on_it(cluster):
+    """What is left out of an update is gone, and the fence finds leases by their labels."""
+    meta = {"name": "kaisched-default", "labels": {"app.kubernetes.io/name": "kaisched"}}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+    cluster.ask("DELETE", f"{LEASES}/kaisched-default")  # of another test
+    cluster.must("POST", LEASES, lease)
+    daemon = cluster.start().wait_leading()
+    now = cluster.must("GET", f"{LEASES}/kaisched-default")
+    assert now["spec"]["holderIdentity"] == daemon.daemon.tenures[0].gate.term.holder
+    assert now["metadata"]["labels"] == meta["labels"]
 
 
 @pytest.mark.fault("B29")

@@ -53,6 +53,10 @@ class _Meta(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    # What is left out of an update is gone: policies find leases by their labels.
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[Any] = []
 
 
 class _Lease(msgspec.Struct):
@@ -240,7 +244,8 @@ class Elector:
             self._held = _LEASES.decode(answer.data)
             epoch = self._held.spec.lease_transitions or 0
             if not self._end.is_set():
-                self._gate.open(sent_s + self._times.renew_s, self._identity, epoch)
+                until_s = sent_s + self._times.renew_s
+                self._gate.open(until_s, self._identity, epoch, self._name)
         return True
 
     def _conflict(self) -> None:

@@ -19,9 +19,10 @@ from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import Pod
 
 FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 403, 404, 409, 429, 500
+LEASE: Final = "kaisched.io/lease"
 LEADER: Final = "kaisched.io/leader"
 EPOCH: Final = "kaisched.io/leader-epoch"
-"""Annotations on what a leader binds and evicts: a later leader's number is higher."""
+"""Annotations on what a leader binds and evicts: a later leader of the lease has a higher number."""
 _EPOCH: Final = re.compile("[0-9]{1,10}")
 
 News: TypeAlias = Change | Callable[[StateStore], None]
@@ -67,7 +68,9 @@ class Desk:
     def annotations(self) -> dict[str, str]:
         """Return what marks a write as this leader's."""
         term = self.gate.term
-        return {LEADER: term.holder, EPOCH: str(term.epoch)} if term.holder else {}
+        if not term.holder:
+            return {}
+        return {LEASE: term.lease, LEADER: term.holder, EPOCH: str(term.epoch)}
 
     def refute(self, key: str) -> None:
         """Take back what the store assumed of a pod."""
@@ -118,6 +121,8 @@ def later_leader(pod: Pod, term: Term) -> str:
     holder, epoch = said.get(LEADER, ""), said.get(EPOCH, "")
     if not term.holder or holder == term.holder or not _EPOCH.fullmatch(epoch):
         return ""
+    if said.get(LEASE, term.lease) != term.lease:
+        return ""  # the leader of another shard
     return holder if int(epoch) > term.epoch else ""
 
 

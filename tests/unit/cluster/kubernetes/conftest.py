@@ -31,7 +31,7 @@ def news():
 @pytest.fixture
 def desk(client, news):
     gate = Gate()
-    gate.open(1e9, "us", 3)
+    gate.open(1e9, "us", 3, "kaisched-a")
     return Desk(client, gate, news.append, structlog.get_logger())
 
 

@@ -7,7 +7,7 @@ import pytest
 from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
 from kaisched.cluster.kubernetes.change import Change
-from kaisched.cluster.kubernetes.pods import EPOCH, LEADER
+from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 
@@ -51,7 +51,7 @@ def test_a_pod_is_bound_and_marked_with_its_leader(work, news, get_pod):
     assert work("p").send() is None
     pod = get_pod("p")
     assert pod["spec"]["nodeName"] == "n0"
-    assert pod["metadata"]["annotations"] == {LEADER: "us", EPOCH: "3"}
+    assert pod["metadata"]["annotations"] == {LEASE: "kaisched-a", LEADER: "us", EPOCH: "3"}
     assert refuted(news) == []
 
 
