@@ -22,7 +22,7 @@ FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 403, 404, 409, 429, 500
 LEASE: Final = "kaisched.io/lease"
 LEADER: Final = "kaisched.io/leader"
 EPOCH: Final = "kaisched.io/leader-epoch"
-"""Annotations on what a leader binds and evicts: a later leader of the lease has a higher number."""
+"""Annotations on what a leader binds and evicts: a later leader has a higher number."""
 _EPOCH: Final = re.compile("[0-9]{1,10}")
 
 News: TypeAlias = Change | Callable[[StateStore], None]
