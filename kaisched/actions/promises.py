@@ -19,6 +19,7 @@ from kaisched.actions.gates import first_shut
 from kaisched.actions.placing import leans_on_promises
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
+from kaisched.framework.invariant_sums import is_job_met
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def keep_promises(session: Session) -> None:
         if batch is None or jobs.podset_count[row] == 1:
             batch = _promised_first(session, row)[: int(candidates.size[at])]
         _keep(session, row, batch)
+        if jobs.pending[row] > 1:
+            _keep_elastic(session, row)
 
 
 def _promised_rows(session: Session) -> RowVec:
@@ -89,6 +92,21 @@ def _promised_first(session: Session, job: int) -> RowVec:
     tasks = pending_tasks(session, job)
     is_promised = session.tasks.nominated_node[tasks] >= 0
     return np.concatenate((tasks[is_promised], tasks[~is_promised]))
+
+
+def _keep_elastic(session: Session, job: int) -> None:
+    """Keep what else a job was promised, pod by pod, once it has all that it needs.
+
+    Its next batch may be another one: a pod that was moved for one of them waits like any other.
+    """
+    ledger, podsets = session.ledger, session.podsets
+    tasks = pending_tasks(session, job)
+    tasks = tasks[session.tasks.nominated_node[tasks] >= 0]
+    if not tasks.size or not is_job_met(session.snapshot, job, ledger.podset_active):
+        return
+    podset = session.tasks.podset_of_task[tasks]
+    for task in tasks[ledger.podset_active[podset] >= podsets.minimum[podset]].tolist():
+        _keep(session, job, np.array([task]))
 
 
 def _keep(session: Session, job: int, batch: RowVec) -> None:

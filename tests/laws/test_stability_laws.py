@@ -8,11 +8,15 @@ others are entitled to what nobody can give them, and may take it from each othe
 import pytest
 from hypothesis import assume, event, given, note
 
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.core.states import TaskState
 from kaisched.core.tree import roll_up
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from tests.laws.clusters import NOW_S, told
+from kaisched.testing.rows import Group, Job, Task
+from tests.laws.clusters import NOW_S, Cluster, told
 from tests.laws.crowded import carried_out, crowded, make_crowded, moves_of
 
 POLICY = default_policy()
@@ -58,3 +62,48 @@ def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
     """
     cluster = make_crowded(291, nodes=1, queues=3, running=2, pending=5, most=1)
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
+
+
+def test_a_pod_that_is_moved_for_another_of_its_own_job_does_not_come_back_to_its_place():
+    """The one that it was moved for is in another subgroup, which is not served next."""
+
+    def pod(name, podset, cpu, gpu, node=""):
+        state = TaskState.RUNNING if node else TaskState.PENDING
+        request = {"cpu": 1000 * cpu, "gpu": 1000 * gpu}
+        return Task(name, request, podset=podset, state=state, node=node)
+
+    cluster = Cluster(
+        nodes=(
+            NodeRow("n0", {"cpu": 5000, "gpu": 3000, "pods": 110}),
+            NodeRow("n1", {"cpu": 9000, "gpu": 1000, "pods": 110}),
+        ),
+        queues=(QueueRow("a", quota={"gpu": 4000}),),
+        jobs=(
+            Job(
+                "other",
+                "a",
+                (Task("other-0", pod("", "", 1, 1).request, state=TaskState.RUNNING, node="n1"),),
+                started_s=0.0,
+            ),
+            Job(
+                "j",
+                "a",
+                (
+                    pod("j-0", "x", 1, 1, "n0"),
+                    pod("j-1", "y", 1, 1, "n0"),
+                    pod("j-2", "x", 3, 0, "n0"),
+                    pod("j-3", "y", 1, 1),
+                ),
+                root=Group("root", None, (Group("x", 1), Group("y", 1))),
+                started_s=0.0,
+            ),
+        ),
+    )
+    history = history_of(cluster, 5)
+    assert history[0] == [
+        "consolidate evicts default/j-2 from n0 for default/j",
+        "promise n0 to default/j-3",
+        "promise n1 to default/j-2",
+    ]
+    assert sorted(history[1]) == ["bind default/j-2 to n1", "bind default/j-3 to n0"]
+    assert not any(history[2:])
