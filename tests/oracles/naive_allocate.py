@@ -32,7 +32,8 @@ class PlainSession:
         self.jobs, self.podsets, self.tasks = snapshot.jobs, snapshot.podsets, snapshot.tasks
         self.shapes, self.label_sets = snapshot.shapes, snapshot.label_sets
         self.hints, self.state, self.failures = {}, {}, []
-        self.usage, self.fold, self.head_start, self.gates = None, None, None, None
+        self.usage, self.fold, self.head_start = None, None, None
+        self.gates = {}
         self.ask = policy.questions
         self.ledger = self._ledger(np.array(state), np.array(node_of_task))
         if fair_share is not None:

@@ -63,7 +63,12 @@ def plainly(world, claim, units):
             for row in rows
         )
         within = (after <= queues.deserved[:, mine])[rows].all()
-        if not over and not (within and (left > queues.deserved)[rows, other].any()):
+        asked = [
+            row for row in rows if claim.ask[row] > 0 and queues.deserved[row, other] < UNLIMITED
+        ]
+        has, quota = left[asked, other], queues.deserved[asked, other]
+        is_over_quota = (has > quota).any() and (has >= quota).all()
+        if not over and not (within and is_over_quota):
             codes.append(NOT_OVER)
             continue
         then = left - np.where(np.isin(np.arange(len(tree)), path), amount[:, None], 0)
