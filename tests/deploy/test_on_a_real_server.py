@@ -7,6 +7,7 @@ import time
 
 import msgspec
 import pytest
+import yaml
 from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.access import Access
@@ -306,3 +307,46 @@ def test_the_account_of_the_manifests_does_the_work(server):
     rig.stop()
     refused = [it for it in rig.logs if it.get("log_level") == "error"]
     assert refused == []
+
+
+def test_two_shards_are_led_and_fenced_by_a_lease_each(server, tmp_path):
+    rig = server.rig
+    (lease,) = of_kind(written(), "Lease")
+    gold = {**lease, "metadata": {**lease["metadata"], "name": "kaisched-gold"}}
+    assert server.create(gold).is_done
+    names = ["kaisched-default", "kaisched-gold"]
+    (role,) = [
+        it for it in of_kind(written(), "Role") if it["metadata"]["name"] == "kaisched-lease"
+    ]
+    (rule,) = role["rules"]
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/kaisched/roles/kaisched-lease"
+    rig.must("PATCH", path, {"rules": [{**rule, "resourceNames": names}]}, MERGE)
+    files = []
+    for name in ("default", "gold"):
+        spec = {} if name == "default" else {"partitionLabelValue": name}
+        shard = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard"}
+        files.append(tmp_path / f"{name}.yaml")
+        text = yaml.safe_dump({**shard, "metadata": {"name": name}, "spec": spec})
+        files[-1].write_text(text, encoding="utf-8")
+    pool = {"kai.scheduler/node-pool": "gold"}
+    rig.node("plain")
+    rig.node("golden", labels=pool)
+    rig.queue("here", 8)
+    rig.queue("there", 8, labels=pool)
+    # Their numbers differ: nobody goes by the other's.
+    rig.must("PATCH", LEASE.replace("default", "gold"), {"spec": {"leaseTransitions": 40}}, MERGE)
+    daemon = rig.start(
+        access=as_account(server), shards=files, kubernetes={"namespace": "kaisched"}
+    )
+    daemon.wait_leading()
+    rig.pod("h", "here")
+    rig.pod("t", "there", labels=pool)
+    placed = rig.wait_placed("h", "t")
+    assert (placed["h"], placed["t"]) == ("plain", "golden")
+    notes = {name: rig.pods()[name]["metadata"]["annotations"] for name in ("h", "t")}
+    assert notes["h"]["kaisched.io/lease"] == "kaisched-default"
+    assert notes["t"]["kaisched.io/lease"] == "kaisched-gold"
+    assert notes["t"]["kaisched.io/leader-epoch"] == "41"
+    assert daemon.error is None
+    rig.stop()
+    server.remove(gold)
