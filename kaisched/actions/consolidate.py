@@ -188,6 +188,8 @@ class _Consolidation:
                 moved = jobs | {item.job for item in clearing.items}
                 if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
                     continue
+                if demand.claim.job in moved:
+                    continue  # what it needs would wait for what it can do without
                 if heeds_budgets and not self._may_move([*chosen, clearing]):
                     continue
                 jobs = moved

@@ -64,8 +64,8 @@ def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
 
 
-def test_a_pod_that_is_moved_for_another_of_its_own_job_does_not_come_back_to_its_place():
-    """The one that it was moved for is in another subgroup, which is not served next."""
+def test_no_pod_is_moved_for_another_of_its_own_job():
+    """It would come back to its place, since the job needs it more than the other."""
 
     def pod(name, podset, cpu, gpu, node=""):
         state = TaskState.RUNNING if node else TaskState.PENDING
@@ -99,11 +99,4 @@ def test_a_pod_that_is_moved_for_another_of_its_own_job_does_not_come_back_to_it
             ),
         ),
     )
-    history = history_of(cluster, 5)
-    assert history[0] == [
-        "consolidate evicts default/j-2 from n0 for default/j",
-        "promise n0 to default/j-3",
-        "promise n1 to default/j-2",
-    ]
-    assert sorted(history[1]) == ["bind default/j-2 to n1", "bind default/j-3 to n0"]
-    assert not any(history[2:])
+    assert not any(history_of(cluster, 3))
