@@ -130,9 +130,11 @@ def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
     over = has > allocatable_share(deserved, table.limit[:, giver], take.share[:, giver])
     if _but_pods(after > take.share[:, taker]).any():
         over &= (take.asked[:, taker] > 0) | (take.lost[:, giver] > 0)
+    owes = False
     if not _but_pods(after > table.deserved[:, taker]).any():
-        over |= has > deserved
-    if not _but_pods(over).any():
+        counts = (take.asked[:, taker] > 0) & (deserved < UNLIMITED)
+        owes = bool((has > deserved)[counts].any() and (has >= deserved)[counts].all())
+    if not owes and not _but_pods(over).any():
         yield f"I9 queue {table.name[giver]} gives, but holds no more than its share"
 
 
