@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.victim_line import give_back
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.rooms import room_of
 
@@ -53,16 +54,13 @@ class Prospects:
         is_one = np.zeros(len(session.jobs.name) + 1, np.bool_)  # the last: of no job
         is_one[job] = True
         rows = (ACTIVE_STATES[ledger.state] & is_one[tasks.job_of_task]).nonzero()[0]
-        node, shape_of = ledger.node_of_task[rows], tasks.shape_of_task[rows]
-        for shape, count in demand.shapes:
-            free = ledger.idle + ledger.releasing
-            future = self._search.future(shape)
-            for resource, _ in future.asked:
-                held = np.bincount(node, request[resource].take(shape_of), free.shape[1])
-                free[resource] += held.astype(np.int64)
-            if int(room_of(free, request[:, shape], future.allowed).sum()) < count:
-                return False
-        return True
+        free = ledger.idle + ledger.releasing
+        held = request.take(tasks.shape_of_task[rows], axis=1)
+        give_back(free, ledger.node_of_task[rows], held)
+        return all(
+            room_of(free, request[:, shape], self._search.future(shape).allowed).sum() >= count
+            for shape, count in demand.shapes
+        )
 
 
 def _key(demand: Demand) -> tuple[object, ...]:

@@ -167,9 +167,7 @@ class Pods:
         else:
             pods = self.is_among(places)[self._place].nonzero()[0]
             node, held = self._node[pods], self._held.take(pods, axis=1)
-        nodes = free.shape[1]
-        for resource, amounts in enumerate(held):
-            free[resource] += np.bincount(node, amounts, nodes).astype(np.int64)
+        give_back(free, node, held)
 
     def by_node(self, wanted: list[int]) -> tuple[RowVec, RowVec, Amounts]:
         """Return nodes, places ``(P,)`` and amounts ``(R', P)``, by node and then by place.
@@ -208,6 +206,13 @@ class Pods:
             for place in elastic.get(int(victims.job[entry % count]), ())
         ]
         return np.array(missing, np.int64)
+
+
+def give_back(free: Amounts, node: RowVec, held: Amounts) -> None:
+    """Add what pods hold, ``(R, K)``, to the free amounts ``(R, N)`` of their nodes."""
+    nodes = free.shape[1]
+    for resource, amounts in enumerate(held):
+        free[resource] += np.bincount(node, amounts, nodes).astype(np.int64)
 
 
 class _Tasks(Sequence[tuple[int, ...]]):

@@ -78,7 +78,10 @@ class Proportion(Plugin):
         return standing.order(queue, held, ask)
 
     def has_gates(self, session: Session, action: str) -> bool:
-        """Promise silence while no queue has a limit and no job is non-preemptible."""
+        """Promise silence while no queue has a limit and no job is non-preemptible.
+
+        Not for preemptions: fair shares bound those.
+        """
         if action == _PREEMPT:
             return True
         is_preemptible = session.jobs.is_preemptible
@@ -100,23 +103,6 @@ class Proportion(Plugin):
 
         No preemption lifts a queue above its fair share at the cost of what is due to others.
         """
-        codes = self._bounded(session, queue, job, ask, held, held_non_preemptible)
-        if action != _PREEMPT:
-            return codes
-        grown = growth_codes(session, queue, held, ask)
-        if codes is None or grown is None:
-            return grown if codes is None else codes
-        return np.where(codes != 0, codes, grown)
-
-    def _bounded(
-        self,
-        session: Session,
-        queue: RowVec,
-        job: RowVec,
-        ask: Amounts,
-        held: Amounts,
-        held_non_preemptible: Amounts,
-    ) -> CodeVec | None:
         cycle: _Cycle = session.state[self.name]
         if cycle.has_limits is None:
             cycle.has_limits = _has_limits(session)
@@ -124,16 +110,15 @@ class Proportion(Plugin):
         codes: CodeVec | None = None
         if cycle.has_limits:
             codes = limit_codes(session.queues.limit.take(queue, axis=1), held, ask)
-        if not cycle.has_non_preemptible:
-            return codes
-        is_preemptible = session.jobs.is_preemptible.take(job)
-        if is_preemptible.all():
-            return codes
-        deserved = session.queues.deserved.take(queue, axis=1)
-        over = quota_codes(deserved, held_non_preemptible, ask, is_preemptible)
-        if codes is None or over is None:
-            return over if codes is None else codes
-        return np.where(codes != 0, codes, over)
+        if cycle.has_non_preemptible:
+            is_preemptible = session.jobs.is_preemptible.take(job)
+            if not is_preemptible.all():
+                deserved = session.queues.deserved.take(queue, axis=1)
+                over = quota_codes(deserved, held_non_preemptible, ask, is_preemptible)
+                codes = _first(codes, over)
+        if action == _PREEMPT:
+            codes = _first(codes, growth_codes(session, queue, held, ask))
+        return codes
 
     @hookimpl
     def claim_gate(
@@ -143,10 +128,7 @@ class Proportion(Plugin):
         codes = non_preemptible_codes(session, job, ask)
         if action != _RECLAIM:
             return codes
-        over = share_codes(session, job, ask)
-        if codes is None or over is None:
-            return over if codes is None else codes
-        return np.where(codes != 0, codes, over)
+        return _first(codes, share_codes(session, job, ask))
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
@@ -184,6 +166,13 @@ def _standing(session: Session, cycle: _Cycle) -> Standing:
         standing = session.hints[_STANDING] = Standing.of(session, standing)
     cycle.standing = standing
     return standing
+
+
+def _first(codes: CodeVec | None, others: CodeVec | None) -> CodeVec | None:
+    """Return the refusals ``(K,)`` of two questions, the first one's before the other's."""
+    if codes is None or others is None:
+        return others if codes is None else codes
+    return np.where(codes != 0, codes, others)
 
 
 def _has_limits(session: Session) -> bool:
