@@ -54,6 +54,13 @@ def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
 
 
+@pytest.mark.xfail(strict=True, reason="beyond its share of CPU, below its quota of GPUs")
+def test_two_queues_do_not_take_turns_over_what_each_is_entitled_to_by_another_resource():
+    """One of some 60,000 random clusters: see "Where this does not come to rest" in fairness.md."""
+    cluster = make_crowded(57361636, nodes=4, queues=4, running=4, pending=5, most=5)
+    assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
+
+
 def test_no_pod_is_moved_for_another_of_its_own_job():
     """It would come back to its place, since the job needs it more than the other."""
 
