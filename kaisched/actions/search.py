@@ -268,8 +268,9 @@ class _Attempt:
                 return plan
         # A queue is at its limit, so that units are needed which counting room calls superfluous;
         # or more than amounts decides. Then only trying tells.
-        plan = self._place(list(chosen))
-        return None if plan is None else self._fewer(plan)
+        parts = list(chosen)  # the caller may go on choosing
+        plan = self._place(parts)
+        return None if plan is None else self._fewer(plan, parts)
 
     def _without_unneeded(self, chosen: Parts) -> Parts:
         """Drop units that counting shows not to be needed, the most important first."""
@@ -294,7 +295,7 @@ class _Attempt:
             need.take(part.tasks)
         return kept[::-1]
 
-    def _fewer(self, plan: Plan) -> Plan:
+    def _fewer(self, plan: Plan, parts: Parts) -> Plan:
         """Try without each unit in turn, the most important first, as long as steps are left."""
         for part in reversed(plan.parts.copy()):
             if len(plan.parts) == 1 or not self._search.step():
@@ -303,12 +304,14 @@ class _Attempt:
             if not part.is_core and any(each.job == part.job and each.is_core for each in rest):
                 continue  # the core goes, so its elastic pods go
             plan.statement.rollback()
-            plan = self._place(rest) or self._again(plan.parts)
-        return plan
-
-    def _again(self, parts: Parts) -> Plan:
-        plan = self._place(parts)
-        assert plan is not None  # it was placed just now from the same state
+            fewer = self._place(rest)
+            if fewer is not None:
+                plan, parts = fewer, rest
+                continue
+            # Not the plan's own parts: without those it lets stay, the claim may find other places.
+            again = self._place(parts)
+            assert again is not None  # it was placed just now from the same state
+            plan = again
         return plan
 
     def _place(self, parts: Parts) -> Plan | None:

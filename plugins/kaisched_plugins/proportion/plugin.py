@@ -27,10 +27,10 @@ from kaisched_plugins.proportion.preempt import growth_codes
 from kaisched_plugins.proportion.reclaim import (
     Bounds,
     non_preemptible_codes,
-    scenario_codes,
     share_codes,
     victim_codes,
 )
+from kaisched_plugins.proportion.scenario import scenario_codes
 from kaisched_plugins.proportion.standing import Standing, limit_codes, quota_codes
 
 _STANDING = "proportion.standing"

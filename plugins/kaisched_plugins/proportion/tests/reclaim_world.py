@@ -23,7 +23,10 @@ class QueueColumns(SimpleNamespace):
 
 
 class World:
-    """Queues in whole GPUs, ``cpu_...`` in milli-CPU; the CPU quota is 0 and its share endless."""
+    """Queues in whole GPUs, ``cpu_...`` in milli-CPU; the CPU quota is 0 and its share endless.
+
+    ``runs``: its running jobs, the most important first, as (GPUs of a pod, pods, minimum).
+    """
 
     def __init__(self, queues, multiplier=1.0):
         names = list(queues)
@@ -34,6 +37,7 @@ class World:
             Proportion.Arguments.model_validate({"reclaimerUtilizationMultiplier": multiplier})
         )
         count = len(names)
+        runs = [(at, *run) for at, each in enumerate(given) for run in each.get("runs", ())]
         session: Any = SimpleNamespace(
             queues=QueueColumns(
                 tree=self.tree,
@@ -41,11 +45,21 @@ class World:
                 limit=columns(given, "limit", UNLIMITED, cpu=UNLIMITED, pods=UNLIMITED),
                 priority=np.zeros(count, np.int64),
             ),
-            # One preemptible and one non-preemptible job in each queue.
+            # One preemptible and one non-preemptible job in each queue, and those that run.
             jobs=SimpleNamespace(
-                queue_of_job=np.repeat(np.arange(count), 2),
-                is_preemptible=np.tile([True, False], count),
+                queue_of_job=np.array([*np.repeat(np.arange(count), 2), *(run[0] for run in runs)]),
+                is_preemptible=np.array([True, False] * count + [True] * len(runs)),
+                active=np.array([0, 0] * count + [run[2] for run in runs]),
+                created_s=np.arange(2.0 * count + len(runs)),
+                podset_count=np.ones(2 * count + len(runs), np.int64),
+                first_podset=np.arange(2 * count + len(runs)),
+                shape_of_job=np.arange(-2 * count, len(runs)),
             ),
+            podsets=SimpleNamespace(minimum=np.array([0, 0] * count + [run[3] for run in runs])),
+            shapes=SimpleNamespace(
+                request=np.array([amounts(run[1]) for run in runs]).reshape(-1, 4).T
+            ),
+            ask=SimpleNamespace(job_order=lambda session, job: []),
             fair_share=columns(given, "share", cpu=UNLIMITED, pods=1),
             held=columns(given, "held", pods=9),
             held_non_preemptible=columns(given, "strict", pods=9),

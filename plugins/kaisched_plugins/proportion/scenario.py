@@ -1,0 +1,265 @@
+"""Which units may be taken together for a claim: rules R20 to R22 and R32 of fairness.md.
+
+The units of one claim are few, and each is judged after those before it: there, plain lists of
+numbers are several times faster than arrays. Of many, arrays judge those that nothing but what
+their queues still have decides about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from operator import add, sub
+
+import numpy as np
+
+from kaisched import (
+    PODS,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    Claim,
+    CodeVec,
+    Refusal,
+    RowVec,
+    Session,
+    Units,
+)
+from kaisched_plugins.proportion.in_quota import in_quota
+from kaisched_plugins.proportion.reclaim import Bounds
+from kaisched_plugins.proportion.rules import (
+    Floors,
+    Row,
+    floors_of,
+    is_as_saturated,
+    is_fair_share_victim,
+    is_over_in_contest,
+    is_quota_victim,
+    is_within,
+    undershoots,
+)
+
+_NOT_OVER_SHARE = int(Refusal.NOT_OVER_SHARE)
+_UNDERSHOOTS = int(Refusal.UNDERSHOOTS)
+_SATURATION_ORDER = int(Refusal.SATURATION_ORDER)
+_MANY = 24
+"""From so many units on arrays beat plain lists."""
+
+
+@dataclass(slots=True, eq=False)
+class _Taker:
+    """The claim's queue at one level, as if it had what it asks for."""
+
+    after: Row
+    share: Row
+    over: list[int]
+    """Resources of which it would have more than its fair share."""
+    is_within_quota: bool
+    over_quota: list[int]
+    """Resources that are asked for of which it would have more than its quota."""
+
+
+@dataclass(slots=True, eq=False)
+class _Giver:
+    """The queues that lose with one leaf, from it up to where it meets the claim's queue."""
+
+    path: list[Row]
+    """What each still has: changed as units go."""
+    floors: list[tuple[Row, Floors]]
+    """What each still has that must keep something of it, and what it must keep."""
+    deserved: Row
+    enough: Row
+    share: Row
+    taker: _Taker
+    taken: list[Row] = field(default_factory=list)
+    """Units that are gone, where the taker is over quota."""
+
+    def short_of_quota(self, amounts: Row, ask: Row) -> list[tuple[int, int]]:
+        """Return of which resources its queue may be left too little (R32), and with how much.
+
+        Those that the taker has beyond its quota. What the claim leaves of the units counts where
+        it leaves something of all that they hold.
+        """
+        lost = list(map(sum, zip(amounts, *self.taken, strict=True)))
+        spare = list(map(sub, lost, ask))
+        spare[PODS] = lost[PODS]
+        leaves = all(more > 0 for more, amount in zip(spare, lost, strict=True) if amount)
+        has, short = self.path[-1], []
+        for at in self.taker.over_quota:
+            left = has[at] - amounts[at] + (spare[at] if leaves else 0)
+            if lost[at] and left < self.deserved[at] < UNLIMITED:
+                short.append((at, left))
+        return short
+
+
+class Scenario:
+    """Takes units one after the other from the queues that hold them."""
+
+    __slots__ = ("_ask", "_bounds", "_claim", "_givers", "_held", "_left", "_session", "_takers")
+
+    def __init__(self, session: Session, bounds: Bounds, claim: Claim) -> None:
+        """Start from what queues hold now."""
+        self._session = session
+        self._bounds = bounds
+        self._claim = claim
+        self._ask: Row = claim.ask.tolist()
+        self._held = session.ledger.held if session.has_moved else session.held
+        self._left: dict[int, tuple[Row, Floors]] = {}
+        self._takers: dict[int, _Taker] = {}
+        self._givers: dict[int, _Giver | None] = {}
+
+    def judge(self, queue: int, amounts: Row) -> int:
+        """Return a code; a unit without objection is gone from its queues from now on."""
+        giver = self._givers[queue] if queue in self._givers else self._meet(queue)
+        if giver is None:
+            return _NOT_OVER_SHARE
+        left, taker = giver.path[-1], giver.taker
+        if taker.over:
+            is_over = is_over_in_contest(left, giver.enough, self._ask, amounts)
+        else:
+            is_over = is_fair_share_victim(left, giver.enough)
+        if not (is_over or is_quota_victim(taker.is_within_quota, left, giver.deserved, self._ask)):
+            return _NOT_OVER_SHARE
+        for has, floors in giver.floors:
+            if undershoots(has, floors, amounts):
+                return _UNDERSHOOTS
+        if taker.over and self._breaks_order(giver, amounts):
+            return _SATURATION_ORDER
+        if taker.over_quota:
+            short = giver.short_of_quota(amounts, self._ask)
+            if short and self._is_in_quota(queue, giver, short):
+                return _UNDERSHOOTS
+            giver.taken.append(amounts)
+        for has in giver.path:
+            has[:] = map(sub, has, amounts)
+        return 0
+
+    def is_simple(self, units: Units) -> bool:
+        """Tell whether what a queue has more than its due decides alone, for all these units."""
+        for leaf in np.unique(units.queue).tolist():
+            giver = self._givers[leaf] if leaf in self._givers else self._meet(leaf)
+            if giver is None:
+                continue
+            if giver.taker.over or any(floors for _, floors in giver.floors):
+                return False
+            if giver.taker.over_quota:
+                lost = units.amounts[:, units.queue == leaf].sum(axis=1).tolist()
+                if giver.short_of_quota(lost, self._ask):
+                    return False
+        return True
+
+    def codes(self, units: Units, taken: BoolVec) -> CodeVec | None:
+        """Judge all units at once, where :meth:`is_simple`.
+
+        A queue that has no more than its due has none later either, so that what is refused never
+        matters for what comes after it.
+        """
+        session, bounds = self._session, self._bounds
+        top = np.full(len(session.queues), -1, np.int64)
+        is_quota = np.zeros(len(session.queues), np.bool_)
+        for leaf, giver in self._givers.items():
+            if giver is not None:
+                path = bounds.meeting(session, self._claim.queue, leaf)[1]
+                top[leaf] = path[-1]
+                is_quota[path[-1]] = giver.taker.is_within_quota
+        loser = top.take(units.queue)
+        group = loser if units.alternative is None else units.alternative * len(top) + loser
+        order = np.argsort(group, kind="stable")
+        group, loser = group[order], loser[order]
+        lost = (units.amounts * taken).take(order, axis=1)
+        before = lost.cumsum(axis=1) - lost
+        starts = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
+        before -= before.take(starts, axis=1).repeat(np.diff(starts, append=len(group)), axis=1)
+        left = self._held.take(loser, axis=1) - before
+        over = np.logical_or.reduce(left > bounds.enough.take(loser, axis=1), axis=0)
+        if is_quota.any():
+            over |= is_quota[loser] & self._is_over_quota(left, loser)
+        refused = np.empty(len(units), np.bool_)
+        refused[order] = ~over | (loser < 0)
+        refused &= taken
+        return refused * np.int16(_NOT_OVER_SHARE) if refused.any() else None
+
+    def _is_over_quota(self, left: Amounts, queue: RowVec) -> BoolVec:
+        """Tell the same as :func:`is_quota_victim` of columns ``(R, V)``."""
+        asked = self._claim.ask > 0
+        has, quota = left[asked], self._bounds.deserved.take(queue, axis=1)[asked]
+        below = np.logical_or.reduce((has < quota) & (quota != UNLIMITED), axis=0)
+        over: BoolVec = np.logical_or.reduce(has > quota, axis=0) & ~below
+        return over
+
+    def _is_in_quota(self, leaf: int, giver: _Giver, short: list[tuple[int, int]]) -> bool:
+        """Tell whether a queue's quota covers more of its running jobs than it would be left."""
+        top = self._bounds.meeting(self._session, self._claim.queue, leaf)[1][-1]
+        covered = in_quota(self._session, top, giver.deserved)
+        return any(left < covered[at] for at, left in short)
+
+    def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
+        taker, left = giver.taker, giver.path[-1]
+        per_mille = self._bounds.per_mille
+        for at in taker.over:
+            if (self._ask[at] > 0 or amounts[at] > 0) and is_as_saturated(
+                taker.after[at], taker.share[at], left[at] - amounts[at], giver.share[at], per_mille
+            ):
+                return True
+        return False
+
+    def _meet(self, queue: int) -> _Giver | None:
+        mine, path = self._bounds.meeting(self._session, self._claim.queue, queue)
+        giver: _Giver | None = None
+        if path:
+            lose = [self._left.get(row) or self._start(row) for row in path]
+            deserved, share, enough, _ = self._bounds.row(path[-1])
+            giver = _Giver(
+                [left for left, _ in lose],
+                [each for each in lose if each[1]],
+                deserved,
+                enough,
+                share,
+                self._takers.get(mine) or self._take(mine),
+            )
+        self._givers[queue] = giver
+        return giver
+
+    def _start(self, queue: int) -> tuple[Row, Floors]:
+        """Return what a queue holds before anything is taken, and what it must keep."""
+        left: Row = self._held[:, queue].tolist()
+        quotas = [] if self._claim.is_last_resort else self._bounds.row(queue)[3]
+        start = self._left[queue] = (left, floors_of(left, quotas))
+        return start
+
+    def _take(self, mine: int) -> _Taker:
+        # What others on its side of the tree lose is no gain to it: a unit that is allowed must
+        # stay so without the ones before it.
+        deserved, share, _, _ = self._bounds.row(mine)
+        after = list(map(add, self._held[:, mine].tolist(), self._ask))
+        over = [at for at, (has, bound) in enumerate(zip(after, share, strict=True)) if has > bound]
+        taker = self._takers[mine] = _Taker(
+            after,
+            share,
+            over,
+            is_within(after, deserved),
+            [at for at, asked in enumerate(self._ask) if asked and after[at] > deserved[at]],
+        )
+        return taker
+
+
+def scenario_codes(
+    session: Session, bounds: Bounds, claim: Claim, units: Units, taken: BoolVec
+) -> CodeVec | None:
+    """Return codes ``(V,)`` of units taken one after the other (R20 to R22), or None for none."""
+    scenario = Scenario(session, bounds, claim)
+    if len(units) >= _MANY and scenario.is_simple(units):
+        return scenario.codes(units, taken)
+    codes: list[int] = []
+    entries = zip(
+        _sets_of(units), units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True
+    )
+    last = None
+    for of_set, queue, amounts, is_taken in entries:
+        if of_set != last:
+            scenario, last = Scenario(session, bounds, claim), of_set
+        codes.append(scenario.judge(queue, amounts) if is_taken else 0)
+    return np.array(codes, np.int16) if any(codes) else None
+
+
+def _sets_of(units: Units) -> list[int]:
+    return [0] * len(units) if units.alternative is None else units.alternative.tolist()
