@@ -117,16 +117,17 @@ class History:
     # -- stretches -----------------------------------------------------------------------------
 
     def _extend(self, sample: Sample, start_s: float, end_s: float) -> list[Stretch]:
-        span_s = end_s - start_s
-        self._add_up(_constant(sample, start_s, end_s))
+        fresh = _constant(sample, start_s, end_s)
+        self._add_up(fresh)
         done: list[Stretch] = []
-        if self.open is not None and not self._is_like(self.open, sample, span_s):
+        if self.open is not None and not self._is_like(self.open, sample, fresh.span_s):
             done = self._close()
         if self.open is None:
-            self.open = _constant(sample, start_s, start_s)
-        self.open.used += sample.allocated * span_s
-        self.open.capacity += sample.capacity * span_s
-        self.open.end_s = end_s
+            self.open = fresh
+        else:
+            self.open.used += fresh.used
+            self.open.capacity += fresh.capacity
+            self.open.end_s = end_s
         return done
 
     def _is_like(self, stretch: Stretch, sample: Sample, span_s: float) -> bool:

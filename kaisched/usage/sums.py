@@ -63,10 +63,16 @@ class Axis:
         self._known: dict[tuple[str, ...], RowVec] = {}
         self._found: tuple[tuple[str, ...], int, RowVec] = ((), 0, np.empty(0, np.int64))
         """What was looked for last, how many names there were then, and where they stand."""
+        self._all: tuple[str, ...] = ()
+        """All names in the order of their positions, if they were ever given so."""
 
     def __len__(self) -> int:
         """Return how many names there are."""
         return len(self.at)
+
+    def is_all(self, names: Sequence[str]) -> bool:
+        """Tell whether these are known to be all names in the order of their positions."""
+        return names is self._all and len(names) == len(self.at)
 
     def positions(self, names: tuple[str, ...]) -> RowVec:
         """Return where the names stand, after those that are new have been added."""
@@ -78,6 +84,8 @@ class Axis:
                 self._known.clear()
             found = np.array([self.at[name] for name in names], np.int64)
             self._known[names] = found
+        if len(found) == len(self.at) and names is not self._all and names == tuple(self.at):
+            self._all = names
         return found
 
     def lookup(self, names: Sequence[str]) -> RowVec:
@@ -118,7 +126,9 @@ class Sums:
         if self._used.shape != shape:
             self._grow(shape)
         factor = weighed_s / stretch.span_s
-        if len(columns):
+        if self._resources.is_all(stretch.resources) and self._queues.is_all(stretch.queues):
+            self._used += stretch.used * factor  # a quarter of the time of the general case
+        elif len(columns):
             self._used[rows[:, None], columns] += stretch.used * factor
         self._capacity[rows] += stretch.capacity * factor
         self.seen_s += seen_s
@@ -136,6 +146,8 @@ class Sums:
 
     def used(self, queues: Sequence[str], resources: Sequence[str]) -> FloatVec:
         """Return ``(R, Q)`` in the order asked; 0 for what is unknown."""
+        if self._resources.is_all(resources) and self._queues.is_all(queues):
+            return np.maximum(self._used, 0.0)
         padded = np.zeros((len(self._resources) + 1, len(self._queues) + 1))
         known = padded[: self._used.shape[0], : self._used.shape[1]]
         # What rounding leaves of amounts that were added and taken away may be below zero.
@@ -147,6 +159,8 @@ class Sums:
 
     def capacity(self, resources: Sequence[str]) -> FloatVec:
         """Return ``(R,)`` in the order asked."""
+        if self._resources.is_all(resources):
+            return np.maximum(self._capacity, 0.0)
         padded = np.zeros(len(self._resources) + 1)
         np.maximum(self._capacity, 0.0, out=padded[: len(self._capacity)])
         answer: FloatVec = padded[self._resources.lookup(resources)]

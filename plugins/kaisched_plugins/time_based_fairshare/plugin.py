@@ -27,7 +27,9 @@ from kaisched_plugins.time_based_fairshare.history import (
     folded,
     measured,
 )
-from kaisched_plugins.time_based_fairshare.lumps import lumps_of
+from kaisched_plugins.time_based_fairshare.lumps import Lump, lumps_of
+
+_LUMPS = "time-based-fairshare.lumps"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +39,15 @@ class _Known:
     queues: object
     total: Amounts
     has: Entitlement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lumps:
+    """What holds while nothing in the cluster changes."""
+
+    snapshot: object
+    has: Entitlement
+    lumps: list[Lump]
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +174,11 @@ class TimeBasedFairshare(Plugin):
 
     def _new_handover(self, session: Session) -> Handover | None:
         has = self._entitlement(session)
-        lumps = lumps_of(session, has.own)
+        known: _Lumps | None = session.hints.get(_LUMPS)
+        if known is None or known.snapshot is not session.snapshot or known.has is not has:
+            known = _Lumps(session.snapshot, has, lumps_of(session, has.own))
+            session.hints[_LUMPS] = known
+        lumps = known.lumps
         if not lumps:
             return None
         return handover_of(
