@@ -62,12 +62,13 @@ def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
         ),
         pytest.param(2870119547, 2, 6, 4, 2, 3, id="its two small jobs make way for its large one"),
         pytest.param(3593148643, 4, 6, 6, 5, 5, id="what is left over is on a node without CPU"),
+        pytest.param(3467422009, 2, 3, 4, 5, 3, id="quotas of more GPUs than there are"),
     ],
 )
-def test_two_queues_do_not_take_turns_over_what_the_quota_of_one_covers(
+def test_two_queues_do_not_take_turns_over_what_a_quota_covers(
     seed, nodes, queues, running, pending, most
 ):
-    """Three of some 60,000 random clusters, before R32."""
+    """Four of some 100,000 random clusters, before R32."""
     cluster = make_crowded(seed, nodes, queues, running, pending, most)
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
 

@@ -7,13 +7,12 @@ their queues still have decides about.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import add, sub
 
 import numpy as np
 
 from kaisched import (
-    PODS,
     UNLIMITED,
     Amounts,
     BoolVec,
@@ -54,8 +53,6 @@ class _Taker:
     over: list[int]
     """Resources of which it would have more than its fair share."""
     is_within_quota: bool
-    over_quota: list[int]
-    """Resources that are asked for of which it would have more than its quota."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,25 +67,17 @@ class _Giver:
     enough: Row
     share: Row
     taker: _Taker
-    taken: list[Row] = field(default_factory=list)
-    """Units that are gone, where the taker is over quota."""
+    quotas: Floors
+    """The quotas that bind where it meets the taker."""
 
-    def short_of_quota(self, amounts: Row, ask: Row) -> list[tuple[int, int]]:
-        """Return of which resources its queue may be left too little (R32), and with how much.
-
-        Those that the taker has beyond its quota. What the claim leaves of the units counts where
-        it leaves something of all that they hold.
-        """
-        lost = list(map(sum, zip(amounts, *self.taken, strict=True)))
-        spare = list(map(sub, lost, ask))
-        spare[PODS] = lost[PODS]
-        leaves = all(more > 0 for more, amount in zip(spare, lost, strict=True) if amount)
-        has, short = self.path[-1], []
-        for at in self.taker.over_quota:
-            left = has[at] - amounts[at] + (spare[at] if leaves else 0)
-            if lost[at] and left < self.deserved[at] < UNLIMITED:
-                short.append((at, left))
-        return short
+    def short_of_quota(self, amounts: Row) -> list[tuple[int, int]]:
+        """Return of which amounts it would be left less than its quota, and how much."""
+        has = self.path[-1]
+        return [
+            (at, has[at] - amounts[at])
+            for at, quota in self.quotas
+            if amounts[at] > 0 and has[at] - amounts[at] < quota
+        ]
 
 
 class Scenario:
@@ -122,30 +111,34 @@ class Scenario:
         for has, floors in giver.floors:
             if undershoots(has, floors, amounts):
                 return _UNDERSHOOTS
+        short = giver.short_of_quota(amounts)
+        if short and self._is_covered(queue, giver, short):
+            return _UNDERSHOOTS
         if taker.over and self._breaks_order(giver, amounts):
             return _SATURATION_ORDER
-        if taker.over_quota:
-            short = giver.short_of_quota(amounts, self._ask)
-            if short and self._is_in_quota(queue, giver, short):
-                return _UNDERSHOOTS
-            giver.taken.append(amounts)
         for has in giver.path:
             has[:] = map(sub, has, amounts)
         return 0
 
     def is_simple(self, units: Units) -> bool:
         """Tell whether what a queue has more than its due decides alone, for all these units."""
+        lost: dict[int, Amounts] = {}
         for leaf in np.unique(units.queue).tolist():
             giver = self._givers[leaf] if leaf in self._givers else self._meet(leaf)
             if giver is None:
                 continue
             if giver.taker.over or any(floors for _, floors in giver.floors):
                 return False
-            if giver.taker.over_quota:
-                lost = units.amounts[:, units.queue == leaf].sum(axis=1).tolist()
-                if giver.short_of_quota(lost, self._ask):
+            if giver.quotas:
+                top = self._top(leaf)
+                lost[top] = lost.get(top, 0) + units.amounts[:, units.queue == leaf].sum(axis=1)
+                if giver.short_of_quota(lost[top].tolist()):
                     return False
         return True
+
+    def _top(self, leaf: int) -> int:
+        """Return the queue, at or above a leaf that loses, that is compared with the claim's."""
+        return self._bounds.meeting(self._session, self._claim.queue, leaf)[1][-1]
 
     def codes(self, units: Units, taken: BoolVec) -> CodeVec | None:
         """Judge all units at once, where :meth:`is_simple`.
@@ -186,11 +179,10 @@ class Scenario:
         over: BoolVec = np.logical_or.reduce(has > quota, axis=0) & ~below
         return over
 
-    def _is_in_quota(self, leaf: int, giver: _Giver, short: list[tuple[int, int]]) -> bool:
-        """Tell whether a queue's quota covers more of its running jobs than it would be left."""
-        top = self._bounds.meeting(self._session, self._claim.queue, leaf)[1][-1]
-        covered = in_quota(self._session, top, giver.deserved)
-        return any(left < covered[at] for at, left in short)
+    def _is_covered(self, leaf: int, giver: _Giver, left: list[tuple[int, int]]) -> bool:
+        """Tell whether a queue's quota covers more than it would be left (R32)."""
+        covered = in_quota(self._session, self._top(leaf), giver.deserved)
+        return any(amount < covered[at] for at, amount in left)
 
     def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
         taker, left = giver.taker, giver.path[-1]
@@ -207,7 +199,7 @@ class Scenario:
         giver: _Giver | None = None
         if path:
             lose = [self._left.get(row) or self._start(row) for row in path]
-            deserved, share, enough, _ = self._bounds.row(path[-1])
+            deserved, share, enough, quotas = self._bounds.row(path[-1])
             giver = _Giver(
                 [left for left, _ in lose],
                 [each for each in lose if each[1]],
@@ -215,6 +207,7 @@ class Scenario:
                 enough,
                 share,
                 self._takers.get(mine) or self._take(mine),
+                quotas,
             )
         self._givers[queue] = giver
         return giver
@@ -237,7 +230,6 @@ class Scenario:
             share,
             over,
             is_within(after, deserved),
-            [at for at, asked in enumerate(self._ask) if asked and after[at] > deserved[at]],
         )
         return taker
 

@@ -164,22 +164,18 @@ def test_a_resource_that_was_below_its_quota_already_may_fall_further():
 
 
 def in_contest(runs, held, ask=2, mine=0, quota=3):
-    """``a`` claims; ``b`` has a quota of 3 and is over its share, ``runs`` as for World."""
-    b = {"deserved": quota, "share": 3, "held": held, "runs": runs}
+    """``a`` claims; ``b`` is over its quota and share, ``runs`` as for World."""
+    b = {"deserved": quota, "share": quota, "held": held, "runs": runs}
     world = World({"a": {"deserved": mine, "share": 4}, "b": b})
     return world, world.claim("a", ask, last=True)
 
 
-def test_who_goes_beyond_its_quota_leaves_others_the_jobs_that_theirs_covers():
+@pytest.mark.parametrize("mine", [0, 2])
+def test_a_queue_keeps_the_jobs_that_its_quota_covers(mine):
     """Of jobs of 2, 1 and 1 GPUs, a quota of 3 covers the first two: one GPU may go, not two."""
-    world, claim = in_contest([(2, 1, 1), (1, 1, 1), (1, 1, 1)], held=4)
+    world, claim = in_contest([(2, 1, 1), (1, 1, 1), (1, 1, 1)], held=4, mine=mine)
     assert world.take(claim, ("b", 2)) == [UNDER]
     assert world.take(claim, ("b", 1)) == [0]
-
-
-def test_within_its_own_quota_a_claim_takes_the_whole_gang():
-    world, claim = in_contest([(2, 1, 1), (1, 1, 1), (1, 1, 1)], held=4, mine=2)
-    assert world.take(claim, ("b", 2)) == [0]
 
 
 def test_a_gang_that_is_larger_than_its_quota_is_not_covered():
@@ -193,13 +189,10 @@ def test_of_an_elastic_job_the_quota_covers_as_many_pods_as_it_has_room_for():
     assert world.take(claim, ("b", 2)) == [0]
 
 
-def test_what_the_claim_leaves_of_a_unit_counts():
-    """The gang of 3 goes for a claim of 2: what is left of it and the others is the quota."""
-    runs = [(3, 1, 1), (1, 1, 1), (1, 1, 1)]
-    world, claim = in_contest(runs, held=5)
-    assert world.take(claim, ("b", 3)) == [0]
-    world, claim = in_contest(runs, held=5, ask=3)
+def test_a_gang_that_its_quota_covers_stays_whatever_else_its_queue_holds():
+    world, claim = in_contest([(3, 1, 1), (1, 1, 1), (1, 1, 1)], held=5)
     assert world.take(claim, ("b", 3)) == [UNDER]
+    assert world.take(claim, ("b", 1), ("b", 1)) == [0, 0]
 
 
 def test_units_taken_before_count():

@@ -8,6 +8,7 @@ from kaisched import CPU, GPU, UNLIMITED, roll_up, shares
 from kaisched_plugins.proportion.tests.reclaim_world import NOT_OVER, ORDER, UNDER, World, amounts
 
 GPUS = st.integers(0, 6)
+RUNS = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
 
 
 @st.composite
@@ -23,7 +24,8 @@ def worlds(draw):
             "share": draw(GPUS),
             "limit": draw(st.sampled_from([3, UNLIMITED])),
             "cpu_share": draw(st.sampled_from([1, 3, UNLIMITED])),
-            "cpu_deserved": draw(st.sampled_from([0, 2])),
+            "cpu_deserved": draw(st.sampled_from([0, 2, UNLIMITED])),
+            "runs": [] if name + "1" in names else draw(st.lists(RUNS, max_size=3)),
         }
         for name in names
     }
@@ -37,6 +39,23 @@ def worlds(draw):
     units = draw(st.lists(st.tuples(st.sampled_from(leaves), GPUS, cpu), max_size=6))
     claim = world.claim(draw(st.sampled_from(leaves)), draw(GPUS), draw(cpu), draw(st.booleans()))
     return world, claim, units
+
+
+def covered(world, queue):
+    """Return the GPUs of the running jobs below a queue that fit into its quota, in their order.
+
+    No running job has any CPU here.
+    """
+    session = world.session
+    room, jobs = int(session.queues.deserved[GPU, queue]), session.jobs
+    total = 0
+    for job in np.flatnonzero(jobs.active).tolist():
+        if queue in world.tree.path(jobs.queue_of_job[job]).tolist():
+            pod = int(session.shapes.request[GPU, jobs.shape_of_job[job]])
+            pods = next(n for n in range(jobs.active[job], -1, -1) if total + n * pod <= room)
+            if pods >= min(session.podsets.minimum[job], jobs.active[job]):
+                total += pods * pod
+    return total
 
 
 def plainly(world, claim, units):
@@ -75,6 +94,15 @@ def plainly(world, claim, units):
         # Units are drawn at random: one may be of more than its queue holds.
         falls = (left >= queues.deserved) & (then < queues.deserved) & (queues.deserved > 0)
         if not claim.is_last_resort and falls[np.ix_(rows, path)].any():
+            codes.append(UNDER)
+            continue
+        keeps = {CPU: 0, GPU: covered(world, other)}
+        if any(
+            0 < queues.deserved[row, other] < UNLIMITED
+            and amount[row] > 0
+            and then[row, other] < keeps[row]
+            for row in rows
+        ):
             codes.append(UNDER)
             continue
         share = session.fair_share
