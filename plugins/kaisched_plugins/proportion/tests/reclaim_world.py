@@ -66,6 +66,7 @@ class World:
             has_moved=False,
             snapshot=SimpleNamespace(total=np.array([100, 100, 100, 1]) * 1000),
             hints={},
+            found={},
             state={},
         )
         session.state["proportion"] = self.plugin.session_open(session)

@@ -58,6 +58,23 @@ def covered(world, queue):
     return total
 
 
+def is_over_quota(world, claim, queue, left):
+    """Tell whether a queue has its limited quotas of all that is asked for, and more than one."""
+    deserved = world.session.queues.deserved[:, queue]
+    asked = [row for row in (CPU, GPU) if claim.ask[row] > 0 and deserved[row] < UNLIMITED]
+    has, quota = left[asked, queue], deserved[asked]
+    return (has > quota).any() and (has >= quota).all()
+
+
+def falls_short(world, queue, left, amount):
+    """Tell whether a queue is left with less than its quota covers of what the unit holds."""
+    deserved, keeps = world.session.queues.deserved[:, queue], {CPU: 0, GPU: covered(world, queue)}
+    return any(
+        0 < deserved[row] < UNLIMITED and amount[row] > 0 and left[row, queue] < keeps[row]
+        for row in keeps
+    )
+
+
 def plainly(world, claim, units):
     """Judge units by the rules as written, with the arrays of core.shares."""
     session, tree, rows = world.session, world.tree, [CPU, GPU]
@@ -82,12 +99,7 @@ def plainly(world, claim, units):
             for row in rows
         )
         within = (after <= queues.deserved[:, mine])[rows].all()
-        asked = [
-            row for row in rows if claim.ask[row] > 0 and queues.deserved[row, other] < UNLIMITED
-        ]
-        has, quota = left[asked, other], queues.deserved[asked, other]
-        is_over_quota = (has > quota).any() and (has >= quota).all()
-        if not over and not (within and is_over_quota):
+        if not over and not (within and is_over_quota(world, claim, other, left)):
             codes.append(NOT_OVER)
             continue
         then = left - np.where(np.isin(np.arange(len(tree)), path), amount[:, None], 0)
@@ -96,13 +108,7 @@ def plainly(world, claim, units):
         if not claim.is_last_resort and falls[np.ix_(rows, path)].any():
             codes.append(UNDER)
             continue
-        keeps = {CPU: 0, GPU: covered(world, other)}
-        if any(
-            0 < queues.deserved[row, other] < UNLIMITED
-            and amount[row] > 0
-            and then[row, other] < keeps[row]
-            for row in rows
-        ):
+        if falls_short(world, other, then, amount):
             codes.append(UNDER)
             continue
         share = session.fair_share
