@@ -128,8 +128,10 @@ def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
     has, deserved = take.held[:, giver], table.deserved[:, giver]
     after = take.held[:, taker] + take.asked[:, taker]
     over = has > allocatable_share(deserved, table.limit[:, giver], take.share[:, giver])
-    if _but_pods(after > take.share[:, taker]).any():
-        over &= (take.asked[:, taker] > 0) | (take.lost[:, giver] > 0)
+    touched = take.lost[:, giver] > 0
+    if not _but_pods(after > take.share[:, taker]).any():
+        touched |= take.asked[:, taker] == 0
+    over &= touched
     owes = False
     if not _but_pods(after > table.deserved[:, taker]).any():
         counts = (take.asked[:, taker] > 0) & (deserved < UNLIMITED)

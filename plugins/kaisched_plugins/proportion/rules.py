@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import gt, le
+from operator import le
 from typing import TypeAlias
 
 from kaisched import UNLIMITED
@@ -21,19 +21,17 @@ def is_within(held: Iterable[int], bound: Iterable[int]) -> bool:
     return all(map(le, held, bound))
 
 
-def is_fair_share_victim(left: Row, enough: Row) -> bool:
+def is_fair_share_victim(
+    left: Row, enough: Row, ask: Row, amounts: Row, *, is_taker_over: bool
+) -> bool:
     """Tell whether a queue still has more of some resource than others must leave it (R20).
 
+    One that the unit holds; or, for a taker that is over in nothing, one that is not asked for.
     Nobody exceeds an unlimited share, nor any share of what it does not hold, so only resources
     that are used and shared out can decide.
     """
-    return any(map(gt, left, enough))
-
-
-def is_over_in_contest(left: Row, enough: Row, ask: Row, amounts: Row) -> bool:
-    """Tell the same of the resources that the claim asks for or the unit holds (R20)."""
     return any(
-        has > most and (asked > 0 or lost > 0)
+        has > most and (lost > 0 or not (is_taker_over or asked > 0))
         for has, most, asked, lost in zip(left, enough, ask, amounts, strict=True)
     )
 

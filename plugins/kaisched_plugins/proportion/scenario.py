@@ -31,7 +31,6 @@ from kaisched_plugins.proportion.rules import (
     floors_of,
     is_as_saturated,
     is_fair_share_victim,
-    is_over_in_contest,
     is_quota_victim,
     is_within,
     undershoots,
@@ -102,10 +101,9 @@ class Scenario:
         if giver is None:
             return _NOT_OVER_SHARE
         left, taker = giver.path[-1], giver.taker
-        if taker.over:
-            is_over = is_over_in_contest(left, giver.enough, self._ask, amounts)
-        else:
-            is_over = is_fair_share_victim(left, giver.enough)
+        is_over = is_fair_share_victim(
+            left, giver.enough, self._ask, amounts, is_taker_over=bool(taker.over)
+        )
         if not (is_over or is_quota_victim(taker.is_within_quota, left, giver.deserved, self._ask)):
             return _NOT_OVER_SHARE
         for has, floors in giver.floors:
@@ -143,8 +141,8 @@ class Scenario:
     def codes(self, units: Units, taken: BoolVec) -> CodeVec | None:
         """Judge all units at once, where :meth:`is_simple`.
 
-        A queue that has no more than its due has none later either, so that what is refused never
-        matters for what comes after it.
+        A queue that has no more than its due of something has no more later either, so that what
+        is refused never matters for what comes after it.
         """
         session, bounds = self._session, self._bounds
         top = np.full(len(session.queues), -1, np.int64)
@@ -163,7 +161,9 @@ class Scenario:
         starts = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
         before -= before.take(starts, axis=1).repeat(np.diff(starts, append=len(group)), axis=1)
         left = self._held.take(loser, axis=1) - before
-        over = np.logical_or.reduce(left > bounds.enough.take(loser, axis=1), axis=0)
+        counts = (self._claim.ask == 0)[:, None] | (units.amounts.take(order, axis=1) > 0)
+        exceeds = (left > bounds.enough.take(loser, axis=1)) & counts
+        over = np.logical_or.reduce(exceeds, axis=0)
         if is_quota.any():
             over |= is_quota[loser] & self._is_over_quota(left, loser)
         refused = np.empty(len(units), np.bool_)

@@ -70,7 +70,8 @@ def reclaim_strategy(case: dict[str, Any]) -> str:
     left = scale.column(asked["reclaimee_remaining"]).tolist()
     deserved, _, enough, _ = bounds.row(session.queues.row_of_name[theirs["id"]])
     if asked["strategy"] == "maintain_fair_share":
-        got = is_fair_share_victim(left, enough)
+        nothing = [0] * len(left)  # KAI asks about the queue alone
+        got = is_fair_share_victim(left, enough, nothing, nothing, is_taker_over=False)
     else:
         own = session.queues.row_of_name[mine["id"]]
         ask = scale.column(asked["reclaimer_resources"])

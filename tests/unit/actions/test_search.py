@@ -1,11 +1,15 @@
 """The search for victims where the laws seldom reach; what is known to be wrong is marked so."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from weakref import WeakSet
 
 import pytest
 
 from kaisched.actions import evicting
+from kaisched.actions.plan import Plan
+from kaisched.actions.search import _Attempt
+from kaisched.actions.units import Part
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
@@ -217,3 +221,20 @@ def test_a_claim_that_found_no_room_is_lined_up_for_again_when_it_could_have_som
         result, memory = run_cycle(snapshot, None, IN_PLACE, 1000.0, memory)
         assert evicted(result) == victims
         assert len(lines) == count
+
+
+def test_a_plan_that_lets_a_unit_stay_is_made_again_from_all_units():
+    """Without the unit that may stay, the claim finds other places, or none."""
+    small, large = (Part(job, (job,), is_core=True) for job in (0, 1))
+    third = Part(2, (2,), is_core=True)
+    tried = []
+
+    def place(parts):
+        tried.append(list(parts))
+        statement = SimpleNamespace(rollback=lambda: None)
+        return Plan(statement, [small, large], False) if third in parts else None
+
+    attempt = SimpleNamespace(_place=place, _search=SimpleNamespace(step=lambda: True))
+    plan = _Attempt._fewer(attempt, place([small, large, third]), [small, large, third])
+    assert plan.parts == [small, large]
+    assert tried[1:] == [[small], [small, large, third], [large], [small, large, third]]

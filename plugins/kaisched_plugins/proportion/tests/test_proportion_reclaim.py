@@ -229,10 +229,13 @@ def test_what_neither_asks_for_counts_only_for_who_is_over_nothing(mine, unit, c
     assert world.take(world.claim("a", 0, cpu=10), unit) == codes
 
 
-def test_what_is_asked_for_counts_although_the_unit_holds_none_of_it():
-    a = {"share": 4, "cpu_share": 1, "cpu_held": 9}
-    world = World({"a": a, "b": {"share": 4, "held": 5, "cpu_held": 99}})
-    assert world.take(world.claim("a", 1), ("b", 0)) == [0]
+def test_who_has_too_much_of_what_is_asked_for_loses_only_units_that_hold_some():
+    """Else it would lose CPU for GPUs that cannot be taken, and take it back."""
+    world = World({"a": {"share": 4}, "b": {"share": 4, "held": 5, "cpu_held": 99}})
+    claim = world.claim("a", 1, cpu=10)
+    assert world.take(claim, ("b", 0, 10), ("b", 1, 10)) == [NOT_OVER, 0]
+    many = [("b", 0, 1)] * 40
+    assert world.take(claim, *many, ("b", 1, 10)) == [NOT_OVER] * 40 + [0]
 
 
 def test_what_is_refused_or_not_asked_about_is_not_taken():

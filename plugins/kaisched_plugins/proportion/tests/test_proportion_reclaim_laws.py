@@ -95,7 +95,7 @@ def plainly(world, claim, units):
         over = any(
             due[row, other] < UNLIMITED
             and int(left[row, other]) * 1000 > int(due[row, other]) * per_mille
-            and (not is_taker_over or claim.ask[row] > 0 or amount[row] > 0)
+            and (amount[row] > 0 or not (is_taker_over or claim.ask[row] > 0))
             for row in rows
         )
         within = (after <= queues.deserved[:, mine])[rows].all()
