@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import le
+from operator import gt, le
 from typing import TypeAlias
 
 from kaisched import UNLIMITED
@@ -30,6 +30,8 @@ def is_fair_share_victim(
     Nobody exceeds an unlimited share, nor any share of what it does not hold, so only resources
     that are used and shared out can decide.
     """
+    if not any(map(gt, left, enough)):
+        return False  # a fifth of the time, and the most frequent answer
     return any(
         has > most and (lost > 0 or not (is_taker_over or asked > 0))
         for has, most, asked, lost in zip(left, enough, ask, amounts, strict=True)

@@ -118,18 +118,21 @@ class Scenario:
             has[:] = map(sub, has, amounts)
         return 0
 
-    def is_simple(self, units: Units) -> bool:
-        """Tell whether what a queue has more than its due decides alone, for all these units."""
-        lost: dict[int, Amounts] = {}
-        for leaf in np.unique(units.queue).tolist():
+    def is_simple(self, queue: RowVec) -> bool:
+        """Tell whether what a queue has more than its due decides alone, for all these leaves."""
+        for leaf in np.unique(queue).tolist():
             giver = self._givers[leaf] if leaf in self._givers else self._meet(leaf)
-            if giver is None:
-                continue
-            if giver.taker.over or any(floors for _, floors in giver.floors):
+            if giver is not None and (giver.taker.over or any(f for _, f in giver.floors)):
                 return False
-            if giver.quotas:
-                top = self._top(leaf)
-                lost[top] = lost.get(top, 0) + units.amounts[:, units.queue == leaf].sum(axis=1)
+        return True
+
+    def keeps_quotas(self, units: Units, gone: BoolVec) -> bool:
+        """Tell whether no quota is undershot, whatever it covers, by units of met leaves (R32)."""
+        lost: dict[int, Amounts] = {}
+        for leaf, giver in self._givers.items():
+            if giver is not None and giver.quotas:
+                top, of_leaf = self._top(leaf), gone & (units.queue == leaf)
+                lost[top] = lost.get(top, 0) + units.amounts.compress(of_leaf, axis=1).sum(axis=1)
                 if giver.short_of_quota(lost[top].tolist()):
                     return False
         return True
@@ -239,8 +242,10 @@ def scenario_codes(
 ) -> CodeVec | None:
     """Return codes ``(V,)`` of units taken one after the other (R20 to R22), or None for none."""
     scenario = Scenario(session, bounds, claim)
-    if len(units) >= _MANY and scenario.is_simple(units):
-        return scenario.codes(units, taken)
+    if len(units) >= _MANY and scenario.is_simple(units.queue):
+        found = scenario.codes(units, taken)
+        if scenario.keeps_quotas(units, taken if found is None else taken & (found == 0)):
+            return found
     codes: list[int] = []
     entries = zip(
         _sets_of(units), units.queue.tolist(), units.amounts.T.tolist(), taken.tolist(), strict=True
