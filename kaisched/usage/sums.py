@@ -126,12 +126,23 @@ class Sums:
         if self._used.shape != shape:
             self._grow(shape)
         factor = weighed_s / stretch.span_s
-        if self._resources.is_all(stretch.resources) and self._queues.is_all(stretch.queues):
-            self._used += stretch.used * factor  # a quarter of the time of the general case
+        if self._stand_as(stretch.resources, stretch.queues):
+            self._used += stretch.used * factor  # a fifth of the time of the general case
         elif len(columns):
             self._used[rows[:, None], columns] += stretch.used * factor
         self._capacity[rows] += stretch.capacity * factor
         self.seen_s += seen_s
+
+    def _stand_as(self, resources: Sequence[str], queues: Sequence[str]) -> bool:
+        """Tell whether there are sums of just these, in this order.
+
+        Twins know the same names, and one may have learned some that the other has no sums of.
+        """
+        return (
+            self._used.shape == (len(resources), len(queues))
+            and self._resources.is_all(resources)
+            and self._queues.is_all(queues)
+        )
 
     def _grow(self, shape: tuple[int, int]) -> None:
         used, capacity = self._used, self._capacity
@@ -146,7 +157,7 @@ class Sums:
 
     def used(self, queues: Sequence[str], resources: Sequence[str]) -> FloatVec:
         """Return ``(R, Q)`` in the order asked; 0 for what is unknown."""
-        if self._resources.is_all(resources) and self._queues.is_all(queues):
+        if self._stand_as(resources, queues):
             return np.maximum(self._used, 0.0)
         padded = np.zeros((len(self._resources) + 1, len(self._queues) + 1))
         known = padded[: self._used.shape[0], : self._used.shape[1]]
@@ -159,7 +170,7 @@ class Sums:
 
     def capacity(self, resources: Sequence[str]) -> FloatVec:
         """Return ``(R,)`` in the order asked."""
-        if self._resources.is_all(resources):
+        if len(self._capacity) == len(resources) and self._resources.is_all(resources):
             return np.maximum(self._capacity, 0.0)
         padded = np.zeros(len(self._resources) + 1)
         np.maximum(self._capacity, 0.0, out=padded[: len(self._capacity)])

@@ -31,7 +31,7 @@ def is_fair_share_victim(
     that are used and shared out can decide.
     """
     if not any(map(gt, left, enough)):
-        return False  # a fifth of the time, and the most frequent answer
+        return False  # a quarter of the time, and the most frequent answer
     return any(
         has > most and (lost > 0 or not (is_taker_over or asked > 0))
         for has, most, asked, lost in zip(left, enough, ask, amounts, strict=True)

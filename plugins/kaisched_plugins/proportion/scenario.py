@@ -152,9 +152,8 @@ class Scenario:
         is_quota = np.zeros(len(session.queues), np.bool_)
         for leaf, giver in self._givers.items():
             if giver is not None:
-                path = bounds.meeting(session, self._claim.queue, leaf)[1]
-                top[leaf] = path[-1]
-                is_quota[path[-1]] = giver.taker.is_within_quota
+                top[leaf] = self._top(leaf)
+                is_quota[top[leaf]] = giver.taker.is_within_quota
         loser = top.take(units.queue)
         group = loser if units.alternative is None else units.alternative * len(top) + loser
         order = np.argsort(group, kind="stable")
@@ -228,19 +227,14 @@ class Scenario:
         deserved, share, _, _ = self._bounds.row(mine)
         after = list(map(add, self._held[:, mine].tolist(), self._ask))
         over = [at for at, (has, bound) in enumerate(zip(after, share, strict=True)) if has > bound]
-        taker = self._takers[mine] = _Taker(
-            after,
-            share,
-            over,
-            is_within(after, deserved),
-        )
+        taker = self._takers[mine] = _Taker(after, share, over, is_within(after, deserved))
         return taker
 
 
 def scenario_codes(
     session: Session, bounds: Bounds, claim: Claim, units: Units, taken: BoolVec
 ) -> CodeVec | None:
-    """Return codes ``(V,)`` of units taken one after the other (R20 to R22), or None for none."""
+    """Return codes ``(V,)`` of units taken one after the other (R20 to R22, R32), or None."""
     scenario = Scenario(session, bounds, claim)
     if len(units) >= _MANY and scenario.is_simple(units.queue):
         found = scenario.codes(units, taken)

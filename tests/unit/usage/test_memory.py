@@ -207,3 +207,12 @@ def test_a_week_of_a_thousand_queues_stays_small():
     history = store.history
     assert len(history._kept) <= 721
     assert parts_of(store.usage(60 * 3 * 10_080, list(names), RESOURCES)) == PARTS // 100
+
+
+def test_an_answer_for_a_time_before_the_first_sample_held_has_no_use_in_it():
+    """What an answer included of the last sample must not be taken for a part of the sums."""
+    first = sample(100, a=8, b=2)
+    store = fill(MemoryStore(Window()), [first])
+    assert parts_of(store.usage(160, first.queues, first.resources)) > 0
+    before = store.usage(100, first.queues, first.resources)
+    assert before.parts.tolist() == [[0, 0]] * len(RESOURCES)
