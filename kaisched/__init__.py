@@ -40,6 +40,8 @@ _HOME = {
     "PARTS": "kaisched.core.usage",
     "Claims": "kaisched.core.division",
     "ordered_tasks": "kaisched.framework.task_order",
+    "Part": "kaisched.framework.parts",
+    "parts_of": "kaisched.framework.parts",
     "Amounts": "kaisched.core.axis",
     "BoolVec": "kaisched.core.axis",
     "CodeVec": "kaisched.core.axis",
@@ -90,6 +92,8 @@ if TYPE_CHECKING:
     from kaisched.framework.hookspecs import Arguments as Arguments
     from kaisched.framework.hookspecs import Plugin as Plugin
     from kaisched.framework.hookspecs import hookimpl as hookimpl
+    from kaisched.framework.parts import Part as Part
+    from kaisched.framework.parts import parts_of as parts_of
     from kaisched.framework.session import Session as Session
     from kaisched.framework.task_order import ordered_tasks as ordered_tasks
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec

@@ -22,12 +22,12 @@ from kaisched.actions.promises import keep_promises
 from kaisched.actions.reasons import consolidate_reason, main_resource
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
-from kaisched.actions.units import Part
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
 from kaisched.framework.claims import Claim
 from kaisched.framework.disruption import has_budgets, may_disrupt
 from kaisched.framework.eviction_budget import is_spent, may_evict
+from kaisched.framework.parts import Part
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.actions.future import Future
-    from kaisched.actions.units import Part
+    from kaisched.framework.parts import Part
     from kaisched.framework.session import Session
 
 

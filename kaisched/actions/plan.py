@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kaisched.actions.units import Part
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
+    from kaisched.framework.parts import Part
     from kaisched.framework.statement import Statement
 
 

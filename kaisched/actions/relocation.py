@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from kaisched.actions.plan import Plan
     from kaisched.actions.search import Search
-    from kaisched.actions.units import Part
+    from kaisched.framework.parts import Part
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
 

@@ -24,10 +24,10 @@ from kaisched.actions.plan import Demand, Plan
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from kaisched.actions.units import Part
     from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import CodeVec, RowVec
     from kaisched.framework.claims import Claim
+    from kaisched.framework.parts import Part
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
 

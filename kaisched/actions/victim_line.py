@@ -18,9 +18,9 @@ from kaisched.framework.claims import Units
 from kaisched.framework.rooms import room_of
 
 if TYPE_CHECKING:
-    from kaisched.actions.units import Part
     from kaisched.actions.victims import Victims
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.framework.parts import Part
     from kaisched.framework.session import Session
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kaisched.actions.units import Part, split
+from kaisched.framework.parts import Part, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class Victims:
     def part(self, place: int) -> Part:
         """Return the unit at a place."""
         part = self.split_off.get(place)
-        return split(self.session, int(self.job[place]))[-1] if part is None else part
+        return parts_of(self.session, int(self.job[place]))[-1] if part is None else part
 
 
 def victim_order(session: Session, job: RowVec) -> Iterator[Part]:
@@ -89,7 +89,7 @@ def _surplus(session: Session, job: RowVec) -> dict[int, list[Part]]:
     elastic = (jobs.podset_count[job] > 1) | (active[first] > podsets.minimum[first])
     surplus: dict[int, list[Part]] = {}
     for row in job[elastic].tolist():
-        parts = split(session, row)
+        parts = parts_of(session, row)
         if parts and not parts[0].is_core:
             surplus[row] = parts
     return surplus
@@ -181,7 +181,7 @@ def _whole_amounts(session: Session, job: RowVec) -> Amounts:
     amounts: Amounts = request.take(shape, axis=1) * active[job]
     mixed = (shape < 0).nonzero()[0]
     if mixed.size:
-        parts = [split(session, row)[-1] for row in job[mixed].tolist()]
+        parts = [parts_of(session, row)[-1] for row in job[mixed].tolist()]
         amounts[:, mixed] = amounts_of(session, parts)
     return amounts
 

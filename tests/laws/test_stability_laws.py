@@ -63,6 +63,8 @@ def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
         pytest.param(2870119547, 2, 6, 4, 2, 3, id="its two small jobs make way for its large one"),
         pytest.param(3593148643, 4, 6, 6, 5, 5, id="what is left over is on a node without CPU"),
         pytest.param(3467422009, 2, 3, 4, 5, 3, id="quotas of more GPUs than there are"),
+        pytest.param(3924668369, 1, 6, 6, 3, 3, id="only the quota below the comparison covers it"),
+        pytest.param(602695512, 4, 6, 2, 5, 3, id="a job of unlike pods is larger than its quota"),
     ],
 )
 def test_two_queues_do_not_take_turns_over_what_a_quota_covers(
@@ -81,22 +83,6 @@ def test_who_has_too_many_gpus_that_cannot_be_taken_does_not_lose_cpu_and_take_i
 ):
     """Two of 72,771 random clusters, before R20 asked what a unit holds."""
     cluster = make_crowded(seed, nodes, queues, running, pending=2, most=5)
-    assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
-
-
-@pytest.mark.xfail(strict=True, reason="R32 looks at one level, and at whole jobs of unlike pods")
-@pytest.mark.parametrize(
-    ("seed", "nodes", "queues", "running", "pending", "most"),
-    [
-        pytest.param(3924668369, 1, 6, 6, 3, 3, id="only the quota below the comparison covers it"),
-        pytest.param(602695512, 4, 6, 2, 5, 3, id="a job of unlike pods is larger than its quota"),
-    ],
-)
-def test_turns_over_what_a_quota_covers_in_part_come_to_an_end(
-    seed, nodes, queues, running, pending, most
-):
-    """See "Where this does not come to rest" in fairness.md."""
-    cluster = make_crowded(seed, nodes, queues, running, pending, most)
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
 
 

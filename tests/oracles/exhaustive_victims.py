@@ -9,13 +9,13 @@ from itertools import combinations
 import numpy as np
 
 from kaisched.actions.gates import first_shut
-from kaisched.actions.units import Part
 from kaisched.actions.victim_line import as_units
 from kaisched.actions.victims import victim_order
 from kaisched.core.axis import GPU
 from kaisched.core.snapshot import Snapshot
 from kaisched.framework.claims import Claim
 from kaisched.framework.memory import Memory
+from kaisched.framework.parts import Part
 from kaisched.framework.policy import Policy
 from kaisched.framework.session import Session
 

@@ -1,46 +1,105 @@
-"""How much of a queue's running work its quota covers: rule R32 of docs/explanation/fairness.md."""
+"""How much of the running work quotas cover: rule R32 of docs/explanation/fairness.md."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeAlias
+
 import numpy as np
 
-from kaisched import ACTIVE_STATES, PODS, UNLIMITED, RowVec, Session
+from kaisched import PODS, UNLIMITED, RowVec, Session, parts_of
 from kaisched_plugins.proportion.rules import Row
 
 _COVERED = "proportion.covered"
 
+Covered: TypeAlias = dict[int, Row]
+"""What is covered, by queue."""
 
-def in_quota(session: Session, queue: int, deserved: Row) -> Row:
-    """Return what a queue's quota covers: what its running jobs hold, as far as it fits.
 
-    The most important come first. Of a job with one kind of pod as many pods count as the quota has
-    room for, if that is its minimum; any other counts as a whole. What does not fit is left out,
-    and smaller jobs after it may. As of the beginning of the cycle, so that it is found out once,
-    whatever is taken. ``deserved`` and the answer are ``(R,)``.
+@dataclass(slots=True)
+class _Piece:
+    """Equal parts of a running job."""
+
+    amounts: Row
+    """What one of them holds."""
+    least: int
+    """How many must be covered at once, else none."""
+    count: int
+
+
+@dataclass(slots=True)
+class _Running:
+    """A running job: what it needs to run first, then its elastic pods."""
+
+    path: list[int]
+    """The queues from its own up."""
+    pieces: list[_Piece]
+
+
+def in_quota(session: Session, top: int) -> Covered:
+    """Return what quotas cover of the running jobs below a queue, at each queue down from it.
+
+    A part of a job is covered at a queue where it is covered at all queues from there to ``top``:
+    it fits into their quotas along with what is covered already. First come the parts that all
+    queues of their path have room for, then those for which all but the leaf have, and so on; of
+    those, the most important. As of the beginning of the cycle, so that it is found out once,
+    whatever is taken.
     """
-    known: dict[int, Row] = session.found.setdefault(_COVERED, {})
-    covered = known.get(queue)
+    known: dict[int, Covered] = session.found.setdefault(_COVERED, {})
+    covered = known.get(top)
     if covered is None:
-        covered = known[queue] = _covered(session, queue, deserved)
+        covered = known[top] = _covered(session, top)
     return covered
 
 
-def _covered(session: Session, queue: int, deserved: Row) -> Row:
-    jobs = session.jobs
-    end = int(session.queues.tree.end_of_queue[queue])
-    is_below = (jobs.queue_of_job >= queue) & (jobs.queue_of_job < end)
-    left = list(deserved)
-    left[PODS] = UNLIMITED
-    covered = [0] * len(left)
-    for job in _most_important_first(session, (is_below & (jobs.active > 0)).nonzero()[0]):
-        unit, least, most = _divided(session, job)
-        asked = [at for at, amount in enumerate(unit) if amount and left[at] != UNLIMITED]
-        count = min([most, *(left[at] // unit[at] for at in asked)])
-        if count >= least:
-            for at in asked:
-                left[at] -= count * unit[at]
-            covered = [has + count * amount for has, amount in zip(covered, unit, strict=True)]
+def _covered(session: Session, top: int) -> Covered:
+    below = range(top, int(session.queues.tree.end_of_queue[top]))
+    room: Covered = {queue: session.queues.deserved[:, queue].tolist() for queue in below}
+    for amounts in room.values():
+        amounts[PODS] = UNLIMITED
+    covered: Covered = {queue: [0] * len(room[queue]) for queue in below}
+    jobs = _running(session, top)
+    for skipped in range(max((len(job.path) for job in jobs), default=0)):
+        for job in jobs:
+            if skipped < len(job.path):
+                _cover(job, job.path[skipped:], room, covered)
     return covered
+
+
+def _cover(job: _Running, path: list[int], room: Covered, covered: Covered) -> None:
+    """Cover what fits of a job at all queues of a path."""
+    for piece in job.pieces:
+        count = min([piece.count, *(_fitting(piece.amounts, room[queue]) for queue in path)])
+        if count < piece.least:
+            return  # the rest of the job is nothing without it
+        if not count:
+            continue
+        piece.count -= count
+        piece.least = 0
+        for queue in path:
+            for at, amount in enumerate(piece.amounts):
+                covered[queue][at] += count * amount
+                if room[queue][at] != UNLIMITED:
+                    room[queue][at] -= count * amount
+
+
+def _fitting(amounts: Row, room: Row) -> int:
+    """Return how many parts fit; any number of those that hold nothing."""
+    fits = [has // amount for has, amount in zip(room, amounts, strict=True) if amount]
+    return min(fits, default=UNLIMITED)
+
+
+def _running(session: Session, top: int) -> list[_Running]:
+    """Return the jobs below a queue of which pods run, the most important first."""
+    jobs, tree = session.jobs, session.queues.tree
+    is_below = (jobs.queue_of_job >= top) & (jobs.queue_of_job < int(tree.end_of_queue[top]))
+    job = (is_below & (jobs.active > 0)).nonzero()[0]
+    above = int(tree.depth_of_queue[top])
+    found = []
+    for row in _most_important_first(session, job):
+        path = tree.path(int(jobs.queue_of_job[row])).tolist()
+        found.append(_Running(path[: len(path) - above], _pieces(session, row)))
+    return found
 
 
 def _most_important_first(session: Session, job: RowVec) -> list[int]:
@@ -50,13 +109,15 @@ def _most_important_first(session: Session, job: RowVec) -> list[int]:
     return rows
 
 
-def _divided(session: Session, job: int) -> tuple[Row, int, int]:
-    """Return what a part of a running job holds, how many parts it needs, and how many it has."""
+def _pieces(session: Session, job: int) -> list[_Piece]:
     jobs, request = session.jobs, session.shapes.request
     shape, active = int(jobs.shape_of_job[job]), int(jobs.active[job])
     if shape >= 0 and jobs.podset_count[job] == 1:
         minimum = int(session.podsets.minimum[jobs.first_podset[job]])
-        return request[:, shape].tolist(), min(minimum, active), active
-    tasks = np.array(jobs.tasks[job], np.int64)
-    shapes = session.tasks.shape_of_task[tasks[ACTIVE_STATES[session.tasks.state[tasks]]]]
-    return request[:, shapes].sum(axis=1).tolist(), 1, 1
+        return [_Piece(request[:, shape].tolist(), min(minimum, active), active)]
+    pieces = []
+    for part in reversed(parts_of(session, job, session.tasks.state)):
+        shapes = session.tasks.shape_of_task[list(part.tasks)]
+        amounts: Row = request[:, shapes].sum(axis=1).tolist()
+        pieces.append(_Piece(amounts, int(part.is_core), 1))
+    return pieces

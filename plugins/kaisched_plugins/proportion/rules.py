@@ -64,9 +64,9 @@ def floors_of(left: Row, quotas: Floors) -> Floors:
 
 
 def undershoots(left: Row, floors: Floors, amounts: Row) -> bool:
-    """Tell whether a queue would have less than its quota without these amounts (R21)."""
+    """Tell whether a queue would have less than its quota of any of these amounts without them."""
     for at, floor in floors:  # noqa: SIM110 - half the time of any(), for every unit and level
-        if left[at] - amounts[at] < floor:
+        if left[at] - amounts[at] < floor and amounts[at] > 0:
             return True
     return False
 

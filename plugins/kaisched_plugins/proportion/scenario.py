@@ -66,17 +66,8 @@ class _Giver:
     enough: Row
     share: Row
     taker: _Taker
-    quotas: Floors
-    """The quotas that bind where it meets the taker."""
-
-    def short_of_quota(self, amounts: Row) -> list[tuple[int, int]]:
-        """Return of which amounts it would be left less than its quota, and how much."""
-        has = self.path[-1]
-        return [
-            (at, has[at] - amounts[at])
-            for at, quota in self.quotas
-            if amounts[at] > 0 and has[at] - amounts[at] < quota
-        ]
+    quotas: list[tuple[int, Row, Floors]]
+    """The queues that have a quota, what each still has, and the quotas."""
 
 
 class Scenario:
@@ -109,9 +100,9 @@ class Scenario:
         for has, floors in giver.floors:
             if undershoots(has, floors, amounts):
                 return _UNDERSHOOTS
-        short = giver.short_of_quota(amounts)
-        if short and self._is_covered(queue, giver, short):
-            return _UNDERSHOOTS
+        for row, has, quotas in giver.quotas:
+            if undershoots(has, quotas, amounts) and self._is_covered(queue, row, has, amounts):
+                return _UNDERSHOOTS
         if taker.over and self._breaks_order(giver, amounts):
             return _SATURATION_ORDER
         for has in giver.path:
@@ -130,10 +121,12 @@ class Scenario:
         """Tell whether no quota is undershot, whatever it covers, by units of met leaves (R32)."""
         lost: dict[int, Amounts] = {}
         for leaf, giver in self._givers.items():
-            if giver is not None and giver.quotas:
-                top, of_leaf = self._top(leaf), gone & (units.queue == leaf)
-                lost[top] = lost.get(top, 0) + units.amounts.compress(of_leaf, axis=1).sum(axis=1)
-                if giver.short_of_quota(lost[top].tolist()):
+            if giver is None or not giver.quotas:
+                continue
+            of_leaf = units.amounts.compress(gone & (units.queue == leaf), axis=1).sum(axis=1)
+            for row, has, quotas in giver.quotas:
+                lost[row] = lost.get(row, 0) + of_leaf
+                if undershoots(has, quotas, lost[row].tolist()):
                     return False
         return True
 
@@ -181,10 +174,13 @@ class Scenario:
         over: BoolVec = np.logical_or.reduce(has > quota, axis=0) & ~below
         return over
 
-    def _is_covered(self, leaf: int, giver: _Giver, left: list[tuple[int, int]]) -> bool:
-        """Tell whether a queue's quota covers more than it would be left (R32)."""
-        covered = in_quota(self._session, self._top(leaf), giver.deserved)
-        return any(amount < covered[at] for at, amount in left)
+    def _is_covered(self, leaf: int, queue: int, has: Row, amounts: Row) -> bool:
+        """Tell whether quotas cover more than a queue would be left, of what a unit holds (R32)."""
+        covered = in_quota(self._session, self._top(leaf))[queue]
+        return any(
+            amounts[at] > 0 and has[at] - amounts[at] < covered[at]
+            for at, _ in self._bounds.row(queue)[3]
+        )
 
     def _breaks_order(self, giver: _Giver, amounts: Row) -> bool:
         taker, left = giver.taker, giver.path[-1]
@@ -201,7 +197,8 @@ class Scenario:
         giver: _Giver | None = None
         if path:
             lose = [self._left.get(row) or self._start(row) for row in path]
-            deserved, share, enough, quotas = self._bounds.row(path[-1])
+            deserved, share, enough, _ = self._bounds.row(path[-1])
+            bound = [(row, self._bounds.row(row)[3]) for row in path]
             giver = _Giver(
                 [left for left, _ in lose],
                 [each for each in lose if each[1]],
@@ -209,7 +206,7 @@ class Scenario:
                 enough,
                 share,
                 self._takers.get(mine) or self._take(mine),
-                quotas,
+                [(row, self._left[row][0], quotas) for row, quotas in bound if quotas],
             )
         self._givers[queue] = giver
         return giver

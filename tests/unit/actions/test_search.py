@@ -9,7 +9,6 @@ import pytest
 from kaisched.actions import evicting
 from kaisched.actions.plan import Plan
 from kaisched.actions.search import _Attempt
-from kaisched.actions.units import Part
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
@@ -17,6 +16,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants import violations
 from kaisched.framework.memory import Memory
+from kaisched.framework.parts import Part
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out

@@ -41,20 +41,28 @@ def worlds(draw):
     return world, claim, units
 
 
-def covered(world, queue):
-    """Return the GPUs of the running jobs below a queue that fit into its quota, in their order.
+def covered(world, top):
+    """Return the GPUs that quotas cover at each queue from ``top`` down, counted pod by pod.
 
     No running job has any CPU here.
     """
-    session = world.session
-    room, jobs = int(session.queues.deserved[GPU, queue]), session.jobs
-    total = 0
-    for job in np.flatnonzero(jobs.active).tolist():
-        if queue in world.tree.path(jobs.queue_of_job[job]).tolist():
+    session, jobs = world.session, world.session.jobs
+    total = [0] * len(world.tree)
+    rest = {job: int(jobs.active[job]) for job in np.flatnonzero(jobs.active).tolist()}
+    for without in range(2):  # first with the leaves' quotas, then without
+        for job, count in rest.items():
+            path = world.tree.path(jobs.queue_of_job[job]).tolist()
+            if top not in path:
+                continue
+            path = path[without : path.index(top) + 1]
             pod = int(session.shapes.request[GPU, jobs.shape_of_job[job]])
-            pods = next(n for n in range(jobs.active[job], -1, -1) if total + n * pod <= room)
-            if pods >= min(session.podsets.minimum[job], jobs.active[job]):
-                total += pods * pod
+            room = [session.queues.deserved[GPU, queue] - total[queue] for queue in path]
+            pods = next(n for n in range(count, -1, -1) if all(n * pod <= has for has in room))
+            is_started = count < jobs.active[job]
+            if path and (is_started or pods >= min(session.podsets.minimum[job], count)):
+                rest[job] -= pods
+                for queue in path:
+                    total[queue] += pods * pod
     return total
 
 
@@ -66,12 +74,15 @@ def is_over_quota(world, claim, queue, left):
     return (has > quota).any() and (has >= quota).all()
 
 
-def falls_short(world, queue, left, amount):
-    """Tell whether a queue is left with less than its quota covers of what the unit holds."""
-    deserved, keeps = world.session.queues.deserved[:, queue], {CPU: 0, GPU: covered(world, queue)}
+def falls_short(world, path, left, amount):
+    """Tell whether a queue is left with less than quotas cover of what the unit holds."""
+    deserved, keeps = world.session.queues.deserved, {GPU: covered(world, path[-1])}
     return any(
-        0 < deserved[row] < UNLIMITED and amount[row] > 0 and left[row, queue] < keeps[row]
-        for row in keeps
+        0 < deserved[row, queue] < UNLIMITED
+        and amount[row] > 0
+        and left[row, queue] < (keeps[row][queue] if row in keeps else 0)
+        for row in (CPU, GPU)
+        for queue in path
     )
 
 
@@ -108,7 +119,7 @@ def plainly(world, claim, units):
         if not claim.is_last_resort and falls[np.ix_(rows, path)].any():
             codes.append(UNDER)
             continue
-        if falls_short(world, other, then, amount):
+        if falls_short(world, path, then, amount):
             codes.append(UNDER)
             continue
         share = session.fair_share

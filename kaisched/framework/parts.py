@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.task_order import ordered_tasks
@@ -27,14 +28,16 @@ class Part(NamedTuple):
     is_core: bool
 
 
-def split(session: Session, job: int) -> list[Part]:
+def parts_of(session: Session, job: int, state: npt.NDArray[np.int8] | None = None) -> list[Part]:
     """Return a running job's units, the first to go first; the last one is its core.
 
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
-    that is left. A job that needs nothing to run has no core.
+    that is left. A job that needs nothing to run has no core. ``state`` is that of every pod, where
+    it is not the one of this moment.
     """
     rows = session.jobs.tasks[job]
-    state = session.ledger.state if session.has_moved else session.tasks.state
+    if state is None:
+        state = session.ledger.state if session.has_moved else session.tasks.state
     if len(rows) == 1:
         row = int(rows[0])
         return [Part(job, (row,), is_core=True)] if ACTIVE_STATES[state[row]] else []
