@@ -22,6 +22,7 @@ from kaisched.actions.promises import keep_promises
 from kaisched.actions.reasons import consolidate_reason, main_resource
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
+from kaisched.actions.turns import is_turn, note_eviction, recall_evictions
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
 from kaisched.framework.claims import Claim
@@ -53,6 +54,7 @@ class Consolidate:
         most = session.policy.max_consolidation_preemptees
         if not most or not session.jobs_waiting:
             return
+        recall_evictions(session)
         keep_promises(session)
         if anything_runs(session):
             _Consolidation(session, self.name, most).run()
@@ -140,6 +142,8 @@ class _Consolidation:
         session = self._session
         job = int(candidates.job[at])
         ask = candidates.asks(session, np.array([at]))[:, 0]
+        if is_turn(session, job, ask):
+            return int(Refusal.TAKING_TURNS)
         if (ask > self._free()).any():
             return int(Refusal.NO_ROOM)
         tasks = candidates.batches.get(job)
@@ -239,6 +243,8 @@ class _Consolidation:
             plan.statement.rollback()
             return stuck or {-1}
         reason = consolidate_reason(session, demand.claim, len(items))
+        if items:
+            note_eviction(session, demand.claim.job)
         plan.statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
         self._forget(items)
         return set()

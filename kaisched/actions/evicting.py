@@ -20,6 +20,7 @@ from kaisched.actions.promises import keep_promises
 from kaisched.actions.prospects import Prospects
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
+from kaisched.actions.turns import is_turn, note_eviction, recall_evictions
 from kaisched.actions.victim_line import VictimLine
 from kaisched.core.refusals import Refusal
 from kaisched.framework.claims import Claim
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
 _BUDGET = int(Refusal.EVICTION_BUDGET)
+_TURN = int(Refusal.TAKING_TURNS)
 _RUNNING: Final = "running"
 _WITNESS: Final = "running.witness"
 
@@ -57,6 +59,7 @@ class Evicting:
     def run(self) -> None:
         """Try the claims in fair order."""
         session = self._session
+        recall_evictions(session)
         keep_promises(session)
         if not anything_runs(session) or is_spent(session, self._action):
             return
@@ -144,10 +147,9 @@ class Evicting:
             codes = session.ask.claim_gate(session, self._action, candidates.job[at], asks)
             if codes is not None and codes[0]:
                 return int(codes[0])
-        tasks = candidates.batches.get(job)
-        if tasks is None:
-            tasks = pending_tasks(session, job)[: int(candidates.size[item.at])]
-        demand = self._search.demand(claim, tasks)
+        if is_turn(session, job, claim.ask):
+            return _TURN
+        demand = self._search.demand(claim, self._tasks(item.at))
         line = self._line(demand)
         if isinstance(line, int):
             return line
@@ -159,13 +161,25 @@ class Evicting:
             return plan
         if plan.parts and session.policy.allows_consolidating_reclaim:
             self._relocation.relocate(plan)
-        if not may_evict(session, plan.statement.evicted()):
+        evicted = plan.statement.evicted()
+        if not may_evict(session, evicted):
             plan.statement.rollback()
             return _BUDGET
+        if evicted:
+            note_eviction(session, job)
         reason = self._reason(claim, plan)
         plan.statement.commit(self._action, session.jobs.name[job], reason)
         session.outcome.refusal[job] = _WAITING
         return 0
+
+    def _tasks(self, at: int) -> RowVec:
+        """Return the task rows of a candidate's batch."""
+        candidates = self._candidates
+        job = int(candidates.job[at])
+        tasks = candidates.batches.get(job)
+        if tasks is None:
+            tasks = pending_tasks(self._session, job)[: int(candidates.size[at])]
+        return tasks
 
     def _let_go(self, key: tuple[object, ...]) -> None:
         """Drop the line of the class that was refused before this one.

@@ -48,6 +48,7 @@ class Refusal(IntEnum):
     UNDERSHOOTS = 46
     EVICTION_BUDGET = 47
     DISRUPTION_BUDGET = 48
+    TAKING_TURNS = 49
     # one node
     NODE_NOT_READY = 50
     NODE_UNSCHEDULABLE = 51
@@ -150,6 +151,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
             Refusal.DISRUPTION_BUDGET,
             "DisruptionBudget",
             "the work that would make room is protected by a disruption budget",
+            True,
+        ),
+        (
+            Refusal.TAKING_TURNS,
+            "TakingTurns",
+            "what was evicted a moment ago has come back, and would only be evicted again",
             True,
         ),
         (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),

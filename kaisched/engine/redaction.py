@@ -74,7 +74,7 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
     done = replace(bare, past=_past(recording.past, jobs), facts=facts)
     after = replay(done)
     warnings = [f"left out, for it is wrong: {problem}" for problem in problems]
-    warnings += [f"what plugin {name} remembers is left out: it may hold names" for name in lost]
+    warnings += [f"what {name} remembers is left out: it may hold names" for name in lost]
     if not _is_same(before.result, after.result, aliases):
         warnings.append("without the names another decision is taken: keep the names to show it")
     return Redacted(sealed(done, after.result), warnings)

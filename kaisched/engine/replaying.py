@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 import numpy as np
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kaisched.objects.wire import KubernetesObject
 
 STALE_GANGS: Final = "stalegang"
+TURNS: Final = "turns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +161,22 @@ def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:
 def _check_facts(recording: Recording, file: str) -> None:
     """Refuse what an action would trip over; a plugin that does is isolated by the cycle."""
     since = recording.facts.get(STALE_GANGS, {})
-    numbers = isinstance(since, dict) and all(isinstance(it, int | float) for it in since.values())
-    if not numbers:
-        raise ConfigError(
-            "no times by job",
-            file=file,
-            path=join_path("facts", STALE_GANGS),
-            value=since,
-            fix="write a map of job names to seconds",
-        )
+    if not (isinstance(since, dict) and all(map(_is_number, since.values()))):
+        _refuse_fact(STALE_GANGS, since, "no times by job", "a map of job names to seconds", file)
+    turns = recording.facts.get(TURNS, [])
+    if not (isinstance(turns, list) and all(map(_is_eviction, turns))):
+        fix = "a list of [state, beneficiary, seconds], all numbers"
+        _refuse_fact(TURNS, turns, "no evictions", fix, file)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_eviction(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_number, value))  # noqa: PLR2004
+
+
+def _refuse_fact(name: str, value: object, problem: str, fix: str, file: str) -> NoReturn:
+    path = join_path("facts", name)
+    raise ConfigError(problem, file=file, path=path, value=value, fix=f"write {fix}")

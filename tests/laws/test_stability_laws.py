@@ -76,6 +76,24 @@ def test_two_queues_do_not_take_turns_over_what_a_quota_covers(
 
 
 @pytest.mark.parametrize(
+    ("seed", "nodes", "queues", "running", "pending", "most"),
+    [
+        (1567440948, 1, 4, 12, 1, 1),
+        (529398641, 2, 2, 8, 2, 5),
+        (3206841980, 1, 6, 6, 3, 1),
+    ],
+)
+def test_a_ring_of_rules_is_gone_round_only_once(seed, nodes, queues, running, pending, most):
+    """Two of 87,436 random clusters before R33, and one before that.
+
+    A gang larger than its quota takes by its priority the place of what the quota covers, loses it
+    to another queue by the fair share, which loses it to the quota.
+    """
+    cluster = make_crowded(seed, nodes, queues, running, pending, most)
+    assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
+
+
+@pytest.mark.parametrize(
     ("seed", "nodes", "queues", "running"), [(4214653044, 3, 2, 12), (2123183224, 3, 4, 8)]
 )
 def test_who_has_too_many_gpus_that_cannot_be_taken_does_not_lose_cpu_and_take_it_back(

@@ -82,6 +82,7 @@ CURES = {
     Refusal.VOLUME_AFFINITY: "Nothing: the node is out of the volume's reach.",
     Refusal.DISRUPTION_BUDGET: "Wait, or let the PodDisruptionBudget allow more disruptions.",
     Refusal.EVICTION_BUDGET: "Wait, or raise the shard's `evictionsPerHour`.",
+    Refusal.TAKING_TURNS: "Set a minimum runtime; it is tried again when something changes.",
     Refusal.UNDERSHOOTS: "Let its queue hold more than its quota, or split the work it holds.",
     Refusal.NODE_NOT_READY: "Bring the node back.",
     Refusal.NODE_UNSCHEDULABLE: "Uncordon the node.",

@@ -147,6 +147,8 @@ def test_a_wrong_value_is_named_with_its_place(document, changes, path):
     [
         ({"facts": {"stalegang": {"a": "long ago"}}}, "facts.stalegang"),
         ({"facts": {"stalegang": 3}}, "facts.stalegang"),
+        ({"facts": {"turns": [[1, 2]]}}, "facts.turns"),
+        ({"facts": {"turns": {"a": 1}}}, "facts.turns"),
         ({"usage": {"resources": ["gpu"], "queues": {"a": [1, 2]}}}, "usage.queues.a"),
         ({"shard": {"metadata": {"name": "x"}, "spec": {"kvalue": 1}}}, "shard.spec.kvalue"),
     ],

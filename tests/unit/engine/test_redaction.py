@@ -196,7 +196,7 @@ def test_the_same_pods_are_bound(recording):
         "namespace-1/pod-1",
     ]
     assert {it.node for it in after.binds} == {"node-1"}
-    assert warnings == ["what plugin acme-plugin remembers is left out: it may hold names"]
+    assert warnings == ["what acme-plugin remembers is left out: it may hold names"]
 
 
 def test_disruption_budgets_protect_the_same_pods():

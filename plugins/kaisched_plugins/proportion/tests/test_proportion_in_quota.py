@@ -2,14 +2,14 @@
 
 import pytest
 
-from kaisched import TaskState
+from kaisched import GPU, TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched_plugins.proportion.in_quota import in_quota
-from kaisched_plugins.proportion.tests.reclaim_world import GPU, UNDER, World
+from kaisched_plugins.proportion.tests.reclaim_world import UNDER, World
 
 
 def covered(world, top):

@@ -1,0 +1,101 @@
+"""Evictions that have come round: decided before, from the same state, for the same job (R33).
+
+The rules of shares, priorities and gangs that cannot be divided each make sense, and together may
+still chase each other: A takes from B what C takes from A and B from C. So for some minutes nothing
+is evicted for a job in a state of the cluster in which that was done before, if there have been
+evictions in other states since. To try again what the API refused is no turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session import Session
+
+PACE_S: Final = 600.0
+"""How long an eviction is remembered: the same state may come back by chance, too."""
+_FACT: Final = "turns"
+"""A list of [state, beneficiary, seconds], the latest last."""
+_MARKS: Final = "turns.marks"
+_STATE: Final = "turns.state"
+_SPARE: Final = 1000
+
+
+def recall_evictions(session: Session) -> None:
+    """Keep in mind what was remembered, without what is older."""
+    known = session.memory.facts.get(_FACT)
+    if known and _FACT not in session.facts:
+        recent = [each for each in known if 0 <= session.now_s - each[2] < PACE_S]
+        if recent:
+            session.facts[_FACT] = recent
+
+
+def note_eviction(session: Session, job: int) -> None:
+    """Remember that this cycle evicts for a job."""
+    state, beneficiary = _state(session), crc32(session.jobs.name[job].encode())
+    recent = session.facts.get(_FACT, ())
+    kept = [each for each in recent if each[:2] != [state, beneficiary]]
+    session.facts[_FACT] = [*kept, [state, beneficiary, session.now_s]]
+
+
+def is_turn(session: Session, job: int, ask: RowVec) -> bool:
+    """Tell whether the cluster is as it was when an earlier cycle, not the last, evicted for a job.
+
+    What a quota entitles a queue to is taken at any time: a turn ends with who goes beyond it.
+    ``ask`` is ``(R,)``.
+    """
+    known = session.memory.facts.get(_FACT, ())
+    if not known or _FACT not in session.facts:
+        return False
+    state = _state(session)
+    if known[-1][0] == state or _is_within_quota(session, job, ask):
+        return False
+    beneficiary = crc32(session.jobs.name[job].encode())
+    recent = session.facts[_FACT]
+    return any(each[:2] == [state, beneficiary] for each in recent)
+
+
+def _is_within_quota(session: Session, job: int, ask: RowVec) -> bool:
+    """Tell whether a job's queue has a quota of what it asks for, and stays within it."""
+    queue = int(session.jobs.queue_of_job[job])
+    held = (session.ledger if session.has_moved else session).held[:, queue]
+    asked = ask > 0
+    asked[PODS] = False
+    quota = session.queues.deserved[asked, queue]
+    is_limited = bool((quota < UNLIMITED).any())
+    return is_limited and bool((held[asked] + ask[asked] <= quota).all())
+
+
+def _state(session: Session) -> int:
+    """Return a number for what decides: who runs, what queues hold, ask for and are due.
+
+    The same in every process and for every order of rows, and as of the beginning of the cycle.
+    """
+    state: int | None = session.found.get(_STATE)
+    if state is None:
+        jobs, queues = session.jobs, session.queues
+        runs = (jobs.active > 0).nonzero()[0]
+        marks: dict[str, int] = session.hints.setdefault(_MARKS, {})
+        if len(marks) > _SPARE + 2 * len(runs):
+            marks.clear()  # of jobs that have ended, for the most part
+        who = 0
+        for row, count in zip(runs.tolist(), jobs.active[runs].tolist(), strict=True):
+            name = jobs.name[row]
+            mark = marks.get(name)
+            if mark is None:
+                mark = marks[name] = crc32(name.encode())
+            who += count * mark
+        of_queues = [session.requested, session.fair_share, queues.deserved, queues.limit]
+        if session.usage is not None:
+            of_queues.append(session.usage.parts)
+        what = crc32(np.concatenate(of_queues).tobytes())
+        state = session.found[_STATE] = crc32(f"{who} {queues.name}".encode(), what)
+    return state
