@@ -16,7 +16,7 @@ from kaisched.cluster.structure import DEFAULT_QUEUE
 from kaisched.engine.aliases import Aliases
 from kaisched.engine.recording import RecordedAssumption, RecordedOwner, RecordedPast
 from kaisched.engine.redacted_objects import ObjectWalk
-from kaisched.engine.replaying import objects_of, replay, sealed
+from kaisched.engine.replaying import TURNS, objects_of, replay, sealed
 from kaisched.objects.decode import encode
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
     done = replace(bare, past=_past(recording.past, jobs), facts=facts)
     after = replay(done)
     warnings = [f"left out, for it is wrong: {problem}" for problem in problems]
-    warnings += [f"what {name} remembers is left out: it may hold names" for name in lost]
+    warnings += [f"what plugin {name} remembers is left out: it may hold names" for name in lost]
     if not _is_same(before.result, after.result, aliases):
         warnings.append("without the names another decision is taken: keep the names to show it")
     return Redacted(sealed(done, after.result), warnings)
@@ -158,6 +158,8 @@ def _facts(
     told: dict[str, Any] = {}
     lost = []
     for owner, fact in sorted(facts.items()):
+        if owner == TURNS:
+            continue  # numbers made of names; that they matter is rare, and then there is a warning
         if owner not in _READABLE_FACTS or not isinstance(fact, dict):
             lost += [owner] if fact else []
             continue

@@ -17,7 +17,8 @@ from tests.laws.clusters import NOW_S, Cluster, told
 from tests.laws.crowded import carried_out, crowded, make_crowded, moves_of
 
 POLICY = default_policy()
-CYCLES = 12
+CYCLES = 20
+"""Of 43,770 random clusters one came to rest after 13, all others after 9 or fewer."""
 AFTER = 5
 
 

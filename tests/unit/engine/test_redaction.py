@@ -169,7 +169,7 @@ def recorded(change=lambda text: text):
     made = record(
         "manifests", cluster.state(), shard, policy, schedulers=["kaisched"], now_s=NOW_S,
         facts={"stalegang": {"acme-ns/acme-gang": 5.0, "acme-ns/acme-gone": 7.0},
-               "acme-plugin": {"acme": 1}},
+               "acme-plugin": {"acme": 1}, "turns": [[1, 2, NOW_S]]},
     )  # fmt: skip
     return sealed(made, replay(made).result)
 
@@ -196,7 +196,7 @@ def test_the_same_pods_are_bound(recording):
         "namespace-1/pod-1",
     ]
     assert {it.node for it in after.binds} == {"node-1"}
-    assert warnings == ["what acme-plugin remembers is left out: it may hold names"]
+    assert warnings == ["what plugin acme-plugin remembers is left out: it may hold names"]
 
 
 def test_disruption_budgets_protect_the_same_pods():
