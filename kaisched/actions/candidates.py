@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ANY: Final = int(np.iinfo(np.int64).max)
 _NO_ROOM = int(Refusal.NO_ROOM)
+_GATHERED: Final = "gathered"
 
 
 @dataclass(slots=True)
@@ -80,15 +81,27 @@ def pending_jobs(session: Session) -> RowVec:
 def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
     """Ask the gates, size the batches; refusals are noted in the session's outcome.
 
-    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them.
+    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them. Such
+    actions ask about the same jobs one after the other, and while nothing moves are told the same.
     """
+    if not tries_full or not session.ask.is_class_bound:
+        return _gathered(session, action, job, tries_full=tries_full)
+    known: tuple[int, bytes, Candidates] | None = session.found.get(_GATHERED)
+    asked = session.moves, job.tobytes()
+    if known is None or known[:2] != asked:
+        known = (*asked, _gathered(session, action, job, tries_full=True))
+        session.found[_GATHERED] = known
+    return known[2]
+
+
+def _gathered(session: Session, action: str, job: RowVec, *, tries_full: bool) -> Candidates:
     if job.size:
         job = _note(session, job, session.ask.job_gate(session, action, job))
     if not tries_full and session.policy.queue_depth.get(action) is None:
         job = _drop_shut_out(session, job)
     shape, size, batches = measure(session, job)
     some = size > 0
-    if not some.all():
+    if np.count_nonzero(some) < len(some):
         job, shape, size = job[some], shape[some], size[some]
     return Candidates(job, session.jobs.queue_of_job[job], shape, size, batches)
 
@@ -117,7 +130,7 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
     size = np.zeros(len(job), np.int64)
     batches: dict[int, RowVec] = {}
     flat = simple & (shape >= 0)
-    if flat.all():
+    if np.count_nonzero(flat) == len(flat):
         if job.size:
             size = session.ask.batch_size(session, job)
         return shape, size, batches

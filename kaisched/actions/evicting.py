@@ -85,8 +85,7 @@ class Evicting:
         """Return the jobs that may take from others at all; None for nobody."""
         waiting = claimants(self._session, self._action)
         if waiting is None:
-            candidates = self._gathered()
-            return candidates if len(candidates) else None
+            return self._gathered()
         if not len(waiting):
             return None
         able = self._able(waiting)
@@ -95,25 +94,28 @@ class Evicting:
         allowed = waiting.allowed(self._action, able)
         return waiting.candidates(allowed) if np.count_nonzero(allowed) else None
 
-    def _gathered(self) -> Candidates:
+    def _gathered(self) -> Candidates | None:
         """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
         self._running = running_jobs(session)
         job = self._narrowed(pending_jobs(session))
         job = without_delayed(session, action, job)
+        if not job.size:
+            return None
         candidates = gather(session, action, job, tries_full=True)
         depth = session.policy.queue_depth.get(action)
         if depth is not None and len(candidates):
             candidates = keep_best(session, candidates, depth)
         if not len(candidates):
-            return candidates
+            return None
         asks = candidates.asks(session, np.arange(len(candidates)))
         codes = session.ask.claim_gate(session, action, candidates.job, asks)
-        if codes is None or not codes.any():
+        if codes is None or not np.count_nonzero(codes):
             return candidates
         refused = codes != 0
         session.outcome.note_claims(action, candidates.job[refused], codes[refused])
-        return candidates.keep(~refused)
+        candidates = candidates.keep(~refused)
+        return candidates if len(candidates) else None
 
     def _narrowed(self, job: RowVec) -> RowVec:
         """Leave out jobs for which there can be no victims, cheaply."""

@@ -24,6 +24,9 @@ PACE_S: Final = 600.0
 """How long an eviction is remembered: the same state may come back by chance, too."""
 _FACT: Final = "turns"
 """A list of [state, beneficiary, seconds], the latest last."""
+_MOST: Final = 1000
+"""So many are enough: a ring is short."""
+_SEEN: Final = "turns.seen"
 _MARKS: Final = "turns.marks"
 _STATE: Final = "turns.state"
 _SPARE: Final = 1000
@@ -33,17 +36,15 @@ def recall_evictions(session: Session) -> None:
     """Keep in mind what was remembered, without what is older."""
     known = session.memory.facts.get(_FACT)
     if known and _FACT not in session.facts:
-        recent = [each for each in known if 0 <= session.now_s - each[2] < PACE_S]
+        recent = [it for it in known[-_MOST:] if 0 <= session.now_s - it[2] < PACE_S]
         if recent:
             session.facts[_FACT] = recent
 
 
 def note_eviction(session: Session, job: int) -> None:
     """Remember that this cycle evicts for a job."""
-    state, beneficiary = _state(session), crc32(session.jobs.name[job].encode())
-    recent = session.facts.get(_FACT, ())
-    kept = [each for each in recent if each[:2] != [state, beneficiary]]
-    session.facts[_FACT] = [*kept, [state, beneficiary, session.now_s]]
+    entry = [_state(session), _mark(session, job), session.now_s]
+    session.facts.setdefault(_FACT, []).append(entry)
 
 
 def is_turn(session: Session, job: int, ask: RowVec) -> bool:
@@ -52,15 +53,22 @@ def is_turn(session: Session, job: int, ask: RowVec) -> bool:
     What a quota entitles a queue to is taken at any time: a turn ends with who goes beyond it.
     ``ask`` is ``(R,)``.
     """
-    known = session.memory.facts.get(_FACT, ())
-    if not known or _FACT not in session.facts:
-        return False
-    state = _state(session)
-    if known[-1][0] == state or _is_within_quota(session, job, ask):
-        return False
-    beneficiary = crc32(session.jobs.name[job].encode())
-    recent = session.facts[_FACT]
-    return any(each[:2] == [state, beneficiary] for each in recent)
+    seen: set[int] | None = session.found.get(_SEEN)
+    if seen is None:
+        seen = session.found[_SEEN] = _beneficiaries(session)
+    return bool(seen) and _mark(session, job) in seen and not _is_within_quota(session, job, ask)
+
+
+def _beneficiaries(session: Session) -> set[int]:
+    """Return for whom was evicted in the state that the cycle has found, if not by the last one."""
+    recent = session.facts.get(_FACT, ())
+    if len(recent) < 2 or recent[-1][0] == _state(session):  # noqa: PLR2004 - a turn takes two
+        return set()
+    return {beneficiary for state, beneficiary, _ in recent if state == _state(session)}
+
+
+def _mark(session: Session, job: int) -> int:
+    return crc32(session.jobs.name[job].encode())
 
 
 def _is_within_quota(session: Session, job: int, ask: RowVec) -> bool:

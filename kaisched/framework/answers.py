@@ -121,7 +121,7 @@ def head_start_fault(ahead: Any, group: Any, wants: Any, surplus: Any) -> str:
     if np.count_nonzero((ahead < 0) | (ahead > wants)):
         return "answered less than 0 or more than is wanted"
     together = np.bincount(group, ahead)
-    return "answered more than the surplus" if (together[group] > surplus).any() else ""
+    return "answered more than the surplus" if np.count_nonzero(together[group] > surplus) else ""
 
 
 def size_fault(session: Session, job: Any, size: Any) -> str:

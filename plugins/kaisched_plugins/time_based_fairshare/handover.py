@@ -71,24 +71,25 @@ class Handover:
     ) -> IntVec | None:
         """Answer the question of that name."""
         tree = session.queues.tree
-        parent = tree.parent_of_queue[queue]
-        above = {-1} | {int(row) for lump in self.lumps for row in tree.path(lump.leaf)[1:]}
+        parents = tree.parent_of_queue[queue].tolist()
+        above = {-1} | {row for lump in self.lumps for row in tree.path(lump.leaf)[1:].tolist()}
+        columns = [each.tolist() for each in (resource, queue, weights, has, wants, surplus)]
+        used = [each[resource, queue].tolist() for each in (self.excess, session.held)]
+        columns += [*used, session.requested[resource, queue].tolist()]
+        rows = list(zip(*columns, strict=True))
         answer = None
-        for each in sorted(above):
-            rows = np.flatnonzero(parent == each)
-            if not rows.size:
-                continue
-            columns = (resource, queue, weights, has, wants, surplus)
-            group = self._group(session, [column[rows].tolist() for column in columns])
+        for each in sorted(above.intersection(parents)):
+            at = [place for place, parent in enumerate(parents) if parent == each]
+            group = self._group(session, [rows[place] for place in at])
             if group is None:
                 continue
             share_out(group)
             self._note(group)
-            answer = np.zeros(len(queue), np.int64) if answer is None else answer
-            for row in rows.tolist():
-                side = group.contests[int(resource[row])].sides[int(queue[row])]
-                answer[row] = side.ahead
-        return answer
+            answer = [0] * len(rows) if answer is None else answer
+            for place in at:
+                side = group.contests[rows[place][0]].sides[rows[place][1]]
+                answer[place] = side.ahead
+        return None if answer is None else np.array(answer, np.int64)
 
     def _note(self, group: Group) -> None:
         self.young |= group.young
@@ -134,22 +135,23 @@ class Handover:
             return None
         return np.isin(job, list(young)) * _OTHERS_SPELL
 
-    def _group(self, session: Session, columns: list[list[Any]]) -> Group | None:
-        """Return the siblings of some rows with the lumps below them, or None without any."""
+    def _group(self, session: Session, rows: list[tuple[Any, ...]]) -> Group | None:
+        """Return the siblings of some rows with the lumps below them, or None without any.
+
+        A row is a resource, a queue, and its numbers: weight, what it has, wants and may share;
+        usage, what it holds, and that with what it asks for.
+        """
         ends = session.queues.tree.end_of_queue
         lumps = [
             (queue, lump)
-            for queue in sorted(set(columns[1]))
+            for queue in sorted({row[1] for row in rows})
             for lump in self._by_use(session, members(self.lumps, queue, int(ends[queue])))
         ]
         if not lumps:
             return None
         contests: dict[int, Contest] = {}
         total, held = session.snapshot.total, session.held
-        at = (columns[0], columns[1])
-        more = (self.excess[at].tolist(), held[at].tolist(), session.requested[at].tolist())
-        for row, used, holds, asks in zip(zip(*columns, strict=True), *more, strict=True):
-            resource, queue, weight, has, wants, surplus = row
+        for resource, queue, weight, has, wants, surplus, used, holds, asks in rows:
             contest = contests.setdefault(resource, Contest(surplus, 0.0))
             contest.sides[queue] = Side(weight, used / weight, has, wants, holds, asks > holds)
         for resource, contest in contests.items():

@@ -37,7 +37,7 @@ class _Known:
     """What holds while queues and the cluster's size are the same."""
 
     queues: object
-    total: Amounts
+    total: bytes
     has: Entitlement
 
 
@@ -194,7 +194,8 @@ class TimeBasedFairshare(Plugin):
     def _entitlement(self, session: Session) -> Entitlement:
         known: _Known | None = session.hints.get(self.name)
         queues, total = session.queues, session.snapshot.total
-        if known is None or known.queues is not queues or not np.array_equal(known.total, total):
+        size = total.tobytes()
+        if known is None or known.queues is not queues or known.total != size:
             has = entitlement(queues.tree, queues.deserved, queues.weight, total)
-            known = session.hints[self.name] = _Known(queues, total.copy(), has)
+            known = session.hints[self.name] = _Known(queues, size, has)
         return known.has
