@@ -39,7 +39,12 @@ class _Preempting(Evicting):
     def _narrowed(self, job: RowVec) -> RowVec:
         """Leave out jobs that are no more important than anything running in their queue."""
         jobs = self._session.jobs
-        able: RowVec = job[jobs.priority[job] > self._lowest()[jobs.queue_of_job[job]]]
+        priority = jobs.priority.take(job)
+        if np.maximum.reduce(priority, initial=0) <= np.minimum.reduce(
+            jobs.priority.take(self._running), initial=ANY
+        ):
+            return job[:0]  # nobody is more important than anybody, in most clusters
+        able: RowVec = job[priority > self._lowest()[jobs.queue_of_job[job]]]
         return able
 
     def _able(self, waiting: Claimants) -> BoolVec:

@@ -8,6 +8,7 @@ evictions in other states since. To try again what the API refused is no turn.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -35,10 +36,12 @@ _SPARE: Final = 1000
 def recall_evictions(session: Session) -> None:
     """Keep in mind what was remembered, without what is older."""
     known = session.memory.facts.get(_FACT)
-    if known and _FACT not in session.facts:
-        recent = [it for it in known[-_MOST:] if 0 <= session.now_s - it[2] < PACE_S]
-        if recent:
-            session.facts[_FACT] = recent
+    if not known or _FACT in session.facts or known[-1][2] > session.now_s:
+        return  # a clock that was set back tells nothing of their age
+    first = bisect_right(known, session.now_s - PACE_S, key=lambda entry: entry[2])
+    recent = known[max(first, len(known) - _MOST) :]
+    if recent:
+        session.facts[_FACT] = recent
 
 
 def note_eviction(session: Session, job: int) -> None:

@@ -72,7 +72,8 @@ class Handover:
         """Answer the question of that name."""
         tree = session.queues.tree
         parents = tree.parent_of_queue[queue].tolist()
-        above = {-1} | {row for lump in self.lumps for row in tree.path(lump.leaf)[1:].tolist()}
+        leaves = {lump.leaf for lump in self.lumps}
+        above = {-1} | {row for leaf in leaves for row in tree.path(leaf)[1:].tolist()}
         columns = [each.tolist() for each in (resource, queue, weights, has, wants, surplus)]
         used = [each[resource, queue].tolist() for each in (self.excess, session.held)]
         columns += [*used, session.requested[resource, queue].tolist()]
@@ -181,13 +182,17 @@ class Handover:
 
     def _by_use(self, session: Session, lumps: list[Lump]) -> list[Lump]:
         """Return the lumps of one sibling, those of its least used leaf queue first."""
+        known: dict[tuple[int, ...], float] = {}
 
         def use(lump: Lump) -> tuple[float, int]:
-            weight = session.queues.weight[:, lump.leaf]
-            used = max(
-                float(self.excess[row, lump.leaf]) / max(float(weight[row]), 1e-9)
-                for row in lump.amounts
-            )
+            key = (lump.leaf, *lump.amounts)
+            used = known.get(key)
+            if used is None:
+                weight = session.queues.weight[:, lump.leaf]
+                used = known[key] = max(
+                    float(self.excess[row, lump.leaf]) / max(float(weight[row]), 1e-9)
+                    for row in lump.amounts
+                )
             return used, lump.leaf
 
         usable = [
