@@ -26,7 +26,7 @@ MENDS: Final[dict[Refusal, str]] = {
     Refusal.SEARCH_BUDGET: "fewer constraints, so that fewer places have to be tried",
     Refusal.EVICTION_BUDGET: "time, or a larger evictionsPerHour of the shard",
     Refusal.DISRUPTION_BUDGET: "a budget that allows more disruptions, or other work to evict",
-    Refusal.TAKING_TURNS: "any change of what runs or waits, or a minute's time",
+    Refusal.TAKING_TURNS: "any change of what runs or waits, or ten minutes",
     Refusal.UNDERSHOOTS: "work that can be taken without leaving its queue below its quota",
     Refusal.NO_ROOM: "more idle room in all, which moving work about could join",
 }
