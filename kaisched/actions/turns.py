@@ -28,9 +28,7 @@ _FACT: Final = "turns"
 _MOST: Final = 1000
 """So many are enough: a ring is short."""
 _SEEN: Final = "turns.seen"
-_MARKS: Final = "turns.marks"
 _STATE: Final = "turns.state"
-_SPARE: Final = 1000
 
 
 def recall_evictions(session: Session) -> None:
@@ -94,16 +92,10 @@ def _state(session: Session) -> int:
     if state is None:
         jobs, queues = session.jobs, session.queues
         runs = (jobs.active > 0).nonzero()[0]
-        marks: dict[str, int] = session.hints.setdefault(_MARKS, {})
-        if len(marks) > _SPARE + 2 * len(runs):
-            marks.clear()  # of jobs that have ended, for the most part
-        who = 0
-        for row, count in zip(runs.tolist(), jobs.active[runs].tolist(), strict=True):
-            name = jobs.name[row]
-            mark = marks.get(name)
-            if mark is None:
-                mark = marks[name] = crc32(name.encode())
-            who += count * mark
+        who = sum(
+            count * _mark(session, row)
+            for row, count in zip(runs.tolist(), jobs.active[runs].tolist(), strict=True)
+        )
         of_queues = [session.requested, session.fair_share, queues.deserved, queues.limit]
         if session.usage is not None:
             of_queues.append(session.usage.parts)
