@@ -8,6 +8,7 @@ checked. This module is read before any that could run one. A policy without plu
 lacks those who look after gangs and queues.
 """
 
+import functools
 import os
 
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,7 @@ from kaisched.framework.invariants import violations
 _run_cycle = cycle.run_cycle
 
 
+@functools.wraps(_run_cycle)
 def run_checked(snapshot, usage, policy, *rest, **named):
     """Run a cycle and raise AssertionError when it broke something."""
     result, memory = _run_cycle(snapshot, usage, policy, *rest, **named)

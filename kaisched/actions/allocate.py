@@ -82,6 +82,7 @@ class _Allocation:
         self._walk: Walk = (HeadWalk if few else QueueWalk)(session, action, candidates)
         self._promised = self._with_a_promise()
         """Candidates with a promise: their further pods must not start before the gang does."""
+        self._longest = 1 if session.is_careful else _LONGEST_RUN
 
     def _with_a_promise(self) -> set[int]:
         """Return the candidates to which promises were made or kept before."""
@@ -95,9 +96,10 @@ class _Allocation:
     def run(self) -> None:
         walk = self._walk
         while (item := walk.peek()) is not None:
-            shape = int(self._candidates.shape[item.at])
+            job, shape = int(self._candidates.job[item.at]), int(self._candidates.shape[item.at])
+            self._session.trying = (job,)
             if item.code:
-                self._session.outcome.refusal[int(self._candidates.job[item.at])] = item.code
+                self._session.outcome.refusal[job] = item.code
                 walk.refused(item)
             elif shape >= 0:
                 self._take_run(item, shape)
@@ -119,7 +121,7 @@ class _Allocation:
                 break
             run.append(item)
             need += size
-            if need == vacancy.total or len(run) == _LONGEST_RUN:
+            if need == vacancy.total or len(run) == self._longest:
                 break
             last, item = item, walk.peek(len(run))
             if item is not None and self._comes_back(last):
@@ -127,6 +129,8 @@ class _Allocation:
         if not run:
             self._wait_or_refuse(first, shape)
             return
+        if len(run) > 1:
+            session.trying = tuple(candidates.job[[item.at for item in run]].tolist())
         nodes = placement.choose(vacancy, need)
         assert nodes is not None
         statement = session.statement()

@@ -141,6 +141,7 @@ class _Consolidation:
         """Carry out one claim; return 0 or the refusal code."""
         session = self._session
         job = int(candidates.job[at])
+        session.trying = (job,)
         ask = candidates.asks(session, np.array([at]))[:, 0]
         if is_turn(session, job, ask):
             return int(Refusal.TAKING_TURNS)

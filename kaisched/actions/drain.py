@@ -32,6 +32,9 @@ class Drain:
         of_job = jobs.queue_of_job
         leaving = (jobs.active > 0) & (of_job >= 0) & (queues.stop_of_queue[of_job] == DRAINED)
         for job in leaving.nonzero()[0].tolist():
+            if job in session.barred:
+                continue
+            session.trying = (job,)
             pods = self._running(session, job)
             if pods and may_evict(session, len(pods)) and may_disrupt(session, pods):
                 statement = session.statement()

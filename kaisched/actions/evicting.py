@@ -142,6 +142,7 @@ class Evicting:
         """Carry out one claim; return 0 or the refusal code."""
         session, candidates = self._session, self._candidates
         job = int(candidates.job[item.at])
+        session.trying = (job,)
         at = np.array([item.at])
         asks = candidates.asks(session, at)
         claim = Claim(self._action, job, int(candidates.queue[item.at]), asks[:, 0])

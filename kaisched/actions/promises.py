@@ -61,6 +61,7 @@ def keep_promises(session: Session) -> None:
     )
     for at in order:
         row = int(candidates.job[at])
+        session.trying = (row,)
         batch = candidates.batches.get(row)
         if batch is None or jobs.podset_count[row] == 1:
             batch = _promised_first(session, row)[: int(candidates.size[at])]

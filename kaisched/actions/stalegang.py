@@ -37,6 +37,9 @@ class StaleGangs:
         """Evict what is left of gangs whose grace is over."""
         since: dict[str, float] = {}
         for job in _below_minimum(session):
+            if job in session.barred:
+                continue
+            session.trying = (job,)
             lacking = _lacking(session, job)
             if not lacking:
                 continue

@@ -69,6 +69,7 @@ class Refusal(IntEnum):
     PLUGIN = 90
     """A third party's policy says no; the record names the plugin."""
     PLUGIN_FAILED = 91
+    ACTION_FAILED = 92
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,5 +177,6 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.VOLUME_AFFINITY, "VolumeAffinity", "a volume cannot be used there", False),
         (Refusal.PLUGIN, "Plugin", "a plugin refused it", False),
         (Refusal.PLUGIN_FAILED, "PluginFailed", "a plugin failed", False),
+        (Refusal.ACTION_FAILED, "ActionFailed", "an action failed on it", False),
     )
 }

@@ -14,6 +14,7 @@ from kaisched.engine.shards import read_shard, shard_among
 from kaisched.engine.turn import take_turn
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.memory import Memory
+from kaisched.framework.records import who_failed
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import time_of
 from kaisched.objects.load import Loaded, load_manifests, load_text
@@ -171,12 +172,20 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
             break
         least_s = cluster.clock.now_s() + PERIOD_S
         cluster.advance_to(least_s if next_s is None else max(next_s, least_s))
+    planned.warnings.extend(_failures(planned.cycles))
     planned.warnings.extend(
         f"{it.what.replace('_', ' ')}: pod {it.pod} on {it.node}: {it.detail}"
         for it in cluster.history
         if it.what in ("bind_failed", "eviction_failed")
     )
     return planned
+
+
+def _failures(cycles: Iterable[CycleResult]) -> list[str]:
+    """Return each failure of a plugin or an action once."""
+    failures = (each for cycle in cycles for each in cycle.failures)
+    told = (f"{who_failed(each.plugin, each.question)} failed: {each.error}" for each in failures)
+    return list(dict.fromkeys(told))
 
 
 def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.framework.answers import CycleAbandonedError
+from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
 from kaisched.framework.outcome import Outcome
 from kaisched.framework.probe import NULL
@@ -48,8 +49,10 @@ def run_cycle(
     try:
         ask.open(session)
         for action in policy.actions:
-            action.run(session)
+            run_contained(session, action)
         facts = {**ask.close(session), **session.facts}
+        if session.barred:
+            session.hints.clear()  # some say that these jobs are refused, for this cycle only
     except CycleAbandonedError as error:
         abandoned = str(error)
         _forget(session)

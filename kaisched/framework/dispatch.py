@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     Keys = tuple[IntVec | FloatVec, ...]
 
 _FAILED = int(Refusal.PLUGIN_FAILED)
+_BARRED = np.int16(Refusal.ACTION_FAILED)
 _EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
@@ -260,7 +261,11 @@ class Questions(NodeQuestions):
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection."""
         answers = self._answers["job_gate"]
-        return self._codes(session, answers, len(job), action=action, job=job)
+        codes = self._codes(session, answers, len(job), action=action, job=job)
+        if session.barred:
+            is_barred = np.isin(job, list(session.barred))
+            codes = np.where(is_barred, _BARRED, 0 if codes is None else codes)
+        return codes
 
     def queue_gate(
         self,

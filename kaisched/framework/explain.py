@@ -83,7 +83,8 @@ def _on_hold(session: Session, queue: int) -> str:
 
 
 def _runs_allocate(session: Session) -> bool:
-    return any(action.name == _ALLOCATE for action in session.policy.actions)
+    tried = {action.name for action in session.policy.actions} - session.left_out
+    return _ALLOCATE in tried
 
 
 def _untold(session: Session, job: int) -> Refusal:

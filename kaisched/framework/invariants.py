@@ -17,6 +17,7 @@ from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.core.tree import roll_up
 from kaisched.framework.invariant_sums import Moves, is_job_met, sum_of
 from kaisched.framework.invariants_evict import evictions, victims
+from kaisched.framework.records import RUN
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def violations(snapshot: Snapshot, result: CycleResult, *, with_records: bool = 
     if result.stats.abandoned:
         intents = (result.bind_tasks, result.evict_tasks, result.nominate_tasks)
         return ["an abandoned cycle has intents"] if any(len(rows) for rows in intents) else []
-    found = list(_accounts(snapshot))
+    found = [*_failures(result), *_accounts(snapshot)]
     moves = Moves(snapshot, result)
     strangers = [*_moved_tasks(moves), *victims(moves)]
     if strangers:
@@ -52,6 +53,13 @@ def violations(snapshot: Snapshot, result: CycleResult, *, with_records: bool = 
     if with_records:
         found.extend(_records(snapshot, result))
     return found
+
+
+def _failures(result: CycleResult) -> Iterator[str]:
+    """I24: no action fails: what is contained is a bug all the same."""
+    for failure in result.failures:
+        if failure.question == RUN:
+            yield f"I24 action {failure.plugin} failed: {failure.error}"
 
 
 def _accounts(snapshot: Snapshot) -> Iterator[str]:

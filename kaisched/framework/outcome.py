@@ -35,6 +35,7 @@ class Outcome:
         "_bind_nodes",
         "_bind_tasks",
         "_bound",
+        "_committed",
         "claims",
         "evictions",
         "nominations",
@@ -47,6 +48,7 @@ class Outcome:
         self._bind_tasks: list[RowVec] = []
         self._bind_nodes: list[RowVec] = []
         self._bound = 0
+        self._committed = (0, 0, 0, 0)
         self.nominations: list[tuple[int, int]] = []
         self.evictions: list[Eviction] = []
         self.steps: list[Step] = []
@@ -99,6 +101,22 @@ class Outcome:
         """Keep as one step what was decided since there were ``start`` moves."""
         binds, nominations, evictions = zip(start, self.counts(), strict=True)
         self.steps.append(Step(action, beneficiary, binds, nominations, evictions))
+
+    def commit(self) -> None:
+        """Say that what was kept so far is a whole."""
+        self._committed = (
+            len(self._bind_tasks),
+            len(self.nominations),
+            len(self.evictions),
+            len(self.steps),
+        )
+
+    def take_back(self) -> None:
+        """Forget what was kept since the last :meth:`commit`: part of a statement."""
+        binds, nominations, evictions, steps = self._committed
+        del self._bind_tasks[binds:], self._bind_nodes[binds:]
+        del self.nominations[nominations:], self.evictions[evictions:], self.steps[steps:]
+        self._bound = sum(map(len, self._bind_tasks))
 
     def binds(self) -> tuple[RowVec, RowVec]:
         """Return (tasks, nodes) of every allocation, in the order they were made."""

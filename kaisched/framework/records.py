@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kaisched.core.record import record
 
@@ -54,13 +54,22 @@ class QueueShare:
     deserved: Mapping[str, int]
 
 
+RUN: Final = "run"
+"""What an action fails at."""
+
+
 @dataclass(frozen=True, slots=True)
 class PluginFailure:
-    """A plugin raised or answered nonsense."""
+    """A plugin raised or answered nonsense, or an action raised: its question is :data:`RUN`."""
 
     plugin: str
     question: str
     error: str
+
+
+def who_failed(name: str, question: str) -> str:
+    """Say what failed, and a plugin at what."""
+    return f"action {name}" if question == RUN else f"plugin {name} at {question}"
 
 
 class Step(NamedTuple):

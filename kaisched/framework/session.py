@@ -64,6 +64,14 @@ class Session:
         self.state: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}
         self.has_kept_promises = False
+        self.trying: tuple[int, ...] = ()
+        """The jobs that an action is at, who would be to blame for an exception."""
+        self.barred: set[int] = set()
+        """Jobs that an action has failed on."""
+        self.left_out: set[str] = set()
+        """Actions that have failed for good in this cycle."""
+        self.is_careful = False
+        """True when jobs are to be tried one by one."""
         self.axis: ResourceAxis = snapshot.axis
         self.nodes: NodeTable = snapshot.nodes
         self.queues: QueueTable = snapshot.queues

@@ -217,6 +217,7 @@ class Statement:
         self._journal.clear()
         if beneficiary:
             outcome.end_step(action, beneficiary, start)
+        outcome.commit()
 
     def _keep(self, line: _Line) -> None:
         """Tell the outcome what a line of the journal has placed."""

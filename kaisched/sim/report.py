@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kaisched.framework.records import who_failed
 from kaisched.sim.grid import GRID_S
 from kaisched.sim.replay import Replay
 from kaisched.sim.workload import ClusterSize, QuotaMode, Workload
@@ -54,12 +55,17 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A plugin that failed, how and how often."""
+    """A plugin or an action that failed, how and how often."""
 
     plugin: str
     question: str
     error: str
     times: int
+
+    def warning(self) -> str:
+        """Return the line that tells of it."""
+        who = who_failed(self.plugin, self.question)
+        return f"warning: {who} failed {self.times} times: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)

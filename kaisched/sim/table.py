@@ -118,12 +118,7 @@ def _summary(report: Report) -> list[str]:
             f"{report.pending} wait; {report.evictions} evictions; {report.cycles} cycles."
         ),
     ]
-    lines += [
-        f"warning: plugin {failure.plugin} failed {failure.times} times at {failure.question}: "
-        f"{failure.error}"
-        for failure in report.failures
-    ]
-    return lines
+    return lines + [failure.warning() for failure in report.failures]
 
 
 def _short_name(name: str, most: int) -> str:

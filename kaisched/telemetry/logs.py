@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 import structlog
 
+from kaisched.framework.records import RUN
 from kaisched.telemetry.line_pipe import LinePipe
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def configure_logs(
 
 
 def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> None:
-    """Write the one INFO line of a cycle, and one warning for each plugin that failed."""
+    """Write the one INFO line of a cycle, and one for each plugin or action that failed."""
     stats = result.stats
     log.info(
         "cycle_completed" if not stats.abandoned else "cycle_abandoned",
@@ -109,6 +110,9 @@ def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> N
     )
     times = Counter((fault.plugin, fault.question, fault.error) for fault in result.failures)
     for (plugin, question, error), number in sorted(times.items()):
+        if question == RUN:  # a bug, and not that of a plugin
+            log.error("action_failed", cycle=cycle, action=plugin, err=error, times=number)
+            continue
         log.warning(
             "plugin_failed",
             cycle=cycle,

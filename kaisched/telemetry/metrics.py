@@ -103,7 +103,7 @@ _CYCLES: Final = (
     Series(
         "kaisched_plugin_failures_total",
         "counter",
-        "Answers in which a plugin raised or said nonsense.",
+        "Answers in which a plugin raised or said nonsense, and runs in which an action raised.",
         ("plugin",),
         attrgetter("plugin_failures"),
     ),

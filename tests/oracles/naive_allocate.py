@@ -33,7 +33,7 @@ class PlainSession:
         self.shapes, self.label_sets = snapshot.shapes, snapshot.label_sets
         self.hints, self.state, self.failures = {}, {}, []
         self.usage, self.fold, self.head_start = None, None, None
-        self.gates = {}
+        self.gates, self.barred = {}, set()
         self.ask = policy.questions
         self.ledger = self._ledger(np.array(state), np.array(node_of_task))
         if fair_share is not None:

@@ -97,6 +97,7 @@ CURES = {
     Refusal.NODE_PRESSURE: "Free the node's memory, disk or processes.",
     Refusal.PLUGIN: "Ask whoever runs the plugin that the record names.",
     Refusal.PLUGIN_FAILED: "Mend or disable the plugin that the record names.",
+    Refusal.ACTION_FAILED: "Report the line `action_failed` of the log; others go on without it.",
 }
 
 

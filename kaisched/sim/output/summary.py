@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from kaisched.sim.outcome import Outcome, QueueOutcome
-from kaisched.sim.report import Failure
 from kaisched.sim.table import NONE, aligned, hours_of, short_duration
 from kaisched.units import format_duration
 
@@ -115,11 +114,4 @@ def _sums(outcome: Outcome) -> list[str]:
             f"{outcome.pending} wait; {outcome.evictions} evictions{failed}."
         ),
     ]
-    return lines + [_failure(failure) for failure in outcome.plugin_failures]
-
-
-def _failure(failure: Failure) -> str:
-    return (
-        f"warning: plugin {failure.plugin} failed {failure.times} times at {failure.question}: "
-        f"{failure.error}"
-    )
+    return lines + [failure.warning() for failure in outcome.plugin_failures]

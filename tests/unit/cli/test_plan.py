@@ -5,6 +5,11 @@ import json
 
 import pytest
 
+from kaisched import hookimpl
+from kaisched.engine import turn
+from kaisched.framework.ledger import Ledger
+from kaisched_plugins.binpack.plugin import Binpack
+
 TABLES = """\
 Binds
 POD       NODE
@@ -211,3 +216,22 @@ def test_required_topology_levels_are_refused_and_preferred_ones_warned_about(ru
         True,
         True,
     ]
+
+
+def test_what_fails_is_told(run, manifests, monkeypatch):
+    """A plugin that fails, and an action, which is a bug of ours: in no test is that otherwise."""
+
+    def fails(*_, **__):
+        raise KeyError("x")
+
+    monkeypatch.setattr(turn, "run_cycle", turn.run_cycle.__wrapped__)
+    monkeypatch.setattr(Ledger, "place_pending", fails)
+    monkeypatch.setattr(Binpack, "node_score", hookimpl(fails))
+    code, out, err = run("plan", "-f", manifests, "--rounds", 3)
+    assert code == 0
+    assert "team/pg-a-0-uid-6  a      ActionFailed    an action failed on it" in out
+    plugin, *actions = err.splitlines()
+    assert plugin == "kaisched: plugin binpack at node_score failed: KeyError: 'x'"
+    for line, job in zip(actions, ("a-0-uid-6", "a-1-uid-7"), strict=True):
+        assert line.startswith("kaisched: action allocate failed: KeyError: 'x' (in ")
+        assert line.endswith(f"on team/pg-{job})")

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from kaisched.errors import InvariantBroken, PluginError
-from kaisched.framework.records import PluginFailure
+from kaisched.framework.records import RUN, PluginFailure
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import NEVER
 from kaisched.sim.reading import read_trace
 from kaisched.sim.replay import Pace, Replay, _next_sample
+from kaisched.sim.report import Failure
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
 
 
@@ -226,6 +227,17 @@ def test_failures_of_plugins_are_counted(write_trace, first_fit):
 
     replay = replayed(write_trace("0,60,8,a\n"), fail)
     assert replay.failures == {("mine", "node_score", "ValueError: no"): 2}
+
+
+@pytest.mark.parametrize(
+    ("failed", "line"),
+    [
+        (("mine", "node_score", "ValueError: no"), "plugin mine at node_score failed 2 times"),
+        (("reclaim", RUN, "ValueError: no"), "action reclaim failed 2 times"),
+    ],
+)
+def test_a_failure_is_one_line(failed, line):
+    assert Failure(*failed, times=2).warning() == f"warning: {line}: ValueError: no"
 
 
 def test_rows_survive_that_the_store_drops_dead_ones(write_trace, first_fit):

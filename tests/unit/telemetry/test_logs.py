@@ -6,7 +6,7 @@ import json
 import pytest
 import structlog
 
-from kaisched.framework.records import PluginFailure
+from kaisched.framework.records import RUN, PluginFailure
 from kaisched.telemetry.logs import configure_logs, log_cycle, masked
 from tests.unit.telemetry.test_metrics import result
 
@@ -47,6 +47,14 @@ def test_a_plugin_that_fails_often_is_one_line(written):
     log_cycle(structlog.get_logger(), 7, result(failures=faults), 0.0125)
     _, line = lines(written)
     assert (line["event"], line["plugin"], line["times"]) == ("plugin_failed", "gang", 3)
+
+
+def test_an_action_that_failed_is_an_error(written):
+    faults = (PluginFailure("reclaim", RUN, "KeyError: 7 (in solve, line 3 on team/x)"),)
+    log_cycle(structlog.get_logger(), 7, result(failures=faults), 0.0125)
+    _, line = lines(written)
+    assert (line["event"], line["level"], line["action"]) == ("action_failed", "error", "reclaim")
+    assert line["err"] == faults[0].error
 
 
 def test_an_abandoned_cycle_says_why(written):

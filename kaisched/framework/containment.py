@@ -1,0 +1,89 @@
+"""An action that fails costs the job it failed on, not the cycle.
+
+An exception in an action is a bug, and the same cluster meets it again in every cycle: if it ended
+the cycle, one odd job would keep all others waiting until somebody mends it. What the action
+committed stays, what it had not is forgotten, and it begins again without the job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kaisched.core.refusals import Refusal
+from kaisched.framework.answers import CycleAbandonedError
+from kaisched.framework.records import RUN, PluginFailure
+
+if TYPE_CHECKING:
+    from kaisched.framework.policy import Action
+    from kaisched.framework.session import Session
+
+MOST: Final = 8
+"""After so many failures in a cycle an action is left out: each costs a new ledger."""
+_NOBODY: tuple[int, ...] = ()
+
+
+def run_contained(session: Session, action: Action) -> None:
+    """Run an action; it begins again without the job that it fails on.
+
+    Where it fails on several at once it tries them one by one, and where on nobody in particular,
+    it ends. CycleAbandonedError passes.
+    """
+    for _ in range(MOST):
+        session.trying = _NOBODY
+        try:
+            action.run(session)
+        except CycleAbandonedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a bug raises
+            tried = session.trying
+            session.failures.append(PluginFailure(action.name, RUN, _told(session, error)))
+            start_over(session)
+            if not tried or tried[0] in session.barred:
+                break
+            if len(tried) > 1:
+                session.is_careful = True
+            else:
+                session.barred.add(tried[0])
+                session.outcome.refusal[tried[0]] = Refusal.ACTION_FAILED
+        else:
+            return
+    session.left_out.add(action.name)
+
+
+def _told(session: Session, error: Exception) -> str:
+    """Say what was raised, where, and on which job: a stack would not fit into a result."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = []
+    if trace is not None:
+        code = trace.tb_frame.f_code
+        where.append(f"in {code.co_qualname}, line {trace.tb_lineno}")
+    if len(session.trying) == 1:
+        where.append(f"on {session.jobs.name[session.trying[0]]}")
+    return f"{type(error).__name__}: {error}"[:400] + f" ({' '.join(where)})"
+
+
+def start_over(session: Session) -> None:
+    """Bring the session to where it was after the last commit, whatever has been left halfway."""
+    outcome = session.outcome
+    outcome.take_back()
+    session.trying = _NOBODY
+    for made in ("ledger", "placement"):
+        session.__dict__.pop(made, None)
+    for kept in (session.state, session.found, session.hints):
+        kept.clear()
+    session.has_kept_promises = False
+    session.ask.open(session)
+    tasks, nodes = outcome.binds()
+    if not (len(tasks) or outcome.nominations or outcome.evictions):
+        return
+    statement = session.statement()  # its moves are committed already
+    evicted = [eviction.task for eviction in outcome.evictions]
+    for task in evicted:
+        statement.evict(task)
+    moved = set(evicted)
+    for task, node in outcome.nominations:
+        (statement.relocate if task in moved else statement.pipeline)(task, node)
+    for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+        statement.allocate(task, node)

@@ -1,0 +1,76 @@
+"""Wherever a bug strikes in an action, the cycle is sound for all others."""
+
+import numpy as np
+import pytest
+from hypothesis import event, given, note
+from hypothesis import strategies as st
+
+from kaisched.actions.relocation import Relocation
+from kaisched.actions.search import Search
+from kaisched.framework import cycle as cycles
+from kaisched.framework.containment import start_over
+from kaisched.framework.invariants import violations
+from kaisched.framework.ledger import Ledger
+from kaisched.framework.memory import Memory
+from kaisched.framework.outcome import Outcome
+from kaisched.framework.session import Session
+from kaisched.framework.statement import Statement
+from tests.laws.clusters import NOW_S, told
+from tests.laws.crowded import crowded, moves_of
+from tests.laws.test_eviction_laws import LEDGER, POLICY
+
+PLACES = [
+    (Ledger, "place_pending"),
+    (Ledger, "promise_pending"),
+    (Ledger, "set_state"),
+    (Ledger, "relocate"),
+    (Statement, "commit"),
+    (Statement, "rollback"),
+    (Outcome, "nominate"),
+    (Outcome, "evict"),
+    (Relocation, "relocate"),
+    (Search, "solve"),
+]
+
+
+def struck(cluster, place, nth, *, for_good):
+    """Run a cycle in which a method fails, its work done, at the nth call or from then on."""
+    within, method = place
+    right, calls, opened = getattr(within, method), [], []
+
+    class Watched(Session):
+        def __init__(self, *given):
+            super().__init__(*given)
+            opened.append(self)
+
+    def wrong(self, *given, **named):
+        done = right(self, *given, **named)
+        if opened and opened[-1].trying:  # not while a ledger is made again
+            calls.append(method)
+            if len(calls) == nth or (for_good and len(calls) > nth):
+                raise ZeroDivisionError
+        return done
+
+    snapshot = cluster.store().snapshot()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(within, method, wrong)
+        patch.setattr(cycles, "Session", Watched)
+        run = cycles.run_cycle.__wrapped__  # else every failure is a violation
+        result, _ = run(snapshot, None, POLICY, NOW_S, Memory())
+    return snapshot, result, opened[-1]
+
+
+@given(crowded, st.sampled_from(PLACES), st.integers(1, 4), st.booleans())
+def test_a_bug_anywhere_leaves_a_sound_cycle(cluster, place, nth, for_good):
+    note(told(cluster))
+    snapshot, result, session = struck(cluster, place, nth, for_good=for_good)
+    note("\n".join([*moves_of(result), *map(str, result.failures)]))
+    event(f"failures {min(len(result.failures), 3)}")
+    assert {each.question for each in result.failures} <= {"run"}
+    broken = violations(snapshot, result, with_records=True)
+    assert [each for each in broken if not each.startswith("I24")] == []
+    if session.has_moved:
+        before = {name: getattr(session.ledger, name).copy() for name in LEDGER}
+        start_over(session)
+        for name in LEDGER:
+            assert np.array_equal(getattr(session.ledger, name), before[name]), name
