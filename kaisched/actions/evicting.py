@@ -131,8 +131,8 @@ class Evicting:
         """Return the running jobs that the action may take from for a claim."""
 
     @abstractmethod
-    def _class(self, claim: Claim) -> tuple[object, ...]:
-        """Return what the order of victims depends on."""
+    def _class(self, demand: Demand) -> tuple[object, ...]:
+        """Return what the victims of a claim and the room they make depend on."""
 
     @abstractmethod
     def _reason(self, claim: Claim, plan: Plan) -> str | Callable[[], str]:
@@ -158,7 +158,7 @@ class Evicting:
             return line
         plan = self._search.solve(demand, line)
         if not isinstance(plan, Plan):
-            self._let_go(self._class(claim))
+            self._let_go(self._class(demand))
             if plan == _NO_VICTIMS:
                 self._prospects.note(demand)
             return plan
@@ -196,12 +196,13 @@ class Evicting:
 
     def _line(self, demand: Demand) -> VictimLine | int:
         """Return the line of victims of a claim's class, or why it has none."""
-        key = self._class(demand.claim)
+        key = self._class(demand)
         line = self._lines.get(key)
         if line is None:
             job = self._losers(demand.claim)
             if not isinstance(job, int) and self._prospects.is_hopeless(demand, job):
-                return _NO_VICTIMS  # of this demand: others of its class may ask for other pods
+                job = _NO_VICTIMS
+                self._let_go(key)  # as after the search that this spares
             line = job if isinstance(job, int) else VictimLine(self._session, job)
             self._lines[key] = line
         return line

@@ -13,7 +13,7 @@ from kaisched.actions.reasons import preempt_reason
 
 if TYPE_CHECKING:
     from kaisched.actions.claimants import Claimants
-    from kaisched.actions.plan import Plan
+    from kaisched.actions.plan import Demand, Plan
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
@@ -68,8 +68,9 @@ class _Preempting(Evicting):
         lesser: RowVec = running[same & (jobs.priority[running] < jobs.priority[claim.job])]
         return lesser
 
-    def _class(self, claim: Claim) -> tuple[object, ...]:
-        return claim.queue, int(self._session.jobs.priority[claim.job]), claim.ask.tobytes()
+    def _class(self, demand: Demand) -> tuple[object, ...]:
+        claim = demand.claim
+        return claim.queue, int(self._session.jobs.priority[claim.job]), *demand.shapes
 
     def _reason(self, claim: Claim, plan: Plan) -> str:
         return preempt_reason(self._session, claim, plan)

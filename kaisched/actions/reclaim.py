@@ -15,7 +15,7 @@ from kaisched.actions.reasons import reclaim_reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.actions.plan import Plan
+    from kaisched.actions.plan import Demand, Plan
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
@@ -41,8 +41,8 @@ class _Reclaiming(Evicting):
         others: RowVec = running[self._session.jobs.queue_of_job[running] != claim.queue]
         return others
 
-    def _class(self, claim: Claim) -> tuple[object, ...]:
-        return claim.queue, claim.ask.tobytes()
+    def _class(self, demand: Demand) -> tuple[object, ...]:
+        return demand.claim.queue, *demand.shapes
 
     def _reason(self, claim: Claim, plan: Plan) -> Callable[[], str]:
         return reclaim_reason(self._session, claim, plan)

@@ -99,6 +99,8 @@ def runs_with(snapshot, result, name, promised):
 
 # An elastic pod of a line that an earlier claim has taken, before it was looked up where it is.
 @example(make_crowded(100000001, nodes=2, queues=2, running=8, pending=2, most=3))
+# A class of claims that failed before: whether its line is kept must not show in others' reasons.
+@example(make_crowded(3901628047, nodes=4, queues=6, running=30, pending=10, most=8))
 @given(crowded)
 def test_equal_input_gives_equal_bytes(cluster):
     for _, snapshot, result, memory in cycles(cluster):
