@@ -21,10 +21,16 @@ _run_cycle = cycle.run_cycle
 
 @functools.wraps(_run_cycle)
 def run_checked(snapshot, usage, policy, *rest, **named):
-    """Run a cycle and raise AssertionError when it broke something."""
+    """Run a cycle and raise AssertionError when it broke something, or a plugin of ours failed."""
     result, memory = _run_cycle(snapshot, usage, policy, *rest, **named)
     broken = violations(snapshot, result) if policy.plugins else []
     assert not broken, broken
+    ours = {
+        setting.plugin.name
+        for setting in policy.plugins
+        if type(setting.plugin).__module__.startswith("kaisched_plugins.")
+    }
+    assert not [failure for failure in result.failures if failure.plugin in ours], result.failures
     return result, memory
 
 

@@ -34,6 +34,11 @@ class Side:
     ahead: int = 0
     """What it gets before the weights count."""
 
+    @property
+    def excess(self) -> int:
+        """Return what it holds of the surplus, as far as it may have it: its limit counts."""
+        return min(self.held - self.has, self.wants)
+
 
 @dataclass(slots=True)
 class Contest:
@@ -91,15 +96,17 @@ class Group:
 def share_out(group: Group) -> None:
     """Give lumps what they need of the surplus: those that keep it, then those that claim it."""
     for queue, lump, need in sorted(_running(group), key=lambda entry: _keep_order(group, entry)):
-        if not (_fits(group, need) and _is_kept(group, queue, lump, need)):
+        more = _still_held(group, queue, need)
+        if not (_fits(group, more) and _is_kept(group, queue, lump, need, more)):
             group.ended.add(lump.job)
             continue
-        _give(group, queue, need)
+        _give(group, queue, more)
         if not group.is_by_budget and _is_young(group, queue, lump, need):
             group.young.add(lump.job)
     for queue, lump, need in sorted(_waiting(group), key=lambda entry: _claim_order(group, entry)):
-        if _fits(group, need) and _is_due(group, queue, need):
-            _give(group, queue, need)
+        more = _not_given(group, queue, need)
+        if _fits(group, more) and _is_due(group, queue, need, more):
+            _give(group, queue, more)
             group.granted.append((queue, lump, need))
 
 
@@ -124,20 +131,32 @@ def _running(group: Group) -> Iterator[tuple[int, Lump, Need]]:
             for resource, amount in lump.amounts.items():
                 contest = group.contests.get(resource)
                 side = contest.sides.get(queue) if contest is not None else None
-                if side is not None and side.held > side.has:
-                    need[resource] = min(amount, side.held - side.has)
+                if side is not None and side.excess > 0:
+                    need[resource] = min(amount, side.excess)
             if _is_lumpy(group, queue, need):
                 yield queue, lump, need
 
 
-def _is_kept(group: Group, queue: int, lump: Lump, need: Need) -> bool:
+def _still_held(group: Group, queue: int, need: Need) -> Need:
+    """Return what a running lump takes beside the queue's lumps that have been given something.
+
+    What is deserved covers some of them together, not each by itself.
+    """
+    sides = {resource: group.contests[resource].sides[queue] for resource in need}
+    return {
+        resource: min(amount, sides[resource].excess - sides[resource].ahead)
+        for resource, amount in need.items()
+    }
+
+
+def _is_kept(group: Group, queue: int, lump: Lump, need: Need, more: Need) -> bool:
     """Tell whether a spell goes on: it is young, or nobody waits who has used so much less."""
     if not group.is_by_budget and _is_young(group, queue, lump, need):
         return True
     for resource in _lumpy(group, queue, need):
         contest = group.contests[resource]
         own = contest.sides[queue]
-        for row, side, _ in contest.others(queue, need[resource]):
+        for row, side, _ in contest.others(queue, more[resource]):
             ends = side.is_waiting and _has_used_less(group, contest, side, own)
             if ends and not group.is_passed_over(row):
                 group.deferred.append((side.tag, row))
@@ -180,7 +199,7 @@ def _waiting(group: Group) -> Iterator[tuple[int, Lump, Need]]:
 
 
 def _asked(group: Group, queue: int, lump: Lump) -> Need | None:
-    """Return what a waiting lump takes of the surplus; None where it cannot be had."""
+    """Return what its queue takes of the surplus with a waiting lump; None if it cannot be had."""
     need = {}
     for resource, amount in lump.amounts.items():
         contest = group.contests.get(resource)
@@ -198,14 +217,22 @@ def _asked(group: Group, queue: int, lump: Lump) -> Need | None:
     return need
 
 
-def _is_due(group: Group, queue: int, need: Need) -> bool:
+def _not_given(group: Group, queue: int, need: Need) -> Need:
+    """Return what of it the queue's running lumps have not been given."""
+    return {
+        resource: amount - group.contests[resource].sides[queue].ahead
+        for resource, amount in need.items()
+    }
+
+
+def _is_due(group: Group, queue: int, need: Need, more: Need) -> bool:
     """Tell whether all who would lose have used so much more, and nobody who waits used less."""
     for resource in _lumpy(group, queue, need):
         contest = group.contests[resource]
         own = contest.sides[queue]
         if group.is_by_budget and own.owed <= 0:
             return False
-        for row, side, part in contest.others(queue, need[resource]):
+        for row, side, part in contest.others(queue, more[resource]):
             if side.held - side.has - side.ahead > part:
                 if not _has_used_less(group, contest, own, side):
                     return False

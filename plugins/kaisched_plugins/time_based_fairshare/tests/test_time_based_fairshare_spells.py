@@ -66,6 +66,16 @@ def test_who_keeps_enough_loses_nothing():
     assert given({0: side(1.0), 1: side(0.0, wants=4)}, (0, 12)) == {0: 12}
 
 
+def test_a_queue_never_gets_more_than_it_wants():
+    """What is deserved covers its lumps together, what runs counts once, and limits stand."""
+    both = {0: side(0.0, held=12, has=4, wants=8, weight=0.25), 1: side(9.0)}
+    assert given(both, (0, 6, 50), (0, 6, 50)) == {0: 8}
+    runs_and_waits = {0: side(0.0, held=6, wants=14, weight=0.25), 1: side(9.0)}
+    assert given(runs_and_waits, (0, 6, 50), (0, 8)) == {0: 14}
+    over_its_limit = {0: side(0.0, held=11, has=1, wants=5, weight=0.25), 1: side(9.0)}
+    assert given(over_its_limit, (0, 10, 50)) == {0: 5}
+
+
 def test_among_those_who_wait_the_least_used_goes_first():
     sides = {0: side(0.2, weight=0.25), 1: side(0.1, weight=0.25), 2: side(2.0, held=16)}
     assert given(sides, (0, 16), (1, 16)) == {1: 16}
