@@ -112,7 +112,7 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (
             Refusal.OTHERS_SPELL,
             "OthersSpell",
-            "room is kept for a job of another queue, whose spell it is",
+            "room is kept for another job, whose spell it is",
             False,
         ),
         (Refusal.EXCEEDS_ANY_NODE, "ExceedsAnyNode", "a pod is larger than every node", False),

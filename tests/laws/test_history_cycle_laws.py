@@ -1,6 +1,7 @@
 """Cycles that look at a usage history, in crowded clusters of all sorts."""
 
 import random
+from dataclasses import replace
 
 from hypothesis import example, given, note
 from hypothesis import strategies as st
@@ -56,3 +57,24 @@ def test_a_history_abandons_no_cycle_and_hints_change_nothing(cluster, seed, kin
         assert not result.failures
         assert run_cycle(*given, memory.without_hints())[0].encode() == result.encode()
         cluster, memory = carried_out(cluster, result), after
+
+
+def test_what_a_lump_was_given_is_not_taken_bit_by_bit_by_others_of_its_queue():
+    """They took what was due to a job of four GPUs, one by one, until it could not have it.
+
+    Then others took it back, and so on in every cycle. Time and history stand still here.
+    """
+    cluster = make_crowded(3923076575, nodes=4, queues=8, running=16, pending=2, most=5)
+    memory, used, told_of = Memory(), used_by(cluster, 299984827), []
+    for _ in range(24):
+        snapshot = cluster.store().snapshot()
+        result, memory = run_cycle(
+            snapshot, usage_of(snapshot, used), POLICIES["spells"], NOW_S, memory
+        )
+        told_of.append(moves_of(result))
+        bound = {bind.pod_group.removeprefix("default/") for bind in result.binds}
+        cluster = carried_out(cluster, result)
+        jobs = (replace(job, started_s=NOW_S) if job.name in bound else job for job in cluster.jobs)
+        cluster = replace(cluster, jobs=tuple(jobs))
+    assert any(told_of[0])
+    assert not any(told_of[12:])

@@ -17,6 +17,7 @@ from kaisched_plugins.time_based_fairshare.lumps import Lump
 from kaisched_plugins.time_based_fairshare.spells import (
     Contest,
     Group,
+    Need,
     Side,
     has_way_free,
     members,
@@ -46,6 +47,8 @@ class Handover:
     """How much of the budget period has passed, 0 to 1; NaN where spells do not follow budgets."""
     before: Facts
     granted: list[Lump] = field(default_factory=list)
+    given: list[tuple[int, Lump, Need]] = field(default_factory=list)
+    """The same, each with the queue it was given something at, and what."""
     young: set[int] = field(default_factory=set)
     """Jobs of the running lumps that go on for their shortest spell, at some level."""
     ended: set[int] = field(default_factory=set)
@@ -98,6 +101,7 @@ class Handover:
         first = has_way_free(group)
         if first is not None:
             self.deferred.add(first)
+        self.given += group.granted
         for queue, lump, need in group.granted:
             self.granted.append(lump)
             for row in need:
@@ -120,6 +124,25 @@ class Handover:
         for at in np.flatnonzero(over).tolist():
             tasks = list(session.jobs.tasks[int(job[at])])
             over[at] = not (session.tasks.nominated_node[tasks] >= 0).any()
+        return over * _OTHERS_SPELL if over.any() else None
+
+    def claim(self, session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
+        """Return OTHERS_SPELL ``(K,)`` for jobs that would claim what a lump was given (R30).
+
+        Else its queue would take it from others bit by bit, only to give it back.
+        """
+        ends, leaf = session.queues.tree.end_of_queue, session.jobs.queue_of_job.take(job)
+        held = (session.ledger if session.has_moved else session).held
+        over = np.zeros(len(job), np.bool_)
+        for queue, lump, given in self.given:
+            if session.pending_count(lump.job) < int(session.jobs.pending[lump.job]):
+                continue  # it has its place by now
+            is_other = (leaf >= queue) & (leaf < ends[queue])
+            asks = [ask[row] >= amount for row, amount in lump.amounts.items()]
+            is_other &= ~((leaf == lump.leaf) & np.logical_and.reduce(asks))
+            for row, amount in given.items():
+                most = session.fair_share[row, queue] - amount
+                over |= is_other & (ask[row] > 0) & (held[row, queue] + ask[row] > most)
         return over * _OTHERS_SPELL if over.any() else None
 
     def spare(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:

@@ -63,6 +63,7 @@ class TimeBasedFairshare(Plugin):
     """Gives queues that have used much of the surplus lately less of it now."""
 
     name = "time-based-fairshare"
+    is_class_bound = True
 
     Arguments = TimeBasedFairshareArguments
 
@@ -152,6 +153,17 @@ class TimeBasedFairshare(Plugin):
         if action != "allocate" or handover is None or not handover.granted:
             return None
         return handover.gate(session, queue, job, ask, held)
+
+    @hookimpl
+    def claim_gate(
+        self, session: Session, action: str, job: RowVec, ask: Amounts
+    ) -> CodeVec | None:
+        """Let nobody but a lump claim what it was given."""
+        handover = self._handover(session)
+        if action != "reclaim" or handover is None or not handover.has_waiting:
+            return None
+        _ = session.fair_share  # dividing is what finds out whose spell it is
+        return handover.claim(session, job, ask) if handover.given else None
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:

@@ -107,7 +107,7 @@ def share_out(group: Group) -> None:
         more = _not_given(group, queue, need)
         if _fits(group, more) and _is_due(group, queue, need, more):
             _give(group, queue, more)
-            group.granted.append((queue, lump, need))
+            group.granted.append((queue, lump, more))
 
 
 def has_way_free(group: Group) -> int | None:
