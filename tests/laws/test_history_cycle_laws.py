@@ -11,6 +11,7 @@ from kaisched.framework.memory import Memory
 from kaisched.testing.builder import policy_of, usage_of
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import carried_out, crowded, make_crowded, moves_of
+from tests.laws.test_stability_laws import AFTER, CYCLES
 
 HISTORY = {"clientType": "memory", "usageParams": {"halfLifePeriod": "1d", "windowSize": "1w"}}
 
@@ -59,14 +60,10 @@ def test_a_history_abandons_no_cycle_and_hints_change_nothing(cluster, seed, kin
         cluster, memory = carried_out(cluster, result), after
 
 
-def test_what_a_lump_was_given_is_not_taken_bit_by_bit_by_others_of_its_queue():
-    """They took what was due to a job of four GPUs, one by one, until it could not have it.
-
-    Then others took it back, and so on in every cycle. Time and history stand still here.
-    """
-    cluster = make_crowded(3923076575, nodes=4, queues=8, running=16, pending=2, most=5)
-    memory, used, told_of = Memory(), used_by(cluster, 299984827), []
-    for _ in range(24):
+def history_of(cluster, seed, count):
+    """Return what each cycle decides with spells; the clock and the usage stand still."""
+    memory, used, told_of = Memory(), used_by(cluster, seed), []
+    for _ in range(count):
         snapshot = cluster.store().snapshot()
         result, memory = run_cycle(
             snapshot, usage_of(snapshot, used), POLICIES["spells"], NOW_S, memory
@@ -76,5 +73,17 @@ def test_what_a_lump_was_given_is_not_taken_bit_by_bit_by_others_of_its_queue():
         cluster = carried_out(cluster, result)
         jobs = (replace(job, started_s=NOW_S) if job.name in bound else job for job in cluster.jobs)
         cluster = replace(cluster, jobs=tuple(jobs))
-    assert any(told_of[0])
-    assert not any(told_of[12:])
+    return told_of
+
+
+# Others of a queue took what was due to a job of four GPUs, one by one, and had to give it back.
+@example(make_crowded(3923076575, nodes=4, queues=8, running=16, pending=2, most=5), 299984827)
+# A job was a lump for what its queue held besides, and none any more when it ran.
+@example(make_crowded(3201176303, nodes=2, queues=6, running=8, pending=2, most=3), 560257584)
+@given(crowded, st.integers(0, 1 << 30))
+def test_spells_come_to_rest_while_nothing_is_used(cluster, seed):
+    note(told(cluster))
+    history = history_of(cluster, seed, CYCLES + AFTER)
+    for at, moves in enumerate(history):
+        note(f"cycle {at}: " + ("; ".join(moves) or "nothing"))
+    assert not any(history[CYCLES:])

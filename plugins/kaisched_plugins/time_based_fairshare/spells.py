@@ -104,7 +104,7 @@ def share_out(group: Group) -> None:
         if not group.is_by_budget and _is_young(group, queue, lump, need):
             group.young.add(lump.job)
     for queue, lump, need in sorted(_waiting(group), key=lambda entry: _claim_order(group, entry)):
-        more = _not_given(group, queue, need)
+        more = _to_be_given(group, queue, lump, need)
         if _fits(group, more) and _is_due(group, queue, need, more):
             _give(group, queue, more)
             group.granted.append((queue, lump, more))
@@ -199,7 +199,10 @@ def _waiting(group: Group) -> Iterator[tuple[int, Lump, Need]]:
 
 
 def _asked(group: Group, queue: int, lump: Lump) -> Need | None:
-    """Return what its queue takes of the surplus with a waiting lump; None if it cannot be had."""
+    """Return what a waiting lump takes of the surplus; None where it cannot be had.
+
+    That is beside what its queue holds already: others may have used up what it deserves.
+    """
     need = {}
     for resource, amount in lump.amounts.items():
         contest = group.contests.get(resource)
@@ -213,15 +216,19 @@ def _asked(group: Group, queue: int, lump: Lump) -> Need | None:
         if short > min(side.wants, contest.surplus):
             return None
         if short > 0:
-            need[resource] = short
+            need[resource] = min(amount, short)
     return need
 
 
-def _not_given(group: Group, queue: int, need: Need) -> Need:
-    """Return what of it the queue's running lumps have not been given."""
+def _to_be_given(group: Group, queue: int, lump: Lump, need: Need) -> Need:
+    """Return what the queue of a waiting lump must be given, less what its running lumps were.
+
+    All that it holds of the surplus counts, so that its other jobs do not use up what is given.
+    """
+    sides = {resource: group.contests[resource].sides[queue] for resource in need}
     return {
-        resource: amount - group.contests[resource].sides[queue].ahead
-        for resource, amount in need.items()
+        resource: side.held + lump.amounts[resource] - side.has - side.ahead
+        for resource, side in sides.items()
     }
 
 

@@ -76,6 +76,17 @@ def test_a_queue_never_gets_more_than_it_wants():
     assert given(over_its_limit, (0, 10, 50)) == {0: 5}
 
 
+def test_a_job_is_judged_by_what_it_takes_itself_waiting_or_running():
+    """Beside others of its queue it asks for no more: else it was a lump until it ran."""
+    waits = {0: side(0.0, held=5, wants=16), 1: side(9.0, held=11)}
+    assert given(waits, (0, 6)) == {}
+    assert given(waits, (0, 6, 10)) == {}
+    assert given(waits, (0, 9)) == {0: 14}
+    beside_deserved = {0: side(0.0, held=2, has=4, wants=16), 1: side(9.0, held=11)}
+    assert given(beside_deserved, (0, 10)) == {}
+    assert given(beside_deserved, (0, 11)) == {0: 9}
+
+
 def test_among_those_who_wait_the_least_used_goes_first():
     sides = {0: side(0.2, weight=0.25), 1: side(0.1, weight=0.25), 2: side(2.0, held=16)}
     assert given(sides, (0, 16), (1, 16)) == {1: 16}
