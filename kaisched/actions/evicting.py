@@ -74,6 +74,9 @@ class Evicting:
         self._candidates, self._walk = candidates, walk
         is_first = True
         while (item := walk.peek()) is not None:
+            if self._has_lost_pods(int(candidates.job[item.at])):
+                walk.refused(item)  # what it asked for is of no use without them
+                continue
             code = self._try(item, is_first=is_first)
             if code:
                 self._refuse(item, code)
@@ -174,6 +177,11 @@ class Evicting:
         plan.statement.commit(self._action, session.jobs.name[job], reason)
         session.outcome.refusal[job] = _WAITING
         return 0
+
+    def _has_lost_pods(self, job: int) -> bool:
+        """Tell whether a claim before this one took some of the job's own."""
+        session = self._session
+        return session.has_moved and bool(session.ledger.job_active[job] < session.jobs.active[job])
 
     def _tasks(self, at: int) -> RowVec:
         """Return the task rows of a candidate's batch."""

@@ -46,6 +46,12 @@ def used_by(cluster, seed):
 @example(
     make_crowded(3055554167, nodes=2, queues=6, running=8, pending=10, most=1), 813915443, "spells"
 )
+# A job that lost its core to one claim went on to claim for its elastic pods.
+@example(
+    make_crowded(2118811898, nodes=2, queues=8, running=16, pending=2, most=8),
+    1029521222,
+    "spells",
+)
 @given(crowded, st.integers(0, 1 << 30), st.sampled_from(sorted(POLICIES)))
 def test_a_history_abandons_no_cycle_and_hints_change_nothing(cluster, seed, kind):
     note(told(cluster))
