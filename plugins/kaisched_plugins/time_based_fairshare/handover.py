@@ -46,9 +46,8 @@ class Handover:
     elapsed: float
     """How much of the budget period has passed, 0 to 1; NaN where spells do not follow budgets."""
     before: Facts
-    granted: list[Lump] = field(default_factory=list)
-    given: list[tuple[int, Lump, Need]] = field(default_factory=list)
-    """The same, each with the queue it was given something at, and what."""
+    granted: list[tuple[int, Lump, Need]] = field(default_factory=list)
+    """Waiting lumps whose spell it is, with the queue that was given something for it, and what."""
     young: set[int] = field(default_factory=set)
     """Jobs of the running lumps that go on for their shortest spell, at some level."""
     ended: set[int] = field(default_factory=set)
@@ -101,10 +100,9 @@ class Handover:
         first = has_way_free(group)
         if first is not None:
             self.deferred.add(first)
-        self.given += group.granted
-        for queue, lump, need in group.granted:
-            self.granted.append(lump)
-            for row in need:
+        self.granted += group.granted
+        for queue, _, given in group.granted:
+            for row in given:
                 siblings = group.contests[row].sides.keys() - {queue}
                 self.behind.setdefault(row, set()).update(siblings)
 
@@ -134,9 +132,9 @@ class Handover:
         ends, leaf = session.queues.tree.end_of_queue, session.jobs.queue_of_job.take(job)
         held = (session.ledger if session.has_moved else session).held
         over = np.zeros(len(job), np.bool_)
-        for queue, lump, given in self.given:
-            if session.pending_count(lump.job) < int(session.jobs.pending[lump.job]):
-                continue  # it has its place by now
+        for queue, lump, given in self.granted:
+            if not self._still_waits(session, lump):
+                continue
             is_other = (leaf >= queue) & (leaf < ends[queue])
             asks = [ask[row] >= amount for row, amount in lump.amounts.items()]
             is_other &= ~((leaf == lump.leaf) & np.logical_and.reduce(asks))
@@ -232,6 +230,11 @@ class Handover:
         return entry is not None and session.now_s - entry[0] >= self.spell_s
 
     @staticmethod
+    def _still_waits(session: Session, lump: Lump) -> bool:
+        """Tell whether this cycle has found no place for a lump."""
+        return session.pending_count(lump.job) == int(session.jobs.pending[lump.job])
+
+    @staticmethod
     def _name(session: Session, lump: Lump) -> str:
         return f"job/{session.jobs.name[lump.job]}"
 
@@ -240,8 +243,8 @@ class Handover:
         now_s = session.now_s
         waits = {
             self._name(session, lump): 0.0
-            for lump in self.granted
-            if session.pending_count(lump.job) == int(session.jobs.pending[lump.job])
+            for _, lump, _ in self.granted
+            if self._still_waits(session, lump)
         }
         waits |= {
             f"queue/{session.queues.name[queue]}": float(session.held[:, queue].sum())

@@ -163,7 +163,7 @@ class TimeBasedFairshare(Plugin):
         if action != "reclaim" or handover is None or not handover.has_waiting:
             return None
         _ = session.fair_share  # dividing is what finds out whose spell it is
-        return handover.claim(session, job, ask) if handover.given else None
+        return handover.claim(session, job, ask) if handover.granted else None
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:

@@ -86,7 +86,7 @@ class Group:
     deferred: list[tuple[float, int]] = field(default_factory=list)
     """Tag and queue of those that were let go first."""
     granted: list[tuple[int, Lump, Need]] = field(default_factory=list)
-    """Waiting lumps whose spell it is."""
+    """Waiting lumps whose spell it is, with the sibling they belong to and what it was given."""
     young: set[int] = field(default_factory=set)
     """Jobs of the lumps that go on because their spell is young."""
     ended: set[int] = field(default_factory=set)

@@ -38,16 +38,14 @@ def run(snapshot, rules=None, memory=None, now_s=1e6):
 
 
 @contextmanager
-def failing(on, *, within=Statement, method="_change"):
+def failing(snapshot, on, *, within=Ledger, method="place_pending"):
     """Fail in the midst of whatever moves a pod of these jobs, with half of it done."""
     mine = tuple(f"default/{name}-" for name in on)
-    right = getattr(within, method)
+    right, pods = getattr(within, method), snapshot.tasks.name
 
     def wrong(self, tasks, *rest):
         right(self, tasks, *rest)
-        ledger = self if within is Ledger else self._ledger
-        pods = [PODS[id(ledger.job_of_task)][task] for task in np.atleast_1d(tasks).tolist()]
-        if any(pod.startswith(mine) for pod in pods):
+        if any(pods[task].startswith(mine) for task in np.atleast_1d(tasks).tolist()):
             raise ZeroDivisionError("by nobody")
 
     with pytest.MonkeyPatch.context() as patch:
@@ -55,23 +53,13 @@ def failing(on, *, within=Statement, method="_change"):
         yield
 
 
-PODS = {}
-
-
-def frozen(made):
-    """Return a store's snapshot; its pods' names are known to those who fail."""
-    snapshot = made.snapshot()
-    PODS[id(snapshot.tasks.job_of_task)] = snapshot.tasks.name
-    return snapshot
-
-
 def reasons(result):
     return {record.pod_group: record.reason for record in result.records}
 
 
 def test_of_many_placed_at_once_all_but_the_one_are_placed():
-    made = frozen(store(*(job(name, gpu=1) for name in "abcdef"), nodes=(64,)))
-    with failing("c", within=Ledger, method="place_pending"):
+    made = store(*(job(name, gpu=1) for name in "abcdef"), nodes=(64,)).snapshot()
+    with failing(made, "c"):
         result, _ = run(made)
     assert sorted(placed(result)) == ["a-0", "b-0", "d-0", "e-0", "f-0"]
     assert reasons(result) == {"default/c": "ActionFailed"}
@@ -84,15 +72,15 @@ def test_of_many_placed_at_once_all_but_the_one_are_placed():
 
 def test_what_is_out_of_order_takes_no_room():
     """Its pods were put on a node before it failed; the ledger has forgotten that."""
-    made = frozen(store(job("a", gpu=4), job("b", gpu=4), nodes=(4,)))
-    with failing("a", within=Ledger, method="place_pending"):
+    made = store(job("a", gpu=4), job("b", gpu=4), nodes=(4,)).snapshot()
+    with failing(made, "a"):
         result, _ = run(made)
     assert placed(result) == {"b-0": "n0"}
 
 
 def test_it_is_tried_again_in_the_next_cycle():
-    made = frozen(store(*(job(name, gpu=1) for name in "ab"), job("c", gpu=5), nodes=(4,)))
-    with failing("a", within=Ledger, method="place_pending"):
+    made = store(*(job(name, gpu=1) for name in "ab"), job("c", gpu=5), nodes=(4,)).snapshot()
+    with failing(made, "a"):
         _, memory = run(made)
     result, _ = run(made, memory=memory)
     fresh, _ = run(made)
@@ -103,36 +91,34 @@ def test_it_is_tried_again_in_the_next_cycle():
 def test_a_gang_of_unlike_pods_that_fails_halfway_leaves_nothing():
     tasks = (Task("g-0", {"gpu": 1000}), Task("g-1", {"gpu": 2000}))
     gang = Job("g", "q", tasks, root=Group("default", 2))
-    made = frozen(store(gang, job("z", gpu=4), nodes=(4,)))
-    with failing("g", within=Ledger, method="place_pending"):
+    made = store(gang, job("z", gpu=4), nodes=(4,)).snapshot()
+    with failing(made, "g"):
         result, _ = run(made)
     assert placed(result) == {"z-0": "n0"}
     assert reasons(result) == {"default/g": "ActionFailed"}
 
 
-def taken(*more):
+def taken():
     """Queue o holds all; a, b and c may each take a node's worth of it back."""
     runs = [
         Task(f"o{at}-0", {"gpu": 4000}, state=TaskState.RUNNING, node=f"n{at}") for at in range(3)
     ]
-    return frozen(
-        store(
-            *(Job(task.name[:-2], "o", (task,), root=Group("default", 1)) for task in runs),
-            *(job(name, name, gpu=4) for name in "abc"),
-            *more,
-            nodes=(4, 4, 4),
-            queues=(
-                QueueRow("o", quota={"gpu": 0}),
-                *(QueueRow(name, quota={"gpu": 4000}) for name in "abc"),
-            ),
-        )
-    )
+    return store(
+        *(Job(task.name[:-2], "o", (task,), root=Group("default", 1)) for task in runs),
+        *(job(name, name, gpu=4) for name in "abc"),
+        nodes=(4, 4, 4),
+        queues=(
+            QueueRow("o", quota={"gpu": 0}),
+            *(QueueRow(name, quota={"gpu": 4000}) for name in "abc"),
+        ),
+    ).snapshot()
 
 
 @pytest.mark.parametrize("name", "abc")
 def test_a_claim_that_fails_evicts_nobody_and_the_others_are_met(name):
-    with failing(name, within=Ledger, method="promise_pending"):
-        result, memory = run(taken())
+    made = taken()
+    with failing(made, name, method="promise_pending"):
+        result, memory = run(made)
     others = sorted(set("abc") - {name})
     assert sorted(each.pod_group for each in result.nominations) == [f"default/{x}" for x in others]
     assert [each.beneficiary for each in result.evictions] == [f"default/{x}" for x in others]
@@ -169,12 +155,13 @@ def promised_world():
     for name, node in (("a", 0), ("b", 1)):
         row = made.jobs.row_of_name[f"default/{name}"]
         made.nominate(made.jobs.tasks.data[row][0], node)
-    return frozen(made)
+    return made.snapshot()
 
 
 def test_promises_to_others_are_kept():
-    with failing("a"):
-        result, _ = run(promised_world())
+    made = promised_world()
+    with failing(made, "a", within=Statement, method="_change"):
+        result, _ = run(made)
     assert placed(result) == {"b-0": "n1", "x-0": "n0"}
 
 
@@ -190,8 +177,8 @@ def test_what_moves_tell_plugins_they_are_told_anew():
             seen[move] = seen.get(move, 0) + sign
 
     rules = with_default(plugin(session_open=opened, on_moves=moved))
-    made = frozen(store(job("a", gpu=3), job("b", gpu=2), job("c", gpu=1)))
-    with failing("b", within=Ledger, method="place_pending"):
+    made = store(job("a", gpu=3), job("b", gpu=2), job("c", gpu=1)).snapshot()
+    with failing(made, "b"):
         result, _ = run(made, rules)
     bound = set(zip(result.bind_tasks.tolist(), result.bind_nodes.tolist(), strict=True))
     assert {move for move, times in seen.items() if times} == bound
@@ -210,7 +197,7 @@ class Broken:
 
 def test_an_action_that_fails_on_nobody_is_left_out():
     rules = replace(default_policy(), actions=(Broken(), Allocate(), Broken()))
-    result, _ = run(frozen(store(job("a"))), rules)
+    result, _ = run(store(job("a")).snapshot(), rules)
     assert placed(result) == {"a-0": "n0"}
     assert [each.plugin for each in result.failures] == ["broken", "broken"]
 
@@ -219,8 +206,8 @@ def test_an_action_that_fails_on_everyone_ends():
     names = [f"j{at:02}" for at in range(MOST + 5)]
     sizes = np.arange(len(names)) % 4 + 1  # neighbours differ, so that each is placed by itself
     jobs = (job(name, gpu=int(size)) for name, size in zip(names, sizes, strict=True))
-    made = frozen(store(*jobs, nodes=(64,)))
-    with failing(names, within=Ledger, method="place_pending"):
+    made = store(*jobs, nodes=(64,)).snapshot()
+    with failing(made, names):
         result, _ = run(made)
     assert len(result.failures) == MOST
     assert len(result.binds) == 0
@@ -229,7 +216,7 @@ def test_an_action_that_fails_on_everyone_ends():
 
 def test_the_moves_of_earlier_actions_stand():
     rules = replace(default_policy(), actions=(Allocate(), Broken()))
-    made = frozen(store(job("a", gpu=2), job("b", pods=2, minimum=2), nodes=(4,)))
+    made = store(job("a", gpu=2), job("b", pods=2, minimum=2), nodes=(4,)).snapshot()
     plain, _ = run(made, replace(default_policy(), actions=(Allocate(),)))
     result, _ = run(made, rules)
     assert list(result.binds) == list(plain.binds)
@@ -281,8 +268,8 @@ def test_evictions_without_a_claim_go_on_too(action):
         return Job(name, "q", (runs, Task(f"{name}-1", {"gpu": 64000})), root=Group("default", 2))
 
     queue = QueueRow("q", stop=DRAINED) if action.name == "drain" else QueueRow("q")
-    made = frozen(store(half("a", "n0"), half("b", "n1"), queues=(queue,)))
+    made = store(half("a", "n0"), half("b", "n1"), queues=(queue,)).snapshot()
     rules = replace(default_policy(), actions=(action,), staleness_grace_s=0.0)
-    with failing("a"):
+    with failing(made, "a", within=Statement, method="_change"):
         result, _ = run(made, rules)
     assert [each.pod for each in result.evictions] == ["default/b-0"]
