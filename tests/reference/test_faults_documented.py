@@ -40,7 +40,7 @@ def test_most_rows_have_a_test():
 
 def test_a_test_named_after_a_row_carries_its_mark():
     for _, function in functions():
-        named = re.match(r"test_([a-i])(\d+)_", function.name)
+        named = re.match(r"test_([a-h]|i(?=\d{3}))(\d+)_", function.name)  # i9 is an invariant
         if named:
             assert f"{named[1].upper()}{int(named[2])}" in marks_of(function)
 
