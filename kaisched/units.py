@@ -1,7 +1,8 @@
 """Amounts and durations as people write them, turned into exact whole numbers, and back.
 
-Amounts inside the scheduler are whole base units: milli-CPU, MiB, milli-GPU or pieces. Texts are
-read with integer arithmetic only, in time linear in their length: a request of ``1e2000000`` bytes,
+Amounts inside the scheduler are whole base units: milli-CPU, milli-GPU, pieces, and for memory 64
+bytes, the largest unit of which both 1 MB (10^6 bytes) and 1 MiB are whole numbers. Texts are read
+with integer arithmetic only, in time linear in their length: a request of ``1e2000000`` bytes,
 which a Kubernetes API server accepts, costs nothing here and saturates.
 
 Everything raises :class:`UnitError`, a ``ValueError`` that also says how to put it right.
@@ -18,7 +19,15 @@ from typing import Final, TypeAlias
 UNLIMITED: Final[int] = 1 << 62
 """No bound. Larger than any sum of amounts, small enough to add another amount to in 64 bits."""
 MAX_AMOUNT: Final[int] = 1 << 44
-"""What one object's amount saturates at: 16 EiB in MiB. 262,144 of them reach UNLIMITED."""
+"""What one object's amount saturates at: 1 PiB of memory. 262,144 of them reach UNLIMITED."""
+MAX_QUOTA: Final[int] = 1 << 48
+"""What a queue's amount saturates at: 16 PiB of memory, more than the nodes of any cluster have."""
+MEMORY_UNIT: Final = 64
+"""Bytes in one base unit of memory, ephemeral storage and huge pages."""
+MEBIBYTE: Final = (1 << 20) // MEMORY_UNIT
+"""One MiB in base units."""
+MEGABYTE: Final = 10**6 // MEMORY_UNIT
+"""One MB in base units."""
 
 Amount: TypeAlias = str | int | float
 """An amount as a manifest holds it: a Kubernetes quantity, or a plain number."""
@@ -35,7 +44,6 @@ _QUANTITY: Final = re.compile(
 )
 _TENS: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _TWOS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_MEBI: Final = 1 << 20
 _QUANTITY_FIX: Final = "write a number with an optional suffix m, k, M, G, T, Ki, Mi, Gi or Ti"
 
 
@@ -59,10 +67,10 @@ class Quantity:
         """Tell whether it is beyond the 64 bits that Kubernetes itself counts in."""
         return self.numerator > _INT64_MAX * self.denominator
 
-    def times(self, factor: int, divisor: int, round_up: bool) -> int:
-        """Return ``self * factor / divisor`` as a whole number of at most MAX_AMOUNT."""
+    def times(self, factor: int, divisor: int, round_up: bool, most: int = MAX_AMOUNT) -> int:
+        """Return ``self * factor / divisor`` as a whole number that saturates at ``most``."""
         top, bottom = self.numerator * factor, self.denominator * divisor
-        return min(-(-top // bottom) if round_up else top // bottom, MAX_AMOUNT)
+        return min(-(-top // bottom) if round_up else top // bottom, most)
 
 
 class _Reader:
@@ -132,7 +140,7 @@ def _parse_text(text: str) -> Quantity:
 
 
 _MILLI: Final = _Reader(1000, 1)
-_MEBIBYTES: Final = _Reader(1, _MEBI)
+_MEMORY: Final = _Reader(1, MEMORY_UNIT)
 _PIECES: Final = _Reader(1, 1)
 
 
@@ -142,10 +150,10 @@ def milli_cpu(amount: Amount, round_up: bool = True) -> int:
     return _MILLI.read(amount, round_up) if units is None else units
 
 
-def mebibytes(amount: Amount, round_up: bool = True) -> int:
-    """Return MiB of an amount of bytes. Requests round up, capacities down; saturates."""
-    units = _MEBIBYTES.known[round_up].get(amount) if isinstance(amount, str) else None
-    return _MEBIBYTES.read(amount, round_up) if units is None else units
+def memory_units(amount: Amount, round_up: bool = True) -> int:
+    """Return units of 64 bytes of an amount of bytes. Requests round up, capacities down."""
+    units = _MEMORY.known[round_up].get(amount) if isinstance(amount, str) else None
+    return _MEMORY.read(amount, round_up) if units is None else units
 
 
 def milli_gpu(amount: Amount, round_up: bool = True) -> int:
@@ -160,8 +168,8 @@ def count(amount: Amount, round_up: bool = True) -> int:
     return _PIECES.read(amount, round_up) if units is None else units
 
 
-def is_in_mebibytes(resource: str) -> bool:
-    """Tell whether a resource is counted in MiB: memory, ephemeral storage and huge pages."""
+def is_in_bytes(resource: str) -> bool:
+    """Tell whether a resource is an amount of bytes: memory, ephemeral storage and huge pages."""
     return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
 
 
@@ -171,13 +179,13 @@ def base_units(resource: str, amount: Amount, round_up: bool = True) -> int:
         return milli_cpu(amount, round_up)
     if resource == "gpu":
         return milli_gpu(amount, round_up)
-    if is_in_mebibytes(resource):
-        return mebibytes(amount, round_up)
+    if is_in_bytes(resource):
+        return memory_units(amount, round_up)
     return count(amount, round_up)
 
 
 def format_amount(resource: str, base: int) -> str:
-    """Return base units for people, exactly: 1500 milli-GPU is "1.5", 2048 MiB is "2Gi"."""
+    """Return base units for people, exactly: 1500 milli-GPU is "1.5", 2 GiB is "2Gi"."""
     if base >= UNLIMITED:
         return "unlimited"
     if base < 0:
@@ -185,12 +193,22 @@ def format_amount(resource: str, base: int) -> str:
     prefix = ">=" if base >= MAX_AMOUNT else ""
     if resource in ("cpu", "gpu"):
         return prefix + _decimal(base, 1000)
-    if not is_in_mebibytes(resource):
+    if not is_in_bytes(resource):
         return f"{prefix}{base}"
-    for step, suffix in ((1 << 40, "Ei"), (1 << 30, "Pi"), (1 << 20, "Ti"), (1 << 10, "Gi")):
+    for step, suffix in _SHOWN:
         if base >= step and base * 100 % step == 0:  # two decimals tell it exactly
             return prefix + _decimal(base, step) + suffix
-    return f"{prefix}{base}Mi" if base else "0"
+    return f"{prefix}{base * MEMORY_UNIT}"
+
+
+_SHOWN: Final = (
+    *((MEBIBYTE << power, suffix) for power, suffix in ((30, "Pi"), (20, "Ti"), (10, "Gi"))),
+    (1000 * MEGABYTE, "G"),
+    (MEBIBYTE, "Mi"),
+    (MEGABYTE, "M"),
+    (1024 // MEMORY_UNIT, "Ki"),
+)
+"""Base units of memory in one of each suffix. Whole gigabytes read better than as MiB."""
 
 
 def _decimal(numerator: int, denominator: int) -> str:

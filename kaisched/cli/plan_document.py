@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
+from kaisched.units import MEMORY_UNIT, is_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from kaisched.framework.records import CycleResult, DecisionRecord, QueueShare
 
 SCHEMA: Final = "kaisched.io/plan/v1"
-_MEBI: Final = 1 << 20
 
 
 def plan_document(
@@ -80,8 +80,8 @@ def amounts(base: Mapping[str, int]) -> dict[str, float | int | None]:
 def _amount(name: str, base: int) -> float | int | None:
     if base < 0:
         return None
-    if name == "memory":
-        return base * _MEBI
+    if is_in_bytes(name):
+        return base * MEMORY_UNIT
     if name in ("gpu", "cpu"):
         return base // 1000 if base % 1000 == 0 else base / 1000
     return base

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kaisched.units import MEBIBYTE, is_in_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,7 +30,7 @@ BoolVec: TypeAlias = NDArray[np.bool_]
 CPU: Final = 0
 """Milli-CPU."""
 MEMORY: Final = 1
-"""MiB."""
+"""Units of 64 bytes."""
 GPU: Final = 2
 """Milli-GPU: whole GPUs of every vendor's resource name, times 1000."""
 PODS: Final = 3
@@ -64,8 +66,8 @@ class ResourceAxis:
 
     @cached_property
     def unit(self) -> IntVec:
-        """``(R,)``: the grain of the division, one GPU for GPUs and one base unit for the rest."""
-        unit = np.ones(len(self.names), np.int64)
+        """``(R,)``: the grain of the division: one GPU, one MiB, and one base unit for the rest."""
+        unit = np.array([MEBIBYTE if is_in_bytes(name) else 1 for name in self.names], np.int64)
         unit[GPU] = GPU_UNIT
         unit.setflags(write=False)
         return unit

@@ -21,15 +21,13 @@ from kaisched.objects.faults import (
 )
 from kaisched.objects.queue import Queue, QueueResource
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.units import MAX_AMOUNT, UNLIMITED, is_in_mebibytes, parse_quantity
+from kaisched.units import MAX_QUOTA, MEGABYTE, UNLIMITED, is_in_bytes, parse_quantity
 
 OWN_NAMES: Final = ("gpu", "cpu", "memory")
 OTHER_NAMES: Final = ("pods", "ephemeral-storage")
 WEIGHT_NAMES: Final = {"None": 0.0, "Low": 1.0, "Medium": 2.0, "High": 3.0}
 MAX_WEIGHT: Final = 1e9
 MIN_WEIGHT: Final = 1e-9
-_MEGABYTE: Final = 10**6
-_MEBIBYTE: Final = 1 << 20
 _UNIT_OF: Final = {"gpu": "GPUs", "cpu": "millicores", "memory": "megabytes (10^6 bytes)"}
 
 
@@ -106,7 +104,7 @@ def _name_faults(name: str) -> Iterator[Fault]:
 
 def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
     path: Path = ("spec", "resources", name)
-    unit = _UNIT_OF.get("memory" if is_in_mebibytes(name) else name, "pieces")
+    unit = _UNIT_OF.get("memory" if is_in_bytes(name) else name, "pieces")
     are_good = True
     for field, amount in (("quota", resource.quota), ("limit", resource.limit)):
         wrong = _amount_fault(name, amount)
@@ -134,7 +132,7 @@ def _amount_fault(name: str, amount: float) -> str:
         return "not a finite number"
     if amount < 0:
         return "negative; only -1 has a meaning"
-    return "more than any cluster has" if _base_units(name, amount) >= MAX_AMOUNT else ""
+    return "more than any cluster has" if _base_units(name, amount) >= MAX_QUOTA else ""
 
 
 def _weight_faults(path: Path, weight: float | str) -> Iterator[Fault]:
@@ -154,11 +152,9 @@ def _weight_faults(path: Path, weight: float | str) -> Iterator[Fault]:
 def _base_units(name: str, amount: float) -> int:
     if amount == -1:
         return UNLIMITED
-    quantity = parse_quantity(amount)
-    if name == "cpu":  # already millicores
-        return quantity.times(1, 1, round_up=False)
+    factor = 1  # millicores and pieces are base units already
     if name == "gpu":
-        return quantity.times(1000, 1, round_up=False)
-    if is_in_mebibytes(name):
-        return quantity.times(_MEGABYTE, _MEBIBYTE, round_up=False)
-    return quantity.times(1, 1, round_up=False)
+        factor = 1000
+    elif is_in_bytes(name):
+        factor = MEGABYTE
+    return parse_quantity(amount).times(factor, 1, round_up=False, most=MAX_QUOTA)

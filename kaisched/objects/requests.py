@@ -1,7 +1,7 @@
 """What a pod asks for and what a node has, in base units by resource name.
 
-Names: ``cpu`` (milli-CPU), ``memory`` (MiB), ``gpu`` (milli-GPU, the whole-GPU names of all vendors
-added up), ``pods``, and every other resource under its own name, in pieces (MiB for
+Names: ``cpu`` (milli-CPU), ``memory`` (64 bytes), ``gpu`` (milli-GPU, the whole-GPU names of all
+vendors added up), ``pods``, and every other resource under its own name, in pieces (64 bytes for
 ``ephemeral-storage`` and huge pages). Requests round up container by container, capacities down.
 """
 

@@ -13,11 +13,12 @@ from typing import Final
 from kaisched.core.axis import GPU_UNIT
 from kaisched.sim.grid import run_ticks, ticks_at
 from kaisched.sim.trace import Trace
+from kaisched.units import MEBIBYTE
 
 POD_CPU: Final = 4_000
 """Milli-CPU a pod asks for with each GPU, unless told otherwise."""
-POD_MEMORY: Final = 16_384
-"""MiB a pod asks for with each GPU, unless told otherwise."""
+POD_MEMORY: Final = 16_384 * MEBIBYTE
+"""Base units (16 GiB) a pod asks for with each GPU, unless told otherwise."""
 PRIORITY: Final = 50
 """Of a job, unless told otherwise: the class ``train``, which is preemptible."""
 
@@ -46,7 +47,7 @@ class ClusterSize:
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """What one pod asks for: milli-CPU, MiB and milli-GPU; and the labels its node must have."""
+    """What one pod asks for, in base units, and the labels its node must have."""
 
     cpu: int
     memory: int

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from kaisched.core.usage import PARTS, UsageState
+from kaisched.units import MEMORY_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 UNITS: Final = {
     "gpu": ("gpus", 1 / 1000, "in GPUs"),
     "cpu": ("cpu_cores", 1 / 1000, "in cores"),
-    "memory": ("memory_bytes", 1 << 20, "in bytes"),
+    "memory": ("memory_bytes", MEMORY_UNIT, "in bytes"),
 }
 """By resource: the end of a metric's name, the factor from base units, and words."""
 

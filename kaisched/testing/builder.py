@@ -42,12 +42,13 @@ from kaisched.framework.records import CycleResult
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.units import MEBIBYTE
 
 NOW_S: Final = 1_000_000.0
 HOSTNAME: Final = "kubernetes.io/hostname"
 NON_PREEMPTIBLE_FROM: Final = 100
 _CORE: Final = 1000
-_GIB: Final = 1024
+_GIB: Final = 1024 * MEBIBYTE
 
 Amounts = Mapping[str, float | None]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
+from kaisched.units import MEBIBYTE
 from tests.benchmarks.harness import Daemon, Measured, Watch, add_nodes, check_fits, expect
 
 _GPUS = (0, 0, 0, 1, 1, 1, 0, 2, 0, 1)
@@ -40,7 +41,7 @@ def make_store(
             {
                 "gpu": 1000 * _GPUS[i % len(_GPUS)],
                 "cpu": 1000 * (1 + i // 10),
-                "memory": 4096 * (1 + i % 10),
+                "memory": 4096 * MEBIBYTE * (1 + i % 10),
             }
         )
         for i in range(shapes)

@@ -16,11 +16,12 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
+from kaisched.units import MEBIBYTE
 
 _T = TypeVar("_T")
 GPUS_OF_NODE = 8
-NODE = {"cpu": 128_000, "memory": 1 << 20, "gpu": GPUS_OF_NODE * 1000, "pods": 110}
-ONE_GPU = {"cpu": 8_000, "memory": 64 << 10, "gpu": 1000}
+NODE = {"cpu": 128_000, "memory": MEBIBYTE << 20, "gpu": GPUS_OF_NODE * 1000, "pods": 110}
+ONE_GPU = {"cpu": 8_000, "memory": MEBIBYTE * 64 << 10, "gpu": 1000}
 WHOLE_NODE = {resource: GPUS_OF_NODE * amount for resource, amount in ONE_GPU.items()}
 
 _CALIBRATION_NODES = 5_000

@@ -12,6 +12,7 @@ from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, PodTerm, Requirement
 from kaisched.core.states import TaskState
 from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.units import MEMORY_UNIT
 from tests.conformance.outcome import NotBuiltError
 
 NOW_S = 1_000_000.0
@@ -53,7 +54,7 @@ class Builder:
         self._checks_nodes = any(p["name"] == "predicates" for p in case["config"]["plugins"])
         for feature in missing_features(self._cluster):
             raise NotBuiltError(feature)
-        self._unit = math.gcd(1_000_000, *self._memory())
+        self._unit = math.gcd(MEMORY_UNIT, *self._memory())
         """Bytes that one base unit of memory stands for: exact for every amount of the case."""
 
     def _memory(self) -> Iterable[int]:

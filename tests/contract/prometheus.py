@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kaisched.units import MEMORY_UNIT
+
 BINARIES = ("prometheus", "promtool")
 MISSING = [name for name in BINARIES if shutil.which(name) is None]
 
@@ -18,7 +20,7 @@ needs_prometheus = pytest.mark.skipif(
 
 ALLOCATED = {
     "cpu": ("kai_queue_allocated_cpu_cores", 1 / 1000),
-    "memory": ("kai_queue_allocated_memory_bytes", 1 << 20),
+    "memory": ("kai_queue_allocated_memory_bytes", MEMORY_UNIT),
     "gpu": ("kai_queue_allocated_gpus", 1 / 1000),
 }
 CAPACITY = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia_com_gpu"}

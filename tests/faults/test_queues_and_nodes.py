@@ -15,6 +15,7 @@ from kaisched.core.tree import roll_up
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ConfigError
 from kaisched.objects import SchedulingShard
+from kaisched.units import MEBIBYTE
 from tests.contract.clusters import make, node, pod, queue
 from tests.faults.deciding import NOW_S, decide, placed, reasons, store_of, told
 from tests.oracles.accounts import assert_adds_up
@@ -99,7 +100,7 @@ def test_queues_of_one_display_name_are_two():
 def test_ten_thousand_queues_of_ten_resources_are_one_cycle():
     names = [f"x.io/r{at}" for at in range(6)]
     store = RowStore(extended=names)
-    amounts = {"cpu": 64_000, "memory": 1 << 20, "gpu": 8000, "pods": 110}
+    amounts = {"cpu": 64_000, "memory": MEBIBYTE << 20, "gpu": 8000, "pods": 110}
     for at in range(50):
         store.put_node(NodeRow(f"n{at:03d}", {**amounts, **dict.fromkeys(names, 8)}))
     bounds = {"gpu": 1000, "cpu": 1000, **dict.fromkeys(names, 1)}

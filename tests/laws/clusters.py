@@ -16,6 +16,7 @@ from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.policy import PluginSetting, Policy
 from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
+from kaisched.units import MEBIBYTE
 from kaisched_plugins.binpack import Binpack
 
 NOW_S = 1_000.0
@@ -95,7 +96,7 @@ _REQUESTS = (
     {"cpu": 1000, "gpu": 1000},
     {"cpu": 500, "gpu": 2000},
     {"cpu": 1000},
-    {"cpu": 2000, "memory": 16},
+    {"cpu": 2000, "memory": 16 * MEBIBYTE},
     {"gpu": 4000},
     {},
 )
@@ -126,7 +127,7 @@ class _Dice:
                 f"n{number}",
                 {
                     "cpu": pick([2000, 4000, 8000, 8000]),
-                    "memory": 64,
+                    "memory": 64 * MEBIBYTE,
                     "gpu": pick([0, 1000, 2000, 4000, 8000]),
                     "pods": pick([2, 4, 110]),
                 },

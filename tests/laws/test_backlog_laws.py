@@ -14,6 +14,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.units import MEBIBYTE
 from tests.laws.clusters import NOW_S
 from tests.laws.crowded import carried_out, crowded, make_crowded
 
@@ -25,7 +26,8 @@ def full_cluster(rng):
     """A small cluster with queues two levels deep and no limits, and shapes for it."""
     store = RowStore()
     for row in range(rng.randint(1, 4)):
-        room = {"cpu": 16000, "memory": 64, "gpu": 1000 * rng.choice([1, 2, 4]), "pods": 20}
+        gpus = rng.choice([1, 2, 4])
+        room = {"cpu": 16000, "memory": 64 * MEBIBYTE, "gpu": 1000 * gpus, "pods": 20}
         store.put_node(NodeRow(f"n{row}", room))
     for name in "ab":
         store.put_queue(QueueRow(name, quota={"gpu": 1000 * rng.randint(0, 2)}))

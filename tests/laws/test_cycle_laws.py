@@ -16,6 +16,7 @@ from kaisched.framework.invariants import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.testing.rows import Group, Job, Task
+from kaisched.units import MEBIBYTE
 from tests.laws.clusters import NOW_S, clusters, policies, told
 
 _FREE = Constraints()
@@ -124,7 +125,7 @@ def test_a_job_that_never_fits_changes_nothing_for_others(hopeless, cluster, pol
 def test_a_closed_node_changes_nothing(cluster, policy):
     """With one queue: by its amounts, a closed node lets hopeless jobs keep their queue's turn."""
     alone = in_one_queue(cluster)
-    amounts = {"cpu": 4000, "memory": 64, "gpu": 4000, "pods": 110}
+    amounts = {"cpu": 4000, "memory": 64 * MEBIBYTE, "gpu": 4000, "pods": 110}
     closed = NodeRow("aa-closed", amounts, is_ready=False)
     _, result = decide(alone, policy)
     _, wider = decide(replace(alone, nodes=(*alone.nodes, closed)), policy)
@@ -135,7 +136,7 @@ def test_a_closed_node_changes_nothing(cluster, policy):
 def test_a_queue_that_may_hold_nothing_changes_nothing_for_others(cluster, policy):
     closed = QueueRow("zz", created_s=9.0, quota={"cpu": 0, "memory": 0, "gpu": 0})
     closed = replace(closed, limit=closed.quota)
-    job = Job("x", "zz", (Task("x-0", {"cpu": 1000, "memory": 1, "gpu": 1000}),))
+    job = Job("x", "zz", (Task("x-0", {"cpu": 1000, "memory": MEBIBYTE, "gpu": 1000}),))
     _, result = decide(cluster, policy)
     more = replace(cluster, queues=(*cluster.queues, closed), jobs=(*cluster.jobs, job))
     _, wider = decide(more, policy)

@@ -8,6 +8,7 @@ from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.units import MEBIBYTE
 from tests.laws.clusters import NOW_S, clusters, policies, told
 
 PENDING, RUNNING, RELEASING = TaskState.PENDING, TaskState.RUNNING, TaskState.RELEASING
@@ -72,7 +73,7 @@ class World:
             queue = self.cluster.queues[number % len(self.cluster.queues)].name
             add_job(store, Job(name, queue, tasks, root=Group("default", 1 + number % 2)))
         elif what == "node":
-            amounts = {"cpu": 8000, "memory": 64, "gpu": 2000, "pods": 110}
+            amounts = {"cpu": 8000, "memory": 64 * MEBIBYTE, "gpu": 2000, "pods": 110}
             store.put_node(NodeRow(f"m{number % 3}", amounts))
         elif what == "cordon":
             node = self.cluster.nodes[number % len(self.cluster.nodes)]

@@ -22,6 +22,7 @@ from kaisched.core.usage import PARTS, Usage
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing.builder import policy_of
+from kaisched.units import MEBIBYTE
 
 STEP_S = 60.0
 
@@ -67,7 +68,7 @@ class VirtualCluster:
         self.total = 0
         for number, count in enumerate(gpus):
             self.total += count
-            row = {"gpu": count * 1000, "cpu": 100_000, "memory": 1 << 20, "pods": 110}
+            row = {"gpu": count * 1000, "cpu": 100_000, "memory": MEBIBYTE << 20, "pods": 110}
             self.store.put_node(NodeRow(f"n{number:03}", row))
         for at, (name, said) in enumerate(queues.items()):
             row = {"quota": {"gpu": 0}, "weight": {"gpu": 1.0}, "created_s": float(at), **said}
@@ -165,7 +166,7 @@ class VirtualCluster:
 
     def _add(self, name: str) -> None:
         number, work = self.made[name]
-        request = {"cpu": 1000, "memory": 1024, "gpu": work.gpus * 1000, **work.extra}
+        request = {"cpu": 1000, "memory": 1024 * MEBIBYTE, "gpu": work.gpus * 1000, **work.extra}
         self.store.add_job(
             f"t/{name}",
             work.queue,

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from kaisched.units import (
     MAX_AMOUNT,
     MAX_DURATION_S,
+    MEBIBYTE,
+    MEGABYTE,
     UNLIMITED,
     UnitError,
     base_units,
     count,
     format_amount,
     format_duration,
-    mebibytes,
+    memory_units,
     milli_cpu,
     milli_gpu,
     parse_duration,
@@ -82,10 +84,11 @@ def test_a_float_means_its_shortest_text(number):
         (milli_cpu, "1500m", 1500, 1500),
         (milli_cpu, "1.0001", 1001, 1000),
         (milli_cpu, 2, 2000, 2000),
-        (mebibytes, "1Mi", 1, 1),
-        (mebibytes, "1M", 1, 0),
-        (mebibytes, 1, 1, 0),
-        (mebibytes, "0", 0, 0),
+        (memory_units, "1Mi", 16384, 16384),
+        (memory_units, "1M", 15625, 15625),
+        (memory_units, "1k", 16, 15),
+        (memory_units, 1, 1, 0),
+        (memory_units, "0", 0, 0),
         (milli_gpu, "0.5", 500, 500),
         (milli_gpu, 8, 8000, 8000),
         (count, "1e-9", 1, 0),
@@ -163,7 +166,7 @@ def test_what_is_no_amount_is_refused_with_a_fix(text):
 
 @given(st.text())
 def test_no_text_can_surprise_the_readers(text):
-    for read in (parse_quantity, milli_cpu, mebibytes, parse_duration):
+    for read in (parse_quantity, milli_cpu, memory_units, parse_duration):
         with contextlib.suppress(UnitError):
             read(text)
 
@@ -180,12 +183,16 @@ def test_true_and_one_and_one_point_zero_are_not_one_cache_key():
         ("gpu", 1500, "1.5"),
         ("gpu", 8000, "8"),
         ("cpu", 1, "0.001"),
-        ("memory", 2048, "2Gi"),
-        ("memory", 1536, "1.5Gi"),
-        ("memory", 1025, "1025Mi"),
+        ("memory", 2048 * MEBIBYTE, "2Gi"),
+        ("memory", 1536 * MEBIBYTE, "1.5Gi"),
+        ("memory", 1025 * MEBIBYTE, "1025Mi"),
+        ("memory", 1000 * MEGABYTE, "1G"),
+        ("memory", 953 * MEGABYTE, "953M"),
+        ("memory", 16, "1Ki"),
+        ("memory", 17, "1088"),
         ("memory", 0, "0"),
-        ("memory", 3 << 20, "3Ti"),
-        ("hugepages-1Gi", 1024, "1Gi"),
+        ("memory", MEBIBYTE * 3 << 20, "3Ti"),
+        ("hugepages-1Gi", 1024 * MEBIBYTE, "1Gi"),
         ("pods", 110, "110"),
         ("rdma/hca", 4, "4"),
         ("gpu", -500, "-0.5"),

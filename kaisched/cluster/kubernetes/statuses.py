@@ -18,6 +18,7 @@ from kaisched.core.states import ALLOCATED_STATES, TaskState
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
 from kaisched.framework.records import QueueShare
+from kaisched.units import MEBIBYTE, MEMORY_UNIT, is_in_bytes
 
 TRUE: Final = "True"
 FALSE: Final = "False"
@@ -25,7 +26,7 @@ READY: Final = "Ready"
 ORPHAN: Final = "Orphan"
 OVER_QUOTA: Final = "OverQuota"
 """Types of a queue's conditions; the last two are KAI-Scheduler's."""
-_UNITS: Final = {"cpu": ("cpu", "m"), "memory": ("memory", "Mi"), "gpu": ("nvidia.com/gpu", "m")}
+_UNITS: Final = {"cpu": ("cpu", "m"), "gpu": ("nvidia.com/gpu", "m")}
 _NOT_DIVIDED: Final = "pods"
 _PARENT: Final = "spec.parentQueue"
 
@@ -40,9 +41,16 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
         shown, unit = _UNITS.get(name, (name, ""))
         if unit == "m" and amount % 1000 == 0:
             amount, unit = amount // 1000, ""  # noqa: PLW2901 - the same amount, shorter
+        if is_in_bytes(name):
+            amount, unit = _in_bytes(amount)  # noqa: PLW2901 - the same amount, as it is written
         if name != _NOT_DIVIDED:
             found[shown] = f"{amount}{unit}" if amount > 0 else "0"
     return found
+
+
+def _in_bytes(amount: int) -> tuple[int, str]:
+    """Return an amount of memory as a whole number of MiB where it is one, else of bytes."""
+    return (amount * MEMORY_UNIT, "") if amount % MEBIBYTE else (amount // MEBIBYTE, "Mi")
 
 
 # -- queues ----------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from kaisched.sim.scenario.document import WEEK, JobGroup, RunTime
 from kaisched.sim.scenario.findings import Findings, Step
 from kaisched.sim.source import Backlog
 from kaisched.sim.workload import POD_CPU, POD_MEMORY, JobKind, PodKind
-from kaisched.units import UnitError, mebibytes, milli_cpu
+from kaisched.units import UnitError, memory_units, milli_cpu
 
 ENDLESS = "endless"
 FOREVER_WORD = "forever"
@@ -133,7 +133,7 @@ def _pod(group: JobGroup, gpus: int, found: Findings, at: int) -> PodKind:
         found.add(str(error), "jobs", at, "cpu", fix=error.fix)
     try:
         if group.memory is not None:
-            memory = mebibytes(group.memory)
+            memory = memory_units(group.memory)
     except UnitError as error:
         found.add(str(error), "jobs", at, "memory", fix=error.fix)
     return PodKind(cpu, memory, GPU_UNIT * gpus)

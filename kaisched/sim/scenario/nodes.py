@@ -14,7 +14,7 @@ from kaisched.sim.replay import Outage
 from kaisched.sim.scenario.document import NodeGroup
 from kaisched.sim.scenario.findings import Findings
 from kaisched.sim.traces.openb import read_nodes
-from kaisched.units import UnitError, mebibytes, milli_cpu
+from kaisched.units import UnitError, memory_units, milli_cpu
 
 MOST_NODES = 50_000
 MOST_GPUS_OF_NODE = 64
@@ -66,7 +66,7 @@ def _equal(group: NodeGroup, found: Findings, at: int) -> list[NodeRow]:
     count = int(found.number(group.count, "nodes", at, "count", least=1, most=MOST_NODES))
     gpus = int(found.number(group.gpus, "nodes", at, "gpus", most=MOST_GPUS_OF_NODE))
     cpu = memory = None
-    for key, read in (("cpu", milli_cpu), ("memory", mebibytes)):
+    for key, read in (("cpu", milli_cpu), ("memory", memory_units)):
         amount = getattr(group, key)
         if amount is not None:
             try:

@@ -17,6 +17,7 @@ from kaisched.sim.cluster import node_amounts
 from kaisched.sim.reading import MOST_GPUS, MOST_SECONDS, read_columns
 from kaisched.sim.traces.rows import JobRow, JobRows
 from kaisched.sim.workload import JobKind, PodKind
+from kaisched.units import MAX_AMOUNT, MEBIBYTE
 
 MODEL_LABEL: Final = "gpu-model"
 """Label of a node: the model of its GPUs."""
@@ -32,21 +33,23 @@ _POD_COLUMNS: Final = (
 )
 _NODE_COLUMNS: Final = ("node", "cpu_milli", "memory_mib", "gpu", "model")
 _MOST_AMOUNT: Final = 1e12
+_MOST_MEBIBYTES: Final = MAX_AMOUNT // MEBIBYTE
 
 
 def read_nodes(folder: Path, prefix: str) -> list[NodeRow]:
     """Return the nodes of a trace folder; the model of their GPUs is a label."""
     columns = read_columns(folder / "nodes.csv", _NODE_COLUMNS)
     number = f"write a number from 0 to {_MOST_AMOUNT:.0f}"
+    mebibytes = f"write a number from 0 to {_MOST_MEBIBYTES}"
     cpu = columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number)
-    memory = columns["memory_mib"].numbers(0, _MOST_AMOUNT, number)
+    memory = columns["memory_mib"].numbers(0, _MOST_MEBIBYTES, mebibytes)
     gpus = columns["gpu"].numbers(0, MOST_GPUS, "write a whole number of GPUs")
     names, models = columns["node"].values, columns["model"].values
     width = max(map(len, names), default=1)
     return [
         NodeRow(
             f"{prefix}-{name.zfill(width)}",
-            node_amounts(int(gpus[at]), int(cpu[at]), int(memory[at])),
+            node_amounts(int(gpus[at]), int(cpu[at]), MEBIBYTE * int(memory[at])),
             labels={MODEL_LABEL: models[at]} if models[at] else {},
         )
         for at, name in enumerate(names)
@@ -58,8 +61,9 @@ def read_openb(folder: Path) -> JobRows:
     packed = folder / "pods.csv.gz"
     columns = read_columns(packed if packed.is_file() else folder / "pods.csv", _POD_COLUMNS)
     number = f"write a number from 0 to {_MOST_AMOUNT:.0f}"
+    mebibytes = f"write a number from 0 to {_MOST_MEBIBYTES}"
     cpu = columns["cpu_milli"].numbers(0, _MOST_AMOUNT, number)
-    memory = columns["memory_mib"].numbers(0, _MOST_AMOUNT, number)
+    memory = columns["memory_mib"].numbers(0, _MOST_MEBIBYTES, mebibytes)
     gpus = columns["num_gpu"].numbers(0, MOST_GPUS, "write a whole number of GPUs")
     seconds = f"write seconds as a number from 0 to {MOST_SECONDS:.0f}"
     created = columns["creation_s"].numbers(0, MOST_SECONDS, seconds)
@@ -71,7 +75,7 @@ def read_openb(folder: Path) -> JobRows:
             continue
         models = columns["gpu_spec"].values[at]
         labels = ((MODEL_LABEL, tuple(models.split("|"))),) if models else ()
-        pod = PodKind(int(cpu[at]), int(memory[at]), GPU_UNIT * int(gpus[at]), labels)
+        pod = PodKind(int(cpu[at]), MEBIBYTE * int(memory[at]), GPU_UNIT * int(gpus[at]), labels)
         qos = columns["qos"].values[at] or "none"
         kind = JobKind((pod,))
         rows.append(JobRow(float(created[at]), end - begin, qos.lower(), int(gpus[at]), kind))

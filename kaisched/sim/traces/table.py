@@ -15,11 +15,13 @@ from kaisched.objects.faults import INT32_MAX
 from kaisched.sim.reading import MOST_GPUS, MOST_SECONDS, read_columns
 from kaisched.sim.traces.rows import JobRow, JobRows
 from kaisched.sim.workload import POD_CPU, POD_MEMORY, PRIORITY, JobKind, PodKind
+from kaisched.units import MAX_AMOUNT, MEBIBYTE
 
 COLUMNS: Final = ("submit_s", "duration_s", "gpus", "queue")
 OPTIONAL: Final = ("pods", "cpu", "memory", "priority", "preemptible")
 _MOST_PODS: Final = 10_000
 _MOST_AMOUNT: Final = 1e12
+_MOST_MEBIBYTES: Final = MAX_AMOUNT // MEBIBYTE
 _SWITCH: Final = {"true": True, "false": False, "": True}
 
 
@@ -33,7 +35,7 @@ def read_table(path: Path) -> JobRows:
     ranges = {
         "pods": (1, _MOST_PODS),
         "cpu": (0, _MOST_AMOUNT),
-        "memory": (0, _MOST_AMOUNT),
+        "memory": (0, _MOST_MEBIBYTES),
         "priority": (-INT32_MAX, INT32_MAX),
     }
     optional = {
@@ -49,7 +51,7 @@ def read_table(path: Path) -> JobRows:
         pods = int(_or(optional["pods"][at], 1))
         pod = PodKind(
             int(_or(optional["cpu"][at], POD_CPU * gpus[at])),
-            int(_or(optional["memory"][at], POD_MEMORY * gpus[at])),
+            MEBIBYTE * int(_or(optional["memory"][at], POD_MEMORY // MEBIBYTE * gpus[at])),
             GPU_UNIT * gpus[at],
         )
         is_preemptible = True

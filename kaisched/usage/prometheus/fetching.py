@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.objects.labels import format_time
+from kaisched.units import MEMORY_UNIT
 from kaisched.usage.hygiene import quantise
 from kaisched.usage.prometheus.http import QueryError
 from kaisched.usage.prometheus.queries import Questions, Span, step_s
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kaisched.usage.window import Window
 
 MOST_SKEW_S: Final = 5.0
-_BASE_UNITS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1 / (1 << 20)}
+_BASE_UNITS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1 / MEMORY_UNIT}
 """From GPUs, cores and bytes to our units."""
 
 

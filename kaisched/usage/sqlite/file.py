@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from kaisched.units import MEBIBYTE, is_in_bytes
 from kaisched.usage.sums import Stretch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from kaisched.core.axis import FloatVec
 
 SCHEMA: Final = 1
 """``user_version`` of the files we write."""
@@ -36,7 +39,7 @@ class FileUnusableError(Exception):
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """What a row holds beside its times, as JSON: base units times seconds."""
+    """What a row holds beside its times, as JSON: amounts times seconds; memory is in MiB."""
 
     resources: list[str]
     capacity: list[float]
@@ -166,14 +169,20 @@ def _said(error: Exception) -> str:
 
 def _encoded(stretch: Stretch) -> bytes:
     active = stretch.of_active()
-    columns = active.used.T.tolist()
+    units = _units(active.resources)
+    columns = (active.used.T / units).tolist()
     return msgspec.json.encode(
         Amounts(
             list(active.resources),
-            active.capacity.tolist(),
+            (active.capacity / units).tolist(),
             dict(zip(active.queues, columns, strict=True)),
         )
     )
+
+
+def _units(resources: Sequence[str]) -> FloatVec:
+    """Return ``(R,)`` base units in one unit of the file: powers of two, so nothing is rounded."""
+    return np.array([MEBIBYTE if is_in_bytes(name) else 1 for name in resources], np.float64)
 
 
 def _stretch(start_s: float, end_s: float, amounts: bytes) -> Stretch:
@@ -186,6 +195,12 @@ def _stretch(start_s: float, end_s: float, amounts: bytes) -> Stretch:
         raise ValueError("amounts that cannot be")
     if not start_s < end_s:
         raise ValueError("it ends before it begins")
+    units = _units(found.resources)
     return Stretch(
-        float(start_s), float(end_s), tuple(found.resources), tuple(found.used), used, capacity
+        float(start_s),
+        float(end_s),
+        tuple(found.resources),
+        tuple(found.used),
+        used * units[:, np.newaxis],
+        capacity * units,
     )

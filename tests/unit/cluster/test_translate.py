@@ -9,7 +9,7 @@ from kaisched.core.constraints import Requirement, Taint, Toleration
 from kaisched.core.states import TaskState
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.units import UNLIMITED
+from kaisched.units import MEBIBYTE, MEGABYTE, UNLIMITED
 from tests.contract.clusters import make, node, pod
 
 OURS = frozenset({"kaisched"})
@@ -31,10 +31,17 @@ def test_a_resource_that_is_named_is_managed():
 
 
 @pytest.mark.parametrize(
-    ("megabytes", "mebibytes"), [(1048.576, 1000), (1, 0), (2, 1), (1000, 953), (-1, UNLIMITED)]
+    ("megabytes", "units"),
+    [
+        (1048.576, 1000 * MEBIBYTE),
+        (1, MEGABYTE),
+        (1000, 1000 * MEGABYTE),
+        (0.0001, 1),
+        (-1, UNLIMITED),
+    ],
 )
-def test_memory_of_queues_is_in_megabytes_and_rounds_down(megabytes, mebibytes):
-    assert row_of_queue(memory={"quota": megabytes}).quota["memory"] == mebibytes
+def test_memory_of_queues_is_in_megabytes_and_exact_to_64_bytes(megabytes, units):
+    assert row_of_queue(memory={"quota": megabytes}).quota["memory"] == units
 
 
 def test_pod_slots_and_other_resources():
@@ -54,7 +61,7 @@ def test_a_node_in_base_units():
     row = node_row(node("n", 8), GPU_RESOURCES)
     assert row.allocatable["gpu"] == 8000
     assert row.allocatable["cpu"] == 64_000
-    assert row.allocatable["memory"] == 512 * 1024
+    assert row.allocatable["memory"] == 512 * 1024 * MEBIBYTE
     assert row.is_ready
 
 

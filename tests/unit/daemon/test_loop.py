@@ -18,8 +18,9 @@ from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.telemetry.metrics import CycleCollector
+from kaisched.units import MEBIBYTE
 
-GIB = 1024
+GIB = 1024 * MEBIBYTE
 
 
 class StoreCluster:

@@ -10,7 +10,7 @@ from kaisched.objects.check import warnings_about
 from kaisched.objects.queue import QueueResource, QueueSpec
 from kaisched.objects.quotas import ResourceShare, queue_faults, queue_shares
 from kaisched.objects.wire import ObjectMeta
-from kaisched.units import UNLIMITED
+from kaisched.units import MEGABYTE, UNLIMITED
 
 
 def queue(**resources):
@@ -34,7 +34,7 @@ def test_units_are_gpus_millicores_megabytes_and_pieces():
     )
     assert shares["gpu"] == (2500, 8000, 1.0)
     assert shares["cpu"].quota == 1500
-    assert shares["memory"].quota == 953  # 10^9 bytes hold 953 whole MiB
+    assert shares["memory"].quota == 1000 * MEGABYTE
     assert shares["rdma/hca"] == (4, UNLIMITED, 1.0)
 
 

@@ -6,7 +6,7 @@ from kaisched.errors import ObjectError
 from kaisched.objects import Node, Pod
 from kaisched.objects.decode import decode_object
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
-from kaisched.units import MAX_AMOUNT
+from kaisched.units import MAX_AMOUNT, MEBIBYTE, MEGABYTE
 
 
 def pod(annotations=None, **spec):
@@ -21,7 +21,7 @@ def container(limits=None, restart=None, **requests):
 
 def test_containers_are_added_up_and_rounded_up_one_by_one():
     asked = pod_requests(pod(containers=[container(cpu="100m"), container(cpu="1.5", memory="1M")]))
-    assert asked == {"cpu": 1600, "memory": 1, "pods": 1}
+    assert asked == {"cpu": 1600, "memory": MEGABYTE, "pods": 1}
 
 
 def test_a_pod_that_asks_for_nothing_takes_a_slot():
@@ -34,7 +34,7 @@ def test_the_largest_init_container_counts_if_it_is_more():
         "containers": [container(cpu="1"), container(cpu="1")],
         "initContainers": [container(cpu="3"), container(cpu="2", memory="1Gi")],
     }
-    assert pod_requests(pod(**spec)) == {"cpu": 3000, "memory": 1024, "pods": 1}
+    assert pod_requests(pod(**spec)) == {"cpu": 3000, "memory": 1024 * MEBIBYTE, "pods": 1}
 
 
 def test_sidecars_run_beside_everything_that_starts_after_them():
@@ -55,7 +55,7 @@ def test_overhead_comes_on_top_and_pod_level_requests_stand_instead_of_the_sum()
         "resources": {"requests": {"cpu": "4"}},
         "overhead": {"cpu": "250m"},
     }
-    assert pod_requests(pod(**spec)) == {"cpu": 4250, "memory": 1024, "pods": 1}
+    assert pod_requests(pod(**spec)) == {"cpu": 4250, "memory": 1024 * MEBIBYTE, "pods": 1}
 
 
 def test_gpus_of_all_vendors_are_one_resource_and_limits_are_enough():
@@ -75,7 +75,7 @@ def test_gpus_of_all_vendors_are_one_resource_and_limits_are_enough():
 
 def test_other_resources_are_counted_under_their_own_name():
     asked = pod_requests(pod(containers=[container(**{"rdma/hca": "2", "hugepages-2Mi": "4Mi"})]))
-    assert asked == {"rdma/hca": 2, "hugepages-2Mi": 4, "pods": 1}
+    assert asked == {"rdma/hca": 2, "hugepages-2Mi": 4 * MEBIBYTE, "pods": 1}
 
 
 @pytest.mark.fault("D59")
@@ -138,7 +138,7 @@ def test_a_node_offers_what_is_allocatable_rounded_down():
         allocatable={"cpu": "7910m", "memory": "1025Ki", "nvidia.com/gpu": "8", "pods": "110"},
         capacity={"cpu": "8"},
     )
-    assert node_allocatable(made) == {"cpu": 7910, "memory": 1, "gpu": 8000, "pods": 110}
+    assert node_allocatable(made) == {"cpu": 7910, "memory": 1025 * 16, "gpu": 8000, "pods": 110}
 
 
 def test_capacity_stands_in_for_what_is_allocatable():

@@ -18,12 +18,13 @@ from kaisched.framework.records import (
 from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Watch
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
 from kaisched.telemetry.published import BUCKETS_S, Published
+from kaisched.units import MEBIBYTE
 
 NONE = np.zeros(0, np.int64)
 
 
 def share(name, gpus=1000, deserved=-1):
-    amounts = {"cpu": 1500, "memory": 2, "gpu": gpus, "pods": 3, "example.com/fpga": 4}
+    amounts = {"cpu": 1500, "memory": 2 * MEBIBYTE, "gpu": gpus, "pods": 3, "example.com/fpga": 4}
     return QueueShare(name, None, amounts, amounts, amounts, {"gpu": deserved})
 
 
@@ -194,7 +195,9 @@ def test_history_goes_on_under_the_names_of_kai():
 def test_what_the_cycle_knew_of_the_past_is_told():
     usage = Usage(np.array([[0, 0], [0, 0], [250_000_000, 0]]), 7.5, 0.75, UsageState.PARTIAL)
     axis = ("cpu", "memory", "gpu")
-    published = Published().with_history(axis, ("a", "b"), np.array([8000, 64, 4000]), usage)
+    published = Published().with_history(
+        axis, ("a", "b"), np.array([8000, 64 * MEBIBYTE, 4000]), usage
+    )
     values = scrape(published)
     assert values['kaisched_queue_usage_ratio{queue="a",resource="gpu"}'] == "0.25"
     assert values["kaisched_capacity_gpus"] == "4.0"

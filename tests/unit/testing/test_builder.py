@@ -7,6 +7,7 @@ from kaisched import Plugin, hookimpl
 from kaisched.objects.decode import BadObject
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group, Task, add_foreign
+from kaisched.units import MEBIBYTE
 
 
 class LastByName(Plugin):
@@ -71,7 +72,7 @@ def test_bounds_name_other_resources_too():
     builder = ClusterBuilder().queue("a", deserved={"cpu": 2}, limit={"gpu": None, "memory": 1.5})
     queues = builder.store().snapshot().queues
     assert queues.deserved[:2, 0].tolist()[0] == 2000
-    assert queues.limit[1, 0] == 1536
+    assert queues.limit[1, 0] == 1536 * MEBIBYTE
 
 
 def test_a_tree_of_pod_sets_starts_with_what_each_needs():

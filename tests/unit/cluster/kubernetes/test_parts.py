@@ -21,6 +21,7 @@ from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
 from kaisched.cluster.kubernetes.statuses import quantities
 from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
+from kaisched.units import MEBIBYTE, MEGABYTE
 
 
 @pytest.mark.fault("A17")
@@ -256,11 +257,12 @@ def test_a18_a_token_that_is_not_there_for_a_moment_is_no_end(in_pod):
 
 
 def test_amounts_are_written_as_quantities():
-    amounts = {"cpu": 1500, "memory": 1024, "gpu": 2500, "pods": 3, "x.io/y": 4}
+    amounts = {"cpu": 1500, "memory": 1024 * MEBIBYTE, "gpu": 2500, "pods": 3, "x.io/y": 4}
     assert quantities(amounts) == {
         "cpu": "1500m", "memory": "1024Mi", "nvidia.com/gpu": "2500m", "x.io/y": "4",
     }  # fmt: skip
     assert quantities({"gpu": 8000, "cpu": 0}) == {"nvidia.com/gpu": "8", "cpu": "0"}
+    assert quantities({"memory": 1000 * MEGABYTE}) == {"memory": "1000000000"}
 
 
 def test_an_answer_that_is_no_status_is_told_as_it_is():

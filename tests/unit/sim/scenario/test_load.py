@@ -8,7 +8,7 @@ from kaisched.errors import ConfigError
 from kaisched.sim.grid import FOREVER
 from kaisched.sim.scenario.load import read_scenario
 from kaisched.sim.workload import PodKind
-from kaisched.units import UNLIMITED
+from kaisched.units import MEBIBYTE, UNLIMITED
 
 HOUR_S = 3600.0
 KAI = """
@@ -136,7 +136,7 @@ def test_nodes_of_several_kinds_have_what_they_are_given(scenario):
         {"name": "cpu", "cpu": "500m"},
     ]
     big, _, small = scenario(nodes=nodes).nodes
-    assert big.allocatable == {"cpu": 96_000, "memory": 1 << 20, "gpu": 8_000, "pods": 110}
+    assert big.allocatable == {"cpu": 96_000, "memory": MEBIBYTE << 20, "gpu": 8_000, "pods": 110}
     assert (big.name, big.labels) == ("big-0", {"rack": "r1"})
     assert (small.allocatable["cpu"], small.allocatable["gpu"]) == (500, 0)
 
@@ -217,7 +217,7 @@ def test_jobs_ask_for_what_they_are_given(scenario):
         "checkpointEvery": "never",
     }
     kind = scenario(jobs=[job]).planned[0].kind
-    assert kind.pods == (PodKind(500, 1024, 2 * GPU_UNIT),) * 2
+    assert kind.pods == (PodKind(500, 1024 * MEBIBYTE, 2 * GPU_UNIT),) * 2
     assert (kind.priority, kind.is_preemptible, kind.checkpoint_ticks) == (90, False, FOREVER)
 
 

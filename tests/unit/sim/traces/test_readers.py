@@ -10,6 +10,7 @@ from kaisched.sim.traces.openb import read_nodes, read_openb
 from kaisched.sim.traces.swf import read_swf
 from kaisched.sim.traces.table import read_table
 from kaisched.sim.workload import PodKind
+from kaisched.units import MEBIBYTE
 
 SWF = """; Version: 2.2
 ; Computer: none
@@ -81,7 +82,7 @@ def test_openb_rounds_shares_of_gpus_up_and_keeps_the_models(write, tmp_path):
     read = read_openb(tmp_path)
     first, second = read.rows
     assert (first.submit_s, first.duration_s, first.queue, first.gpus) == (5, 100, "ls", 1)
-    assert first.kind.pods == (PodKind(12_000, 16_384, GPU_UNIT),)
+    assert first.kind.pods == (PodKind(12_000, 16_384 * MEBIBYTE, GPU_UNIT),)
     labels = (("gpu-model", ("V100M32", "T4")),)
     assert second.kind.pods == (PodKind(6_000, 12_288, GPU_UNIT, labels),)
     assert read.warnings[0].startswith("1 pods of ")
@@ -92,7 +93,12 @@ def test_openb_nodes_have_their_model_as_a_label(write, tmp_path):
     plain, large = read_nodes(tmp_path, "n")
     assert (plain.name, plain.labels, plain.allocatable["gpu"]) == ("n-00", {}, 0)
     assert (large.name, large.labels) == ("n-11", {"gpu-model": "T4"})
-    assert large.allocatable == {"cpu": 96_000, "memory": 393_216, "gpu": 8_000, "pods": 110}
+    assert large.allocatable == {
+        "cpu": 96_000,
+        "memory": 393_216 * MEBIBYTE,
+        "gpu": 8_000,
+        "pods": 110,
+    }
 
 
 def test_pods_go_only_to_nodes_with_the_model_they_name(scenario, tmp_path, write):
@@ -122,9 +128,9 @@ def test_a_table_of_jobs_with_everything(write):
         "5,60,1,b,,,,,\n"
     )
     first, second = read_table(write("jobs.csv", text)).rows
-    assert first.kind.pods == (PodKind(1000, 2048, 4 * GPU_UNIT),) * 2
+    assert first.kind.pods == (PodKind(1000, 2048 * MEBIBYTE, 4 * GPU_UNIT),) * 2
     assert (first.gpus, first.kind.priority, first.kind.is_preemptible) == (8, 90, False)
-    assert second.kind.pods == (PodKind(4000, 16_384, GPU_UNIT),)
+    assert second.kind.pods == (PodKind(4000, 16_384 * MEBIBYTE, GPU_UNIT),)
     assert (second.kind.priority, second.kind.is_preemptible) == (50, True)
 
 

@@ -1,0 +1,33 @@
+"""Plans of the clusters beside this file; each test says what is right and why."""
+
+from pathlib import Path
+
+from kaisched.engine.planning import plan, read_plan_input
+
+HERE = Path(__file__).parent
+
+
+def planned(name, rounds=1):
+    """Return the plan of one file of this folder."""
+    return plan(read_plan_input([str(HERE / name)]), rounds)
+
+
+def binds(result):
+    return {bind.pod: bind.node for cycle in result.cycles for bind in cycle.binds}
+
+
+def test_a_request_that_equals_the_quota_of_memory_fits():
+    # 1000M of the pod and 1000 MB of the queue are one amount, whatever unit it is counted in.
+    assert binds(planned("memory-quota.yaml")) == {"default/x": "n1"}
+
+
+def test_many_small_requests_of_megabytes_fill_a_quota_exactly(tmp_path):
+    text = (HERE / "memory-quota.yaml").read_text(encoding="utf-8")
+    documents = text.split("\n---\n")
+    pod = next(it for it in documents if "kind: Pod\n" in it)
+    pods = [pod.replace("1000M", "100M").replace("name: x", f"name: x{at}") for at in range(11)]
+    pods = [it.replace("nvidia.com/gpu: '1'", "nvidia.com/gpu: '0'") for it in pods]
+    file = tmp_path / "ten-fit.yaml"
+    file.write_text("\n---\n".join([it for it in documents if it is not pod] + pods))
+    found = plan(read_plan_input([str(file)]), 1)
+    assert len(binds(found)) == 10
