@@ -28,7 +28,7 @@ from kaisched.daemon.serving import (
     serve,
 )
 from kaisched.daemon.usage import usage_feed
-from kaisched.engine.planning import fill, open_cluster, read_manifests
+from kaisched.engine.planning import fill, group_by_owners, open_cluster, read_manifests
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
 from kaisched.telemetry.adapter import AdapterCollector
@@ -117,7 +117,10 @@ def _embedded_loop(
     found = shard_for(manifests, settings.shards)
     policy, said = policy_of(settings, found)
     cluster = open_cluster(found.shard, clock, settings.scheduler_names, policy.workloads)
+    left_out = group_by_owners(manifests, policy.workloads)
     problems = fill(cluster, manifests)
+    for text in left_out:
+        log.warning("objects_left_out", err=text)
     for text in [*map(str, manifests.warnings), *found.warnings, *said]:
         log.warning("setting_without_effect", err=text)
     for problem in problems:

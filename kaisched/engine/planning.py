@@ -17,7 +17,8 @@ from kaisched.framework.memory import Memory
 from kaisched.framework.records import who_failed
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import time_of
-from kaisched.objects.load import Loaded, load_manifests, load_text
+from kaisched.objects.load import Loaded, identity_of, load_manifests, load_text
+from kaisched.objects.load_workloads import missing_owners, workloads_among
 from kaisched.units import UnitError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.framework.records import CycleResult
     from kaisched.objects import SchedulingShard
-    from kaisched.objects.wire import KubernetesObject
+    from kaisched.objects.load import Manifest
     from kaisched.objects.workloads import Table
 
 OUR_NAMES: Final = ("kaisched", "kai-scheduler")
@@ -73,7 +74,8 @@ def read_plan_input(
     loaded = read_manifests(files)
     found = read_shard(shard_file) if shard_file is not None else shard_among(loaded)
     policy, said = build_policy(found.shard, found.file, actions=actions)
-    warnings = [*map(str, loaded.warnings), *found.warnings, *said]
+    left_out = group_by_owners(loaded, policy.workloads)
+    warnings = [*map(str, loaded.warnings), *found.warnings, *said, *left_out]
     return PlanInput(loaded, found.shard, policy, warnings)
 
 
@@ -94,9 +96,25 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
         loaded.objects.extend(more.objects)
         loaded.problems.extend(more.problems)
         loaded.warnings.extend(more.warnings)
-        loaded.skipped.extend(more.skipped)
+        loaded.others.extend(more.others)
         loaded.sources.update(more.sources)
     return loaded
+
+
+def group_by_owners(loaded: Loaded, table: Table) -> list[str]:
+    """Add the workloads that own pods to what was read, and return what had to be left out.
+
+    Args:
+        loaded: the manifests; workloads and problems with them are added.
+        table: how the pods of each kind of workload are grouped.
+
+    """
+    found = workloads_among(loaded.others, table)
+    loaded.objects.extend(found.objects)
+    loaded.problems.extend(found.problems)
+    said = [f"{count} {kind}" for kind, count in sorted(found.left_out.items())]
+    left_out = [f"objects of kinds that are not read were left out: {', '.join(said)}"]
+    return [*(left_out if said else ()), *missing_owners(loaded.objects, table)]
 
 
 def open_cluster(
@@ -119,8 +137,8 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
     """Put what was read into the cluster and return all that is wrong with it."""
     problems = list(loaded.problems)
 
-    def left_out(obj: KubernetesObject, error: ObjectError) -> None:
-        source = loaded.sources.get((obj.KIND, obj.key))
+    def left_out(obj: Manifest, error: ObjectError) -> None:
+        source = loaded.sources.get(identity_of(obj))
         if source is not None:
             error.file, error.document = source.file, source.document
         problems.append(error)
@@ -198,7 +216,7 @@ def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:
     return []
 
 
-def _newest_s(objects: Iterable[KubernetesObject]) -> float:
+def _newest_s(objects: Iterable[Manifest]) -> float:
     newest_s = 0.0
     for obj in objects:
         try:

@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kaisched.errors import ObjectError, join_path
 from kaisched.objects.decode import BadObject, decode_object, name_in
 from kaisched.objects.faults import Fault, Source, to_error
 from kaisched.objects.json_text import read_json
 from kaisched.objects.kinds import type_of
+from kaisched.objects.owners import PartialObject
 from kaisched.objects.wire import KubernetesObject
 from kaisched.objects.yaml_text import TextFault, read_yaml
 
@@ -35,16 +36,38 @@ _BOM: Final = b"\xef\xbb\xbf"
 _T = TypeVar("_T", bound=KubernetesObject)
 
 
+Manifest: TypeAlias = KubernetesObject | PartialObject
+"""An object that was read: whole, or of a workload what grouping its pods asks for."""
+
+
+def identity_of(obj: Manifest) -> tuple[str, str]:
+    """Return (kind, key) of an object; a workload's kind has its API group, as two may be alike."""
+    if isinstance(obj, PartialObject):
+        group = obj.api_version.rpartition("/")[0]
+        return f"{obj.kind}.{group}", f"{obj.metadata.namespace}/{obj.metadata.name}"
+    return obj.KIND, obj.key
+
+
+class Other(NamedTuple):
+    """An object of a kind that has no struct: a workload that owns pods, or nobody's business."""
+
+    api_version: str
+    kind: str
+    name: str
+    raw: dict[str, Any]
+    source: Source
+
+
 @dataclass(slots=True)
 class Loaded:
     """What was read, in the order of files and documents."""
 
-    objects: list[KubernetesObject] = field(default_factory=list)
+    objects: list[Manifest] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[ObjectError] = field(default_factory=list)
     """About objects that are in use all the same."""
-    skipped: list[str] = field(default_factory=list)
-    """Objects of kinds that are none of our business, as ``kind name``."""
+    others: list[Other] = field(default_factory=list)
+    """Objects of other kinds, as they were read; see :mod:`kaisched.objects.load_workloads`."""
     sources: dict[tuple[str, str], Source] = field(default_factory=dict)
     """Where each object stands, by (kind, key)."""
 
@@ -203,7 +226,7 @@ def _take(raw: Any, source: Source, at: tuple[str | int, ...], loaded: Loaded) -
         fault = type_._replace(path=(*at, *type_.path))
         loaded.problems.append(to_error(fault, source, kind, name))
     elif type_ is None:
-        loaded.skipped.append(f"{kind[:80]} {name}".strip())
+        loaded.others.append(Other(api_version, kind[:80], name, raw, source))
     else:
         _take_object(raw, type_, source, at, loaded)
 

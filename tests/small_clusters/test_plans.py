@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from kaisched.engine.planning import plan, read_plan_input
 
 HERE = Path(__file__).parent
@@ -31,3 +33,27 @@ def test_many_small_requests_of_megabytes_fill_a_quota_exactly(tmp_path):
     file.write_text("\n---\n".join([it for it in documents if it is not pod] + pods))
     found = plan(read_plan_input([str(file)]), 1)
     assert len(binds(found)) == 10
+
+
+@pytest.mark.parametrize("kind", ["pytorchjob", "mpijob"])
+def test_a_gang_whose_size_its_owner_says_does_not_start_in_part(kind):
+    # The three pods ask for 12 GPUs, the node has 8; two of them would fit.
+    found = planned(f"{kind}.yaml")
+    assert binds(found) == {}
+    (record,) = found.cycles[0].records
+    assert (record.pod_group, record.reason) == ("default/pg-m-u1", "GangNoRoom")
+    assert found.warnings == []
+
+
+def test_an_owner_that_is_not_in_the_file_is_told(tmp_path):
+    text = (HERE / "pytorchjob.yaml").read_text(encoding="utf-8")
+    rest = [it for it in text.split("\n---\n") if "kind: PyTorchJob\nmeta" not in it]
+    file = tmp_path / "no-owner.yaml"
+    file.write_text("\n---\n".join([*rest, "{apiVersion: v1, kind: Service, metadata: {name: w}}"]))
+    assert plan(read_plan_input([str(file)])).warnings == [
+        "objects of kinds that are not read were left out: 1 Service",
+        (
+            "PyTorchJob default/m is not among the manifests under the UID that its pods name: what it"
+            " says of its pods is not known, so each of the 3 starts by itself"
+        ),
+    ]

@@ -21,11 +21,12 @@ from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import format_time
+from kaisched.objects.load import Manifest, identity_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from kaisched.objects.wire import Condition, KubernetesObject
+from kaisched.objects.wire import Condition
 from kaisched.objects.workloads import Table
 
 Fails = Callable[[Bind | Evict | Nominate], str]
@@ -33,7 +34,7 @@ Fails = Callable[[Bind | Evict | Nominate], str]
 _ENDED: Final = ("Succeeded", "Failed")
 
 
-def _raise(obj: KubernetesObject, error: ObjectError) -> None:
+def _raise(obj: Manifest, error: ObjectError) -> None:
     del obj
     raise error
 
@@ -91,7 +92,7 @@ class EmbeddedCluster:
         self._grace_s = grace_s
         self._is_recreating = is_recreating
         self._kubelet = Kubelet()
-        self._objects: dict[tuple[str, str], KubernetesObject] = {}
+        self._objects: dict[tuple[str, str], Manifest] = {}
         self._pods: dict[str, Pod] = {}
         self._to_recreate: set[str] = set()
         self._made = 0
@@ -100,9 +101,9 @@ class EmbeddedCluster:
 
     def load(
         self,
-        objects: Iterable[KubernetesObject],
+        objects: Iterable[Manifest],
         *,
-        on_error: Callable[[KubernetesObject, ObjectError], None] = _raise,
+        on_error: Callable[[Manifest, ObjectError], None] = _raise,
     ) -> None:
         """Create or change objects, as ``kubectl apply`` would.
 
@@ -124,17 +125,18 @@ class EmbeddedCluster:
             except ObjectError as error:
                 on_error(obj, error)
 
-    def _load_one(self, obj: KubernetesObject, now_s: float) -> None:
+    def _load_one(self, obj: Manifest, now_s: float) -> None:
         if isinstance(obj, Pod):
             self._load_pod(obj, now_s)
         else:
-            stamped = self._stamped(obj, self._objects.get((obj.KIND, obj.key)), now_s)
-            self._objects[obj.KIND, obj.key] = stamped
+            identity = identity_of(obj)
+            stamped = self._stamped(obj, self._objects.get(identity), now_s)
+            self._objects[identity] = stamped
             if isinstance(obj, PersistentVolumeClaim | PersistentVolume | StorageClass):
                 self.store.heed_volumes(is_read=True)  # else nobody meant to say which there are
             upsert(self.store, stamped)
 
-    def delete(self, obj: KubernetesObject) -> None:
+    def delete(self, obj: Manifest) -> None:
         """Delete an object: a pod goes after its grace, and the pods on a deleted node are lost."""
         self._catch_up()
         if isinstance(obj, Pod):
@@ -142,7 +144,7 @@ class EmbeddedCluster:
                 self._record("deleted", self._pods[obj.key])
                 self._let_go(self._pods[obj.key])
             return
-        found = self._objects.pop((obj.KIND, obj.key), None)
+        found = self._objects.pop(identity_of(obj), None)
         if found is not None:
             remove(self.store, found)
         if isinstance(obj, Node):
@@ -337,7 +339,7 @@ class EmbeddedCluster:
         self._pods[pod.key] = pod
         self.store.upsert_pod(pod)
 
-    def _stamped(self, obj: Any, old: KubernetesObject | None, now_s: float) -> Any:
+    def _stamped(self, obj: Any, old: Manifest | None, now_s: float) -> Any:
         """Return an object with the identity of the old one, or a new one."""
         meta = obj.metadata
         if old is not None:

@@ -56,7 +56,8 @@ def test_kinds_that_are_none_of_our_business_are_skipped_and_listed():
 {apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}}
 """
     loaded = load_text(text)
-    assert loaded.skipped == ["Service web", "Queue v", "Config kai-config", "CronJob nightly"]
+    kinds = [f"{other.kind} {other.name}" for other in loaded.others]
+    assert kinds == ["Service web", "Queue v", "Config kai-config", "CronJob nightly"]
     assert loaded.objects == loaded.problems == []
 
 
