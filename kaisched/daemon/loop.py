@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.telemetry.metrics import CycleCollector
 
+_AWAITED: Final = "a first answer is waited for, and nothing is reclaimed meanwhile"
 LEAST_GAP_S: Final = 0.05
 """Events that come faster than this share a cycle."""
-_GLANCE_S: Final = 0.1
+_BY_FAIR_SHARE: Final = "reclaim"
+"""The action that takes from queues by their fair shares, which rest on usage history."""
 
 
 class Loop:
@@ -68,6 +70,11 @@ class Loop:
         if recordings is not None:
             recordings.wake = self.wake
         self._usage_wait_s = usage_wait_s
+        self._policy_without_usage = replace(
+            policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE)
+        )
+        self._usage_until_s: float | None = -1.0
+        """Until when a first answer of the usage store is waited for; None when that is over."""
         self._usage_said: tuple[str, ...] = ()
         self._memory = Memory()
         collector.publish(
@@ -95,7 +102,6 @@ class Loop:
     def run(self) -> None:
         """Take turns until stopped."""
         self._log.info("loop_started", period_s=self._period_s)
-        self._await_usage()
         while not self._end.is_set():
             self._news.clear()
             self.turn()
@@ -104,16 +110,24 @@ class Loop:
         self.health.stopping()
         self._log.info("loop_stopped", cycles=self.cycles)
 
-    def _await_usage(self) -> None:
-        """Give a usage store time for its first answer, and begin without it after that."""
-        source, start_s = self._usage_source, self._clock.now_s()
-        if source is None or source.is_ready():
-            return
-        while not source.is_ready() and not self._end.wait(_GLANCE_S):
-            self.health.turning(self._clock.now_s())
-            if not 0 <= self._clock.now_s() - start_s < self._usage_wait_s:
-                self._log.warning("usage_not_awaited", waited_s=self._usage_wait_s)
-                return
+    def _policy_now(self, now_s: float) -> Policy:
+        """Return the policy of the next turn: without reclaim while usage is waited for.
+
+        What a first answer says of the past may turn round who is beyond the fair share, so nothing
+        is taken from anybody by shares before it has come, or has been waited for long enough.
+        """
+        source, until_s = self._usage_source, self._usage_until_s
+        if source is None or until_s is None:
+            return self._policy
+        if until_s < 0:
+            until_s = self._usage_until_s = now_s + self._usage_wait_s
+        is_ready = source.is_ready()
+        if not is_ready and 0 < until_s - now_s <= self._usage_wait_s:
+            return self._policy_without_usage
+        self._usage_until_s = None
+        if not is_ready:
+            self._log.warning("usage_not_awaited", waited_s=self._usage_wait_s)
+        return self._policy
 
     def turn(self) -> Turn | None:
         """Take one turn; None when it failed, which is told and does not end the loop."""
@@ -123,11 +137,12 @@ class Loop:
         self.health.turning(start_s)
         recorder = self._recordings.begin() if self._recordings is not None else None
         facts = self._memory.facts
+        policy = self._policy_now(start_s)
         try:
             turn = take_turn(
                 recorder or self._source,
                 self._sink,
-                self._policy,
+                policy,
                 self._usage_source,
                 self._clock,
                 self._memory,
@@ -135,7 +150,7 @@ class Loop:
             )
             self._memory = turn.memory
             if recorder is not None:
-                recorder.end(turn, facts)
+                recorder.end(turn, facts, policy)
             self._tell(turn)
             self._after(turn)
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
@@ -180,6 +195,8 @@ class Loop:
         if usage is None:
             return ""
         said = (usage.state.value, *usage.reasons)
+        if self._usage_until_s is not None:
+            said = (*said, _AWAITED)
         if said != self._usage_said:
             tell = self._log.info if usage.state is UsageState.FRESH else self._log.warning
             tell(
@@ -187,7 +204,7 @@ class Loop:
                 state=usage.state.value,
                 age_s=round(usage.age_s, 1) if math.isfinite(usage.age_s) else None,
                 coverage=round(usage.coverage, 3),
-                reasons=list(usage.reasons),
+                reasons=list(said[1:]),
             )
             self._usage_said = said
         return "; ".join(said)

@@ -137,7 +137,7 @@ def _embedded_loop(
     feed, wait_s = usage_feed(found, clock)
     if feed is not None:
         closing.callback(feed.close)
-    recordings = Recordings(cluster, found.shard, policy, settings.scheduler_names)
+    recordings = Recordings(cluster, found.shard, settings.scheduler_names)
     loop = Loop(
         cluster,
         cluster,

@@ -46,14 +46,13 @@ class Recordings:
         self,
         source: StateSource,
         shard: SchedulingShard,
-        policy: Policy,
         schedulers: Iterable[str],
     ) -> None:
         """Hold what a recording says of every cycle."""
         self.name = shard.name
         self.wake: Callable[[], None] = lambda: None
         self._source = source
-        self._shard, self._policy, self._schedulers = shard, policy, tuple(schedulers)
+        self._shard, self._schedulers = shard, tuple(schedulers)
         self._wishes: deque[_Wish] = deque()
 
     def next_one(self, wait_s: float = WAIT_S) -> Recording:
@@ -78,13 +77,13 @@ class Recordings:
         """Return the source for a turn that somebody asked for, None where nobody did."""
         return Recorder(self, self._source) if self._wishes else None
 
-    def end(self, turn: Turn, state: StoreState, facts: Mapping[str, Any]) -> None:
+    def end(self, turn: Turn, state: StoreState, facts: Mapping[str, Any], policy: Policy) -> None:
         """Hand out the recording of a turn. Now: results are read before the next cycle begins."""
         recording = record(
             "daemon",
             state,
             self._shard,
-            self._policy,
+            policy,
             schedulers=self._schedulers,
             now_s=turn.start_s,
             usage=recorded_usage(turn.usage, turn.snapshot),
@@ -111,10 +110,17 @@ class Recorder:
         self._state = self._source.state()
         return snapshot
 
-    def end(self, turn: Turn, facts: Mapping[str, Any]) -> None:
-        """Hand out what was noted; ``facts`` is what the turn remembered of the one before."""
+    def end(self, turn: Turn, facts: Mapping[str, Any], policy: Policy) -> None:
+        """Hand out what was noted.
+
+        Args:
+            turn: what became of it.
+            facts: what the turn remembered of the one before.
+            policy: by which it decided.
+
+        """
         if self._state is not None:
-            self._recordings.end(turn, self._state, facts)
+            self._recordings.end(turn, self._state, facts, policy)
 
 
 def recording_page(

@@ -90,7 +90,7 @@ class Tenure:
             self.cluster.kept = Kept()
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._usage, wait_s = usage_feed(found, clock)
-        self.recordings = Recordings(self.cluster, found.shard, policy, settings.scheduler_names)
+        self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
         self.loop = self._loop(settings, policy, clock, wait_s)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)

@@ -71,7 +71,7 @@ class Recorded:
         policy, _ = build_policy(shard)
         self.cluster = open_cluster(shard, ManualClock(1_800_000_000.125))
         self.load(*texts)
-        self.recordings = Recordings(self.cluster, shard, policy, ("kaisched",))
+        self.recordings = Recordings(self.cluster, shard, ("kaisched",))
         self.turns = []
         self.loop = Loop(
             self.cluster, self.cluster, policy, self.cluster.clock, CycleCollector(),

@@ -17,6 +17,7 @@ from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
+from kaisched.framework.cycle import run_cycle
 from kaisched.telemetry.metrics import CycleCollector
 from kaisched.units import MEBIBYTE
 
@@ -194,33 +195,50 @@ def test_a_change_of_the_usage_history_is_told_once():
     assert loop._collector.published.usage.state == "fresh"
 
 
-def run_for(loop, condition):
+def actions_by_turn(loop, turns):
+    """The names of the actions of so many turns."""
+    asked = []
+
+    def noted(snapshot, usage, policy, *rest):
+        asked.append([action.name for action in policy.actions])
+        return run_cycle(snapshot, usage, policy, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kaisched.engine.turn.run_cycle", noted)
+        for _ in range(turns):
+            assert loop.turn() is not None
+    return asked
+
+
+def test_cycles_begin_at_once_and_nothing_is_reclaimed_before_usage_has_come():
+    source = Remembering(*[("absent", "refused")] * 3, ("fresh",), ready_after=2)
+    loop = remembering_loop(source, usage_wait_s=30.0)
     with capture_logs() as logs:
-        thread = threading.Thread(target=loop.run)
-        thread.start()
-        try:
-            until(lambda: condition(logs))
-        finally:
-            loop.stop()
-            thread.join(5.0)
-    assert not thread.is_alive()
-    return [line["event"] for line in logs]
+        asked = actions_by_turn(loop, 4)
+    whole = [action.name for action in default_policy().actions]
+    without = [name for name in whole if name != "reclaim"]
+    assert asked == [without, without, whole, whole]
+    told = [(line["state"], line["reasons"]) for line in logs if line["event"] == "usage_changed"]
+    awaited = "a first answer is waited for, and nothing is reclaimed meanwhile"
+    assert told == [("absent", ["refused", awaited]), ("absent", ["refused"]), ("fresh", [])]
+    assert "usage_not_awaited" not in [line["event"] for line in logs]
 
 
-def test_the_first_cycle_waits_for_usage_history():
-    source = Remembering(*[("fresh",)] * 9, ready_after=3)
-    events = run_for(remembering_loop(source, usage_wait_s=30.0), lambda logs: len(logs) > 2)
-    assert "usage_not_awaited" not in events
-    assert source.glances == 4
+def test_probes_are_told_at_once_what_is_waited_for():
+    loop = remembering_loop(Remembering(("absent", "refused"), ready_after=9), usage_wait_s=30.0)
+    loop.turn()
+    checks = {check.name: check for check in loop.health.ready(loop._clock.now_s())}
+    assert checks["usage"].text.startswith("absent; refused; a first answer is waited for")
+    assert all(check.is_ok for check in checks.values())
 
 
-def test_the_first_cycle_does_not_wait_for_ever():
+def test_usage_is_not_waited_for_for_ever():
     source = Remembering(*[("absent", "why")] * 9, ready_after=10_000)
-    events = run_for(remembering_loop(source, usage_wait_s=0.2), lambda logs: len(logs) > 3)
-    assert events[:4] == ["loop_started", "usage_not_awaited", "cycle_completed", "usage_changed"]
-
-
-def test_a_stop_ends_the_waiting():
-    source = Remembering(ready_after=10_000)
-    events = run_for(remembering_loop(source, usage_wait_s=60.0), lambda logs: source.glances > 1)
-    assert "cycle_completed" not in events
+    loop = remembering_loop(source, usage_wait_s=30.0)
+    loop._clock = ManualClock(100.0)
+    with capture_logs() as logs:
+        (first,) = actions_by_turn(loop, 1)
+        loop._clock.advance_to(130.0)
+        (second,) = actions_by_turn(loop, 1)
+    assert ("reclaim" in first, "reclaim" in second) == (False, True)
+    assert [line["event"] for line in logs].count("usage_not_awaited") == 1
