@@ -1,0 +1,1 @@
+"""Looking for new examples in all laws: ``make fuzz``."""
