@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kaisched.cluster.nodes import NodeRow
-from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, PodTerm, Requirement
+from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MEMORY_UNIT
@@ -109,6 +110,8 @@ class Builder:
                 ours: max(0.0, float(queue[theirs]["over_quota_weight"]))
                 for ours, (theirs, _) in scales.items()
             },
+            preempt_min_runtime_s=_or_unset(queue.get("preempt_min_runtime_s")),
+            reclaim_min_runtime_s=_or_unset(queue.get("reclaim_min_runtime_s")),
         )
 
     def _job(self, store: RowStore, job: Mapping[str, Any], tasks: Mapping[str, TaskCopy]) -> Job:
@@ -126,6 +129,8 @@ class Builder:
             started_s=math.nan if start is None else NOW_S + start,
             root=_root(job["root"]),
             stale_since_s=math.nan if stale_for is None else NOW_S - stale_for,
+            preemption_delay_s=job.get("preemption_delay_s") or 0.0,
+            staleness_grace_s=_or_nan(job.get("staleness_grace_s")),
             succeeded=sum(tasks[task["id"]].state == "Succeeded" for task in job["tasks"]),
         )
 
@@ -151,6 +156,14 @@ class Builder:
         )
 
 
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else float(number)
+
+
+def _or_unset(number: float | None) -> float:
+    return UNSET_S if number is None else float(number)
+
+
 def _root(group: Mapping[str, Any]) -> Group:
     leaves = [Group(leaf["name"], leaf["min_available"]) for leaf in group["pod_sets"]]
     inner = [_root(child) for child in group["groups"]]
@@ -163,7 +176,10 @@ def _constraints(store: RowStore, task: Mapping[str, Any], namespace: str) -> Co
     names = tuple(task["node_affinity_any_of"] or ())
     near, far = (_terms(task[kind], namespace) for kind in ("pod_affinity", "pod_anti_affinity"))
     labels = task["labels"] or {}
+    claims = task.get("persistent_volume_claims")
+    missing = f"claim {claims[0]} does not exist" if claims else ""
     return Constraints(
+        volume_wait=(int(Refusal.VOLUME_CLAIM), missing) if missing else None,
         node_terms=(((Requirement(NODE_LABEL, "In", names),), ()),) if names else None,
         pod_affinity=near,
         pod_anti_affinity=far,
@@ -186,6 +202,7 @@ def missing_features(cluster: Mapping[str, Any]) -> list[str]:
     for node in cluster["nodes"]:
         found += ["MIG"] * bool(node["mig_strategy"] or node["mig_instances"])
         found += ["DRA"] * bool(node["dra_gpus"])
+        found += ["NUMA"] * bool(node.get("numa"))
     for job in cluster["jobs"]:
         found += ["topology"] * _has_topology(job["root"])
         for task in job["tasks"]:
@@ -193,6 +210,7 @@ def missing_features(cluster: Mapping[str, Any]) -> list[str]:
             found += ["MIG"] * bool(request["mig"] or task["legacy_mig"])
             found += ["DRA"] * bool(task["resource_claims"] or task["resource_claim_templates"])
             found += ["GPU fractions"] * bool(request["gpu_fraction"])
+            found += ["NUMA"] * bool(task.get("numa_observed"))
             found += ["GPU memory requests"] * bool(request["gpu_memory_mib"])
     return sorted(set(found))
 

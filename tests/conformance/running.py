@@ -6,6 +6,7 @@ from typing import Any
 from tests.conformance import scheduling
 from tests.conformance.comparing import NODE
 from tests.conformance.deviations import rule_for
+from tests.conformance.keys import unknown_keys
 from tests.conformance.kinds import JUDGES
 from tests.conformance.outcome import NotBuiltError, Outcome
 from tests.conformance.reading import outcome_of
@@ -14,7 +15,7 @@ from tests.conformance.reading import outcome_of
 def run(case: dict[str, Any]) -> Outcome:
     """Run one case. An exception is a failure of that case, never of the run."""
     try:
-        told = _unit(case) if case["mode"] == "unit" else scheduling.judge(case)
+        told = _unit(case) if case["mode"] == "unit" else _scheduling(case)
     except NotBuiltError as missing:
         return outcome_of(case, "fail", f"not built: {missing}")
     except Exception as error:  # noqa: BLE001 - the other cases are still to be run
@@ -29,6 +30,19 @@ def run(case: dict[str, Any]) -> Outcome:
     if told.startswith(NODE + ":"):
         return outcome_of(case, "fail", NODE, told.removeprefix(NODE + ": "))
     return outcome_of(case, "fail", told)
+
+
+def _scheduling(case: dict[str, Any]) -> str:
+    """Judge a scheduling case.
+
+    Raises:
+        ValueError: a key is unknown, which may change what is right.
+
+    """
+    unknown = unknown_keys(case)
+    if unknown:
+        raise ValueError(f"unknown keys {', '.join(unknown)}")
+    return scheduling.judge(case)
 
 
 def _unit(case: dict[str, Any]) -> str:

@@ -83,6 +83,8 @@ def _popped(session: Session, options: Mapping[str, Any]) -> list[int]:
     candidates = gather(session, "allocate", pending_jobs(session))
     if options["drop_non_preemptible"]:
         candidates = candidates.keep(session.jobs.is_preemptible[candidates.job])
+    if options.get("drop_within_preemption_delay"):
+        candidates = candidates.keep(session.jobs.preemption_delay_s[candidates.job] <= 0)
     if options["depth"] >= 0:
         candidates = keep_best(session, candidates, options["depth"])
     walk = QueueWalk(session, "allocate", candidates)
