@@ -1,7 +1,7 @@
 """Which pods to move off which nodes so that more pods of a shape fit: as little as possible.
 
-A node's price is the least amount of the main resource that must leave it for one more pod, found
-exactly over the pods that may move; nodes are taken cheapest first. Prices are bounded from below
+A node's price is the fewest pods, and of as many the least amount of the main resource, that must move
+for one more pod, found exactly over what may move; nodes are taken cheapest first. Prices are bounded from below
 by what is missing, so that most nodes are never priced.
 """
 
@@ -15,12 +15,13 @@ import numpy as np
 from kaisched.actions.victims import last_first
 from kaisched.core.states import ALLOCATED_STATES
 from kaisched.framework.disruption import disruptions_left
+from kaisched.framework.parts import Part, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kaisched.actions.future import Future
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
 
 _MOST_SUMS = 256
@@ -28,21 +29,23 @@ _MOST_SUMS = 256
 
 
 class Item(NamedTuple):
-    """A pod that may move."""
+    """What may move off a node: an elastic pod, or pods that are of no use without each other."""
 
     place: int
     """Its place in the order of victims; the lowest goes first."""
-    task: int
-    job: int
+    part: Part
+    """All pods that move with it, on this node and on others."""
     amounts: list[int]
-    """By resource."""
+    """What it frees on the node, by resource."""
+    moved: list[int]
+    """What all its pods hold, by resource."""
 
 
 class Clearing(NamedTuple):
     """What would leave a node."""
 
-    cost: int
-    """Amount of the main resource that moves."""
+    cost: tuple[int, int]
+    """Pods that move, off this node and others, and how much they hold of the main resource."""
     place: int
     """The highest place in the order of victims among the pods that move."""
     node: int
@@ -70,7 +73,8 @@ class Prices:
         if future.allowed is not None:
             nodes = nodes[future.allowed[nodes]]
         least = np.maximum(asked - spare[nodes], 0).tolist()
-        heap = [(cost, -1, node) for cost, node in zip(least, nodes.tolist(), strict=True)]
+        bounds = zip(least, nodes.tolist(), strict=True)
+        heap = [((int(amount > 0), amount), -1, node) for amount, node in bounds]
         heapq.heapify(heap)
         while heap:
             _, place, node = heapq.heappop(heap)
@@ -97,16 +101,21 @@ class Prices:
         pods = int(future.room[node]) + 1
         missing = [(at, amount * pods - free[at]) for at, amount in future.asked]
         lacks = dict(missing)[main]
-        sets: dict[int, tuple[Item, ...]] = {0: ()}
+        # By amount that leaves the node: (cost, what moves).
+        sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
         for item in items:
-            for total, some in list(sets.items()):
+            for total, ((pods_moved, moved), some) in list(sets.items()):
                 more = total + item.amounts[main]
-                if total < lacks and more not in sets and len(sets) < _MOST_SUMS:
-                    sets[more] = (*some, item)
-        for total in sorted(total for total in sets if total >= lacks):
-            chosen = _completed(sets[total], items, missing)
+                dearer = pods_moved + len(item.part.tasks), moved + item.moved[main]
+                is_better = sets[more][0] > dearer if more in sets else len(sets) < _MOST_SUMS
+                if total < lacks and is_better:
+                    sets[more] = dearer, (*some, item)
+        enough = [(cost, total) for total, (cost, _) in sets.items() if total >= lacks]
+        for _, total in sorted(enough):
+            chosen = _completed(sets[total][1], items, missing)
             if chosen is not None:
-                cost = sum(item.amounts[main] for item in chosen)
+                pods_moved = sum(len(item.part.tasks) for item in chosen)
+                cost = pods_moved, sum(item.moved[main] for item in chosen)
                 return Clearing(cost, max(item.place for item in chosen), node, chosen)
         return None
 
@@ -142,6 +151,7 @@ class Movable:
         if heeds_budgets:
             left = np.append(disruptions_left(session), (0, 1))  # SEVERAL is -2, UNPROTECTED -1
             runs &= left[session.snapshot.disruption_budgets.of_task] > 0
+        self._runs: BoolVec = runs
         rows = runs.nonzero()[0]
         node = node_of_task[rows]
         self._rank = rank
@@ -155,27 +165,49 @@ class Movable:
         pods = np.split(rows, starts[1:]) if rows.size else []
         self._pods = dict(zip(self.nodes.tolist(), pods, strict=True))
         self._items: dict[int, list[Item]] = {}
+        self._parts: dict[int, dict[int, Part | None]] = {}
+        """By job and pod."""
 
     def on(self, node: int) -> list[Item]:
         """Return the pods on a node."""
         items = self._items.get(node)
         if items is None:
-            tasks, names = self._session.tasks, self._session.tasks.name
-            request = self._session.shapes.request
-            items = []
-            for task in self._pods[node].tolist():
-                job = int(tasks.job_of_task[task])
-                rows = self._session.jobs.tasks[job]
-                behind = 0  # of a job's pods the last by name goes first
-                if len(rows) > 1:
-                    behind = sum(names[other] > names[task] for other in rows)
-                place = int(self._rank[job]) * len(names) + behind
-                amounts = request[:, tasks.shape_of_task[task]].tolist()
-                items.append(Item(place, task, job, amounts))
+            here = set(self._pods[node].tolist())
+            parts = {self._part(task) for task in here} - {None}
+            items = [self._item(part, here) for part in parts if part is not None]
             items.sort()
             self._items[node] = items
         return items
 
-    def forget(self, node: int, item: Item) -> None:
-        """Take out a pod that has moved: nothing moves twice in one cycle."""
-        self.on(node).remove(item)
+    def _part(self, task: int) -> Part | None:
+        """Return what moves with a pod; None where a part of it must not move."""
+        job = int(self._session.tasks.job_of_task[task])
+        if job not in self._parts:
+            self._parts[job] = {
+                pod: part if all(self._runs[it] for it in part.tasks) else None
+                for part in parts_of(self._session, job)
+                for pod in part.tasks
+            }
+        return self._parts[job].get(task)
+
+    def _item(self, part: Part, here: set[int]) -> Item:
+        session = self._session
+        names = session.tasks.name
+        rows = session.jobs.tasks[part.job]
+        behind = 0  # of a job's pods the last by name goes first
+        on_node = [task for task in part.tasks if task in here]
+        if len(rows) > 1:
+            behind = min(sum(names[other] > names[task] for other in rows) for task in on_node)
+        place = int(self._rank[part.job]) * len(names) + behind
+        request, shape = session.shapes.request, session.tasks.shape_of_task
+        amounts = request[:, shape[on_node]].sum(axis=1).tolist()
+        moved = request[:, shape[list(part.tasks)]].sum(axis=1).tolist()
+        return Item(place, part, amounts, moved)
+
+    def forget(self, parts: Iterable[Part]) -> None:
+        """Take out what has moved: nothing moves twice in one cycle."""
+        gone = {task for part in parts for task in part.tasks}
+        for items in self._items.values():
+            items[:] = [item for item in items if gone.isdisjoint(item.part.tasks)]
+        self._runs[list(gone)] = False
+        self._parts.clear()

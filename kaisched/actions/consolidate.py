@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.actions.candidates import ANY, drop_gated, gather, keep_best, pending_jobs
 from kaisched.actions.claimants import claimants
-from kaisched.actions.clearing import Clearing, Item, Movable, Prices
+from kaisched.actions.clearing import Clearing, Movable, Prices
 from kaisched.actions.evicting import anything_runs, running_jobs, without_delayed
 from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
@@ -32,6 +32,8 @@ from kaisched.framework.parts import Part
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kaisched.actions.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session import Session
@@ -157,7 +159,7 @@ class _Consolidation:
             clearings = self._choose(demand, avoided, heeds_budgets=self._heeds_budgets)
             if clearings is None:
                 return self._nothing_to_clear(demand, avoided)
-            if not may_evict(session, sum(len(clearing.items) for clearing in clearings)):
+            if not may_evict(session, sum(len(part.tasks) for part in _parts(clearings))):
                 return int(Refusal.EVICTION_BUDGET)
             stuck = self._carry_out(demand, clearings)
             if not stuck:
@@ -190,7 +192,7 @@ class _Consolidation:
                 continue
             prices = self._priced(shape, heeds_budgets=heeds_budgets)
             for clearing in prices.cheapest_first(movable):
-                moved = jobs | {item.job for item in clearing.items}
+                moved = jobs | {item.part.job for item in clearing.items}
                 if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
                     continue
                 if demand.claim.job in moved:
@@ -209,8 +211,8 @@ class _Consolidation:
 
     def _may_move(self, clearings: list[Clearing]) -> bool:
         """Tell whether disruption budgets let all go that clearings move."""
-        moved = (item.task for clearing in clearings for item in clearing.items)
-        return may_disrupt(self._session, moved)
+        moved = {task for part in _parts(clearings) for task in part.tasks}
+        return may_disrupt(self._session, sorted(moved))
 
     def _priced(self, shape: int, *, heeds_budgets: bool) -> Prices:
         session = self._session
@@ -227,35 +229,35 @@ class _Consolidation:
         the other way round.
         """
         session = self._session
-        items = [item for clearing in clearings for item in clearing.items]
-        # The largest are placed first: they find a place least easily.
-        items.sort(key=lambda item: (max(item.amounts), -item.place))
-        parts = [Part(item.job, (item.task,), is_core=False) for item in items]
+        parts = _parts(clearings)
         nodes = {clearing.node for clearing in clearings}
         plan = Plan(session.statement(), parts.copy(), is_last_resort=False)
-        is_done = self._claim_first(plan, demand, items)
+        is_done = self._claim_first(plan, demand)
         before = session.tasks.node_of_task
         stuck = {int(before[task]) for part in plan.parts for task in part.tasks}
-        if not is_done and items:
+        if not is_done and parts:
             plan.statement.rollback()
-            plan = Plan(session.statement(), parts, is_last_resort=False)
-            is_done = self._moves_first(plan, demand, items, nodes)
+            plan = Plan(session.statement(), parts.copy(), is_last_resort=False)
+            is_done = self._moves_first(plan, demand, nodes)
         if not is_done:
             plan.statement.rollback()
             return stuck or {-1}
-        reason = consolidate_reason(session, demand.claim, len(items))
-        if items:
+        moved = sum(len(part.tasks) for part in parts)
+        reason = consolidate_reason(session, demand.claim, moved)
+        if parts:
             note_eviction(session, demand.claim.job)
         plan.statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
-        self._forget(items)
+        # Nothing moves twice in one cycle.
+        for movable in self._movable.values():
+            movable.forget(parts)
         return set()
 
-    def _claim_first(self, plan: Plan, demand: Demand, items: list[Item]) -> bool:
-        plan.statement.evict_all(np.array([item.task for item in items], np.int64))
+    def _claim_first(self, plan: Plan, demand: Demand) -> bool:
+        plan.statement.evict_all(_tasks(plan.parts))
         return self._put(plan.statement, demand) and self._relocation.relocate(plan)
 
-    def _moves_first(self, plan: Plan, demand: Demand, items: list[Item], nodes: set[int]) -> bool:
-        plan.statement.evict_all(np.array([item.task for item in items], np.int64))
+    def _moves_first(self, plan: Plan, demand: Demand, nodes: set[int]) -> bool:
+        plan.statement.evict_all(_tasks(plan.parts))
         return self._relocation.relocate(plan, nodes) and self._put(plan.statement, demand)
 
     def _put(self, statement: Statement, demand: Demand) -> bool:
@@ -269,9 +271,15 @@ class _Consolidation:
             statement.promise(tasks, nodes, shape)
         return nodes is not None
 
-    def _forget(self, items: list[Item]) -> None:
-        """Take moved pods out: nothing moves twice in one cycle."""
-        before = self._session.tasks.node_of_task
-        for movable in self._movable.values():
-            for item in items:
-                movable.forget(int(before[item.task]), item)
+
+def _parts(clearings: Iterable[Clearing]) -> list[Part]:
+    """Return what clearings move, each once: a gang may stand on several of their nodes.
+
+    The largest stand last, and are placed first: they find a place least easily.
+    """
+    items = {item.part: item for clearing in clearings for item in clearing.items}
+    return sorted(items, key=lambda part: (max(items[part].amounts), -items[part].place))
+
+
+def _tasks(parts: Iterable[Part]) -> RowVec:
+    return np.array([task for part in parts for task in part.tasks], np.int64)

@@ -263,7 +263,7 @@ def anything_runs(session: Session) -> bool:
     if 0 <= row < len(jobs.active) and not session.outcome.evictions:
         runs = jobs.active[row] > 0 and jobs.is_preemptible[row] and jobs.queue_of_job[row] >= 0
         if runs and session.has_moved:
-            runs = 0 < session.ledger.job_active[row] <= jobs.active[row]
+            runs = session.ledger.job_active[row] > 0
         if runs:
             return True
     running = running_jobs(session)
@@ -273,7 +273,10 @@ def anything_runs(session: Session) -> bool:
 
 
 def running_jobs(session: Session) -> RowVec:
-    """Return the preemptible jobs that run and that nothing has been added to in this cycle."""
+    """Return the preemptible jobs that ran when the cycle began, and still do.
+
+    What of them this cycle has placed or promised stays: a line of victims leaves it out.
+    """
     known: tuple[int, int, RowVec] | None = session.found.get(_RUNNING)
     rests_on = session.moves, len(session.outcome.evictions)
     if known is not None and known[:2] == rests_on:
@@ -281,8 +284,7 @@ def running_jobs(session: Session) -> RowVec:
     jobs = session.jobs
     runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
     if session.has_moved:
-        active = session.ledger.job_active
-        runs &= (active > 0) & (active <= jobs.active)
+        runs &= session.ledger.job_active > 0
         gone = [eviction.task for eviction in session.outcome.evictions]
         runs[session.tasks.job_of_task[gone]] = False  # no job loses pods to two actions of a cycle
     rows: RowVec = runs.nonzero()[0]

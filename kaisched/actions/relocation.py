@@ -28,8 +28,8 @@ class Relocation:
     def relocate(self, plan: Plan, barred: Collection[int] = ()) -> bool:
         """Move every victim that fits elsewhere as a whole; tell whether all of them did.
 
-        The most important go first. A pod that fits where it was stays there, unless its node is
-        among those ``barred``.
+        The most important go first. What fits where it was stays there, unless its node is among
+        those ``barred``; what goes together stays or moves as a whole.
         """
         is_complete = True
         left = []
@@ -50,21 +50,31 @@ class Relocation:
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
-        ledger, request = session.ledger, session.shapes.request
+        request = session.shapes.request
         ask = request[:, shape_of_task[list(tasks)]].sum(axis=1)
         if first_shut(session, self._action, part.job, ask):
             return False  # it had to go because of a limit
         mark = statement.checkpoint()
+        if all(self._stays(statement, task, barred) for task in tasks):
+            return True
+        statement.rollback(mark)
         for task in tasks:
-            shape = int(shape_of_task[task])
-            old = int(ledger.node_of_task[task])
-            free = ledger.idle[:, old] + ledger.releasing[:, old]
-            if old not in barred and (free >= request[:, shape]).all():
-                statement.spare(task)
-                continue
-            best = session.placement.best_future(shape, barred)
-            if best is None or best[0] == old:
+            best = session.placement.best_future(int(shape_of_task[task]), barred)
+            # Pods that move together may come back to where one of them was; a single one may not.
+            is_same = best is not None and best[0] == int(session.ledger.node_of_task[task])
+            if best is None or (is_same and len(tasks) == 1):
                 statement.rollback(mark)
                 return False
             statement.relocate(task, best[0])
+        return True
+
+    def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:
+        """Let a pod stay where it was, if there is still room for it."""
+        session, ledger = self._session, self._session.ledger
+        old = int(ledger.node_of_task[task])
+        free = ledger.idle[:, old] + ledger.releasing[:, old]
+        asked = session.shapes.request[:, int(session.tasks.shape_of_task[task])]
+        if old in barred or not (free >= asked).all():
+            return False
+        statement.spare(task)
         return True

@@ -85,15 +85,23 @@ def _whole_or_nothing(moves: Moves) -> Iterator[str]:
 
 
 def _moved_elsewhere(moves: Moves) -> Iterator[str]:
-    """I14: a move is to another node, and consolidate does nothing but move."""
+    """I14: a move is to another node, and consolidate does nothing but move.
+
+    Of pods that move together, one may come back to where it was.
+    """
     tasks = moves.snapshot.tasks
     result = moves.result
     target = dict(zip(result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True))
+    moved = {
+        int(tasks.job_of_task[task])
+        for task in result.evict_tasks.tolist()
+        if target.get(task, tasks.node_of_task[task]) != tasks.node_of_task[task]
+    }
     for each in result.evictions:
         node = target.get(each.task)
         if node is None and each.action == _CONSOLIDATE:
             yield f"I14 pod {tasks.name[each.task]} is evicted to be moved, but gets no node"
-        elif node == tasks.node_of_task[each.task]:
+        elif node == tasks.node_of_task[each.task] and tasks.job_of_task[each.task] not in moved:
             yield f"I14 pod {tasks.name[each.task]} is moved to the node it is on"
 
 

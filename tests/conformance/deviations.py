@@ -186,6 +186,7 @@ PREDICATES: dict[str, Callable[[dict[str, Any]], bool]] = {
     "asks_for_a_claim": asks_for_a_claim,
     "counts_reservation_pods": counts_reservation_pods,
     "leaves_less_than_the_quota": evictions.leaves_less_than_the_quota,
+    "moves_a_part_of_a_gang": evictions.moves_a_part_of_a_gang,
     "moves_the_larger": evictions.moves_the_larger,
     "moves_work_within_its_share": evictions.moves_work_within_its_share,
     "reclaims_beside_a_passed_share": reclaims_beside_a_passed_share,

@@ -55,6 +55,8 @@ class Scene:
         self.config = case.get("config", {})
         self.queues = {queue["name"]: queue for queue in cluster["queues"]}
         self.pods = list(_pods(cluster, case["expected"])) if cluster["jobs"] else []
+        self.needed = {job["name"]: _needed(job["root"]) for job in cluster["jobs"]}
+        """Pods that each job needs in order to run."""
         self.free = {node["name"]: float(node["gpus"]) for node in cluster["nodes"]}
         for pod in self.pods:
             if pod.node in self.free:
@@ -69,9 +71,18 @@ class Scene:
         """Return the GPUs that a queue's pods hold."""
         return sum(pod.gpus for pod in self.pods if pod.queue == queue and pod.node)
 
+    def running(self, job: str) -> int:
+        """Return how many pods of a job run."""
+        return sum(pod.job == job and pod.state == "Running" for pod in self.pods)
+
     def served(self) -> list[Pod]:
         """Return the waiting pods that are expected to be placed."""
         return [pod for pod in self.pods if pod.is_served]
+
+
+def _needed(group: dict[str, Any]) -> int:
+    own = sum(pod_set["min_available"] for pod_set in group["pod_sets"])
+    return int(own) + sum(_needed(below) for below in group["groups"])
 
 
 def _pods(cluster: dict[str, Any], expected: dict[str, Any]) -> Iterator[Pod]:
@@ -87,6 +98,16 @@ def _pods(cluster: dict[str, Any], expected: dict[str, Any]) -> Iterator[Pod]:
                 task["node"],
                 told.get("status"),
             )
+
+
+def moves_a_part_of_a_gang(case: dict[str, Any]) -> bool:
+    """Tell whether one pod is to move of a job that needs all its pods, and another to stay."""
+    scene = Scene(case)
+    jobs = {pod.job for pod in scene.pods if pod.is_moved}
+    return any(
+        pod.is_kept and pod.job in jobs and scene.running(pod.job) <= scene.needed[pod.job]
+        for pod in scene.pods
+    )
 
 
 def moves_the_larger(case: dict[str, Any]) -> bool:

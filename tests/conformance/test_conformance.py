@@ -29,6 +29,7 @@ DEVIATIONS = {
     "own::not-over-by-enough": "the-multiplier-guards-shares",
     "own::own-side-loses": "what-the-own-side-loses-is-no-gain",
     "own::min-runtime-typo": "malformed-arguments-are-refused",
+    "own::pods-move-together": "a-gang-moves-whole",
     "own::smaller-moves": "fewest-gpus-move-first",
     "own::promised-stays": "a-cycle-does-not-undo-itself",
     "own::quota-is-left": "quota-is-left-where-it-can-be",

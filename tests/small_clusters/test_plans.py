@@ -57,3 +57,11 @@ def test_an_owner_that_is_not_in_the_file_is_told(tmp_path):
             " what it says of its pods is not known, so each of the 3 starts by itself"
         ),
     ]
+
+
+def test_no_piece_of_a_gang_is_moved():
+    # What else could move may not: so the gang of two moves whole, for a job that needs a node.
+    found = planned("gang-piece-moved.yaml")
+    moved = {evict.pod for evict in found.cycles[0].evictions}
+    assert moved in ({"default/m0", "default/m1"}, set())
+    assert moved <= {nominate.pod for nominate in found.cycles[0].nominations}
