@@ -1,8 +1,8 @@
 """Which pods to move off which nodes so that more pods of a shape fit: as little as possible.
 
-A node's price is the fewest pods, and of as many the least amount of the main resource, that must move
-for one more pod, found exactly over what may move; nodes are taken cheapest first. Prices are bounded from below
-by what is missing, so that most nodes are never priced.
+A node's price is the fewest pods, and of as many the least amount of the main resource, that must
+move for one more pod, found exactly over what may move; nodes are taken cheapest first. Prices are
+bounded from below by what is missing, so that most nodes are never priced.
 """
 
 from __future__ import annotations
