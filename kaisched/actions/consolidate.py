@@ -81,7 +81,11 @@ class _Consolidation:
         candidates = self._claims()
         if candidates is None:
             return
-        self._running = running_jobs(session)
+        self._running = running = running_jobs(session)
+        if session.has_moved:
+            # Who gained pods in this cycle, perhaps by evictions, is not moved in it for others.
+            gained = session.ledger.job_active[running] > session.jobs.active[running]
+            self._running = running[~gained]
         self._search = Search(session)
         self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates)
