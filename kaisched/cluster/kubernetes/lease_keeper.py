@@ -39,7 +39,7 @@ from kaisched.cluster.kubernetes.lease_messages import (
 from kaisched.errors import ClusterUnavailable
 
 _BEAT_S: Final = 1.0
-_AGAIN_S: Final = 0.5
+_AGAIN_S: Final = 0.2
 """Between starts of the other process; a gate stays open for some seconds without it."""
 _LAST_S: Final = 2.0
 """How long it may take to end."""
@@ -104,13 +104,14 @@ class LeaseKeeper:
             identity: what we are called; no two processes may have the same.
             times: how they are held.
             most: so many leases there are at most.
-            silence_s: nothing is renewed when we have hung for so long; the time of a lease unless
-                given, several times what the busiest machine has kept a thread waiting.
+            silence_s: nothing is renewed when we have hung for so long; twice the time of a lease
+                unless given. With 15 s that is three times as long as the lock was ever seen held
+                on an overloaded machine, and what a liveness probe waits before it ends us.
 
         """
         self._client, self._identity, self._times = client, identity, times
         self._namespace, self._board = namespace, Board.make(most)
-        self._silence_s = times.lease_s if silence_s is None else silence_s
+        self._silence_s = 2 * times.lease_s if silence_s is None else silence_s
         self._candidacies: dict[str, Candidacy] = {}
         self._log: Any = structlog.get_logger()
         self._lock = threading.Lock()
@@ -201,14 +202,13 @@ class LeaseKeeper:
             except OSError as error:
                 self._log.error("lease_process_not_started", err=str(error))
             else:
-                for line in process.stdout or ():
-                    self._hear(REPORTS.decode(line))
-                process.wait()
-                if self._end.is_set():
-                    return
-                self._log.error("lease_process_ended", code=process.returncode)
-                with self._lock:
-                    self._process = None
+                with suppress(OSError), process:  # what was not sent is not of use any more
+                    for line in process.stdout or ():
+                        self._hear(REPORTS.decode(line))
+                    with self._lock:
+                        self._process = None
+                if not self._end.is_set():
+                    self._log.error("lease_process_ended", code=process.wait())
             self._end.wait(_AGAIN_S)
 
     def _started(self) -> subprocess.Popen[bytes]:

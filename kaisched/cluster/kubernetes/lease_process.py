@@ -58,16 +58,16 @@ class Out:
         self._descriptor = descriptor
 
     def put(self, report: Report) -> None:
-        """Send a report. Where the pipe is full, a line of the log is dropped.
+        """Send a report. Where the pipe is full, what is only looked at is dropped.
 
-        What may not be lost ends this process instead: the next one begins with what is so.
+        What leads on ends this process instead: the next one begins with what is so.
         """
         line = line_of(report)
         try:
             if len(line) <= _LONGEST:
                 os.write(self._descriptor, line)
         except OSError:
-            if not isinstance(report, Said | Asked):
+            if not isinstance(report, Said | Asked | Renewed):
                 os._exit(1)
 
     def log(self, _: object, level: str, event: MutableMapping[str, Any]) -> str:
