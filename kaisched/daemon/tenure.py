@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
-    from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
+    from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
     from kaisched.cluster.kubernetes.pods import Note
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
@@ -77,12 +77,7 @@ class Tenure:
         policy, said = policy_of(settings, found)
         self.name, self.is_leading, self.workloads = found.shard.name, False, policy.workloads
         self.collector, self.renewals = CycleCollector(), Durations()
-        self._candidacy = None
-        if keeper is not None:
-            self._candidacy = keeper.candidacy(
-                f"kaisched-{self.name}",
-                on_won=self.won, on_lost=on_lost, on_renewed=self.renewals.add,
-            )  # fmt: skip
+        self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
@@ -101,6 +96,16 @@ class Tenure:
         self.loop = self._loop(settings, policy, clock, wait_s)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
+
+    def _candidacy_with(
+        self, keeper: LeaseKeeper | None, on_lost: Callable[[str], None]
+    ) -> Candidacy | None:
+        if keeper is None:
+            return None
+        return keeper.candidacy(
+            f"kaisched-{self.name}",
+            on_won=self.won, on_lost=on_lost, on_renewed=self.renewals.add,
+        )  # fmt: skip
 
     def _loop(
         self, settings: SchedulerConfiguration, policy: Policy, clock: Clock, wait_s: float

@@ -116,19 +116,16 @@ class Elector:
         self._client, self._gate, self._clock = client, gate, clock
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name, self._identity = namespace, name, identity
-        self._times = times or LeaseTimes()
+        self._times, self._pauses = times or LeaseTimes(), Pauses()
         self._on_won, self._on_lost, self._on_renewed = on_won, on_lost, on_renewed
-        self._why_not, self._epoch = why_not, epoch
+        self._epoch, self._why_not = epoch, why_not
         self._log: Any = structlog.get_logger().bind(lease=f"{namespace}/{name}")
         self._seen: tuple[str, float] = ("", -1.0)
         """The resource version last seen, and when it was first seen."""
         self._free_s = math.inf
         """When it will count as free, if nobody writes it."""
         self._held: _Lease | None = None
-        self._is_overthrown = False
-        self._untried = ""
-        """Why it was not tried the last time."""
-        self._pauses = Pauses()
+        self._is_overthrown, self._untried = False, ""
         self._warned: tuple[str, float] = ("", 0.0)
         """What somebody has to put right, and when that was last said."""
         self._end = threading.Event()
@@ -226,6 +223,7 @@ class Elector:
             return False
 
     def _may_try(self) -> bool:
+        """Tell whether it may be tried now; say so when that has changed."""
         why = self._why_not()
         if why != self._untried:
             self._log.info("lease_not_tried" if why else "lease_tried_again", why=why)
