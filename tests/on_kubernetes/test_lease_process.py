@@ -142,7 +142,7 @@ def test_a_lease_that_another_took_meanwhile_is_not_gone_on_with(rig, lead):
     assert holder(rig) == "another"
 
 
-def test_the_gate_shuts_by_itself_when_the_process_that_renews_is_stopped(lead):
+def test_the_gate_shuts_by_itself_when_the_process_that_renews_is_stopped(rig, lead):
     leader = lead()
     until(lambda: leader.won)
     os.kill(leader.keeper.pid, signal.SIGSTOP)
@@ -152,6 +152,9 @@ def test_the_gate_shuts_by_itself_when_the_process_that_renews_is_stopped(lead):
     os.kill(leader.keeper.pid, signal.SIGCONT)
     until(lambda: leader.lost)
     assert not leader.gate.is_open()
+    assert holder(rig) == "us"
+    leader.candidacy.stop()
+    assert not holder(rig)  # nobody has to wait for what we do not use
 
 
 def test_signals_for_the_scheduler_do_not_end_the_process_that_renews(lead):
@@ -174,6 +177,29 @@ def test_a_lease_is_let_go_in_the_end(rig, lead):
     assert leader.lost == []
     other = lead("other", times=LONG)
     until(lambda: other.won, LONG.lease_s / 2)
+
+
+def test_leases_of_several_shards_are_held_apart(rig, server):
+    keeper = LeaseKeeper(Client(rig.access), namespace="default", identity="us", times=LONG, most=2)
+    keeper.start()
+    lost = []
+    one, two = (
+        keeper.candidacy(name, on_won=lambda: None, on_lost=lost.append) for name in ("one", "two")
+    )
+    try:
+        for candidacy in (one, two):
+            candidacy.start()
+        until(lambda: one.gate.is_open() and two.gate.is_open())
+        one.stop()
+        assert not holder(rig)
+        assert not one.gate.is_open()
+        before = two.gate.term
+        until(lambda: two.gate.term.until_s > before.until_s)
+        assert two.gate.term.lease == "two"
+        assert lost == []
+    finally:
+        two.stop()
+        keeper.close()
 
 
 def test_a_new_token_is_handed_on(rig, server, lead):

@@ -63,7 +63,7 @@ class Candidacy:
         """Do nothing yet."""
         self._keeper, self.gate, self.lease = keeper, gate, lease
         self.on_won, self.on_lost, self.on_renewed = on_won, on_lost, on_renewed
-        self.is_tried = self.is_won = False
+        self.is_tried = self.is_won = self.is_lost = False
         self.is_gone = threading.Event()
 
     def start(self) -> None:
@@ -235,7 +235,7 @@ class LeaseKeeper:
             self._send(self._begin())
             self._send(Beat(self._authorization))
             for candidacy in self._candidacies.values():
-                if candidacy.is_tried:
+                if candidacy.is_tried and not candidacy.is_lost:
                     self._send(candidacy.order())
         return process
 
@@ -267,7 +267,7 @@ class LeaseKeeper:
             candidacy.is_won = True
             candidacy.on_won()
         elif isinstance(report, Lost):
-            candidacy.is_tried = False
+            candidacy.is_lost = True
             candidacy.on_lost(report.why)
         elif isinstance(report, Renewed):
             candidacy.on_renewed(report.seconds)
