@@ -202,6 +202,13 @@ def test_leases_of_several_shards_are_held_apart(rig, server):
         keeper.close()
 
 
+def test_it_ends_at_once_when_it_has_hardly_begun(rig):
+    keeper = LeaseKeeper(Client(rig.access), namespace="default", identity="us", times=LONG, most=1)
+    keeper.start()
+    keeper.close()
+    assert keeper.pid == 0 or state_of(keeper.pid) in {"", "Z"}
+
+
 def test_a_new_token_is_handed_on(rig, server, lead):
     tokens = ["Bearer first"]
     seen, meets = set(), Fault.meets

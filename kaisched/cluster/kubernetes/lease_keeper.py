@@ -231,6 +231,8 @@ class LeaseKeeper:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._renew_authorization()
         with self._lock:
+            if self._end.is_set() and process.stdin is not None:
+                process.stdin.close()  # we ended while it began
             self._process = process
             self._send(self._begin())
             self._send(Beat(self._authorization))
