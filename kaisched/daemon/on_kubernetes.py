@@ -18,6 +18,8 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.discovery import AccountUnknownError, find_gang_api, watched_kinds
+from kaisched.cluster.kubernetes.lease import LeaseTimes
+from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS, STORAGE
@@ -70,6 +72,7 @@ class KubernetesDaemon:
             settings.leader_election.identity
             or f"{os.uname().nodename}-{os.getpid()}-{random_part}"
         )
+        self._keeper: LeaseKeeper | None = None
         self.tenures: tuple[Tenure, ...] = ()
         self.reflectors: tuple[Reflector, ...] = ()
         self.shards = ShardWatch()
@@ -92,6 +95,7 @@ class KubernetesDaemon:
         """
         try:
             found = self._find_shards()
+            self._keeper = self._keeper_of(found)
             self.tenures = tuple(self._tenure(one) for one in found)
             self.reflectors = self._followed()
             for reflector in (*self.reflectors, self._shard_reflector):
@@ -179,11 +183,27 @@ class KubernetesDaemon:
             self._client,
             found,
             self._clock,
-            self.identity,
+            keeper=self._keeper,
             why_stale=self.why_stale,
             barrier=self._catch_up,
             on_lost=self.fail,
         )
+
+    def _keeper_of(self, found: list[FoundShard]) -> LeaseKeeper | None:
+        """Start what holds the leases, unless none is to be held."""
+        election, how = self._settings.leader_election, self._settings.kubernetes
+        if how.observe or not election.enabled:
+            return None
+        times = LeaseTimes(election.lease_duration, election.renew_deadline, election.retry_period)
+        keeper = LeaseKeeper(
+            self._client,
+            namespace=how.namespace or self._client.access.namespace,
+            identity=self.identity,
+            times=times,
+            most=max(len(found), 1),
+        )
+        keeper.start()
+        return keeper
 
     def _followed(self) -> tuple[Reflector, ...]:
         """Return one for each kind that is watched.
@@ -327,6 +347,8 @@ class KubernetesDaemon:
         self._log.info("stopping", why=self._error or "asked to")
         for tenure in self.tenures:
             tenure.stop()
+        if self._keeper is not None:
+            self._keeper.close()
         for reflector in (*self.reflectors, self._shard_reflector):
             reflector.stop()
         for reflector in (*self.reflectors, self._shard_reflector):

@@ -12,7 +12,6 @@ import structlog
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.state import Kept
@@ -23,6 +22,7 @@ from kaisched.daemon.policy import policy_of
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
+from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import CycleCollector
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.change import Change
     from kaisched.cluster.kubernetes.client import Client
+    from kaisched.cluster.kubernetes.lease_keeper import Candidacy, LeaseKeeper
     from kaisched.cluster.kubernetes.pods import Note
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
@@ -51,8 +52,8 @@ class Tenure:
         client: Client,
         found: FoundShard,
         clock: Clock,
-        identity: str,
         *,
+        keeper: LeaseKeeper | None,
         why_stale: Callable[[], str],
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
@@ -64,7 +65,7 @@ class Tenure:
             client: asks the server.
             found: the shard.
             clock: the machine's.
-            identity: what the process is called, unlike any other.
+            keeper: holds the leases; without one the shard is led by whoever starts.
             why_stale: says why nothing may be decided now; empty when it may.
             barrier: brings what is known up to date, before a new leader's first decision.
             on_lost: told when the lead is lost.
@@ -75,12 +76,13 @@ class Tenure:
         """
         policy, said = policy_of(settings, found)
         self.name, self.is_leading, self.workloads = found.shard.name, False, policy.workloads
-        self.collector, self.gate = CycleCollector(), Gate()
+        self.collector, self.renewals = CycleCollector(), Durations()
+        self._candidacy = self._candidacy_with(keeper, on_lost)
+        self.gate = Gate() if self._candidacy is None else self._candidacy.gate
         self._log: Any = structlog.get_logger().bind(shard=self.name)
         self._warn(*found.warnings, *said)
         self._is_observing = settings.kubernetes.observe
         self._renew_s = settings.leader_election.renew_deadline
-        self._is_electing = settings.leader_election.enabled
         self._barrier = barrier
         self._end = threading.Event()
         self.comparison = Comparison()
@@ -93,8 +95,17 @@ class Tenure:
         self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
         self.loop = self._loop(settings, policy, clock, wait_s)
         self.cluster.wake, self.cluster.on_overthrown = self.loop.wake, on_lost
-        self._elector = _elector(settings, client, self.gate, clock, identity, self, on_lost)
         self._thread = threading.Thread(target=self._lead, name=f"loop-{self.name}", daemon=True)
+
+    def _candidacy_with(
+        self, keeper: LeaseKeeper | None, on_lost: Callable[[str], None]
+    ) -> Candidacy | None:
+        if keeper is None:
+            return None
+        return keeper.candidacy(
+            f"kaisched-{self.name}",
+            on_won=self.won, on_lost=on_lost, on_renewed=self.renewals.add,
+        )  # fmt: skip
 
     def _loop(
         self, settings: SchedulerConfiguration, policy: Policy, clock: Clock, wait_s: float
@@ -153,12 +164,12 @@ class Tenure:
 
     def start(self) -> None:
         """Lead as soon as nobody else does."""
-        if self._is_observing or not self._is_electing:
-            if not self._is_observing:  # a shut gate lets nothing out, whatever asks for it
-                self.gate.open(math.inf)
-            self.won()
-        else:
-            self._elector.start()
+        if self._candidacy is not None:
+            self._candidacy.start()
+            return
+        if not self._is_observing:  # a shut gate lets nothing out, whatever asks for it
+            self.gate.open(math.inf)
+        self.won()
 
     def won(self) -> None:
         """Begin to decide."""
@@ -190,6 +201,7 @@ class Tenure:
         return AdapterState(
             is_leading=self.is_leading and (self._is_observing or self.gate.is_open()),
             lease_age_s=max(monotonic_s() - sent_s, 0.0),
+            renewals=self.renewals.read(),
             watches=watches,
             news=self.cluster.waiting,
             waiting={
@@ -211,7 +223,9 @@ class Tenure:
             self._usage.close()
         self._reports.close(0.0)
         self._outbox.close(PATIENCE_S)
-        self._elector.stop()
+        if self._candidacy is not None:
+            self._candidacy.stop()
+        self.gate.shut()
 
     def _note(self, note: Note) -> None:
         self._reporter.note(note)
@@ -244,27 +258,4 @@ def _outboxes(settings: SchedulerConfiguration, gate: Gate) -> tuple[Outbox, Out
     return (
         Outbox(gate, writers=how.writers, per_second=how.writes_per_second, write_s=write_s),
         Outbox(gate, writers=1, per_second=how.reports_per_second, write_s=write_s, name="reports"),
-    )
-
-
-def _elector(
-    settings: SchedulerConfiguration,
-    client: Client,
-    gate: Gate,
-    clock: Clock,
-    identity: str,
-    tenure: Tenure,
-    on_lost: Callable[[str], None],
-) -> Elector:
-    election = settings.leader_election
-    return Elector(
-        client,
-        gate,
-        clock,
-        namespace=settings.kubernetes.namespace or client.access.namespace,
-        name=f"kaisched-{tenure.name}",
-        identity=identity,
-        times=LeaseTimes(election.lease_duration, election.renew_deadline, election.retry_period),
-        on_won=tenure.won,
-        on_lost=on_lost,
     )

@@ -11,8 +11,15 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
+
+from kaisched.telemetry.durations import Durations, Histogram
 
 WRITES: Final = ("bind", "evict", "nominate", "report")
 DONE, RETRIED, FAILED, PROTECTED, DROPPED = "done", "retried", "failed", "protected", "dropped"
@@ -55,6 +62,8 @@ class AdapterState:
     writes: Mapping[tuple[str, ...], tuple[int, float]] = field(default_factory=dict)
     """By (write, outcome): (how many, nothing)."""
     requests: Requests = field(default_factory=dict)
+    renewals: Histogram = field(default_factory=lambda: Durations().read())
+    """Of the lease, from when each was due until it was done."""
 
 
 def _plain(read: Callable[[AdapterState], float]) -> Callable[[AdapterState], Samples]:
@@ -104,11 +113,14 @@ class Row(NamedTuple):
     """As exposed; a counter's ends in ``_total``."""
     help: str
     labels: tuple[str, ...]
-    read: Callable[[AdapterState], Samples]
+    read: Callable[[AdapterState], Samples] | None
+    """None for a histogram: there is one, of the renewals."""
 
     @property
     def kind(self) -> str:
         """What Prometheus takes it for."""
+        if self.read is None:
+            return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
 
 
@@ -133,6 +145,11 @@ ADAPTER: Final = (
         "kaisched_lease_age_seconds",
         "Since the last renewal of the lease was sent; +Inf while there is none.",
         (), _plain(attrgetter("lease_age_s")),
+    ),
+    Row(
+        "kaisched_lease_renewal_seconds",
+        "Renewals of the lease, by the time from when each was due until it was done.",
+        (), None,
     ),
     Row(
         "kaisched_watch_age_seconds",
@@ -189,6 +206,10 @@ class AdapterCollector(Collector):
         """Render one scrape."""
         state = self._read()
         for row in ADAPTER:
+            if row.read is None:
+                buckets, sum_s = state.renewals
+                yield HistogramMetricFamily(row.name, row.help, buckets=buckets, sum_value=sum_s)
+                continue
             make = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
             family = make(row.name.removesuffix("_total"), row.help, labels=row.labels)
             for values, number in row.read(state):

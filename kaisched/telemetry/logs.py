@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
-from collections import Counter, deque
+from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import structlog
 
 from kaisched.framework.records import RUN
 from kaisched.telemetry.line_pipe import LinePipe
+from kaisched.telemetry.masking import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -27,37 +27,6 @@ if TYPE_CHECKING:
 
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-
-MASK: Final = "***"
-_LEAST_SECRET: Final = 6
-"""What is shorter would be found in words that are no secret."""
-_hidden: deque[str] = deque(maxlen=16)
-"""Secrets in use, the latest last: a token is renewed every hour."""
-_SECRET_KEY: Final = re.compile(
-    r"password|passwd|secret|token|authorization|credential|api_?key", re.IGNORECASE
-)
-_URL_SECRET: Final = re.compile(r"(?P<scheme>\w+://)[^/@\s:]+:[^/@\s]+@")
-
-
-def hide(secret: str) -> None:
-    """Let a secret never be written, wherever in an event it may turn up."""
-    if len(secret) >= _LEAST_SECRET and secret not in _hidden:
-        _hidden.append(secret)
-
-
-def masked(key: str, value: Any) -> Any:
-    """Return a value fit to be shown: nothing of a secret, no password inside an address."""
-    if _SECRET_KEY.search(key) and value not in (None, ""):
-        return MASK
-    if isinstance(value, str):
-        for secret in tuple(_hidden):
-            value = value.replace(secret, MASK)
-        return _URL_SECRET.sub(rf"\g<scheme>{MASK}@", value)
-    if isinstance(value, list | tuple):
-        return type(value)(masked("", part) for part in value)
-    if isinstance(value, dict):
-        return {name: masked(str(name), part) for name, part in value.items()}
-    return value
 
 
 def configure_logs(

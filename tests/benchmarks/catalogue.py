@@ -112,6 +112,19 @@ _TINY_BACKLOG = {
     "pods": 5,
     "shapes": 8,
 }
+
+
+def _renewals(title: str, *, cycles: bool, pods: int = 0, page: int = 500, burners: int = 0) -> Row:
+    size = {"backlog": _BACKLOG if cycles else {}, "pods": pods, "page": page, "burners": burners}
+    tiny = {
+        "backlog": _TINY_BACKLOG if cycles else {},
+        "pods": min(pods, 20),
+        "page": 10,
+        "burners": 0,
+    }
+    return Row("B16", title, "renewals", size, (Target("p999_s", 1.0, 0.3),), tiny=tiny)
+
+
 _GANG = {"nodes": 5_000, "pods": 512, "racks": 64}
 _TINY_GANG = {"nodes": 12, "pods": 5, "racks": 3}
 
@@ -176,6 +189,9 @@ ROWS: tuple[Row, ...] = (
         repeat=1,
         tiny={"nodes": 8, "begin": 28, "days": 1},
     ),
+    _renewals("renewal in B2's cycles", cycles=True),
+    _renewals("renewal in lists of 100,000", cycles=False, pods=100_000, page=100_000),
+    _renewals("renewal in both, 2 burners", cycles=True, pods=100_000, burners=2),
     _kai("reclaim on 50 nodes", "reclaim", 0.1, nodes=50),
     _kai("preempt on 50 nodes", "preempt", 0.1, nodes=50),
     _kai("consolidate on 50 nodes", "consolidation", 0.2, nodes=50, gangs=20),

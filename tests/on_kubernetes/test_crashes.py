@@ -7,7 +7,9 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 
+import msgspec
 import pytest
 
 from kaisched.cluster.kubernetes.failpoints import POINTS
@@ -145,6 +147,54 @@ def test_b26_a_leader_that_slept_writes_nothing_when_it_wakes(cluster, server, s
     assert writes == []
     start(**lease)
     cluster.wait_placed("first", "second", seconds=PATIENCE_S)
+
+
+def election(lease_s, renew_s, retry_s):
+    of = "KAISCHED_LEADER_ELECTION__"
+    return {
+        f"{of}ENABLED": "true",
+        f"{of}LEASE_DURATION": f"{lease_s}s",
+        f"{of}RENEW_DEADLINE": f"{renew_s}s",
+        f"{of}RETRY_PERIOD": f"{retry_s}s",
+    }
+
+
+def take_over(cluster, server, start, number, lease, pause_s):
+    """Send the leader of two a signal; return it and the seconds until the other one leads."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/kaisched-default"
+
+    def holder():
+        answer = cluster.ask("GET", path)
+        return answer.is_done and msgspec.json.decode(answer.data)["spec"].get("holderIdentity")
+
+    leader = start(**lease)
+    first = until(holder, PATIENCE_S)
+    server.log.clear()
+    start(**lease)
+    # The leader does not read its lease.
+    until(
+        lambda: any((seen.verb, seen.plural) == ("get", "leases") for seen in list(server.log)),
+        PATIENCE_S,
+    )
+    time.sleep(pause_s)  # anywhere between two renewals, and two looks of the standby
+    leader.send_signal(number)
+    sent_s = time.monotonic()
+    until(lambda: time.sleep(0.02) or holder() not in {first, False}, PATIENCE_S)
+    return leader, time.monotonic() - sent_s
+
+
+@pytest.mark.fault("I126")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_standby_takes_over_two_seconds_after_the_lease_at_the_latest(
+    cluster, server, start, number
+):
+    """The process that renews must not outlive, nor hold on for, the one it renews for."""
+    leader, seconds = take_over(cluster, server, start, number, election(6, 4, 1), 1.7)
+    assert 4.0 < seconds <= 6.0 + 2.0
+    cluster.pod("next", "a")
+    cluster.wait_placed("next", seconds=PATIENCE_S)
+    leader.send_signal(signal.SIGCONT)
+    assert leader.wait(PATIENCE_S) == (-number if number is signal.SIGKILL else 4)
 
 
 @pytest.mark.fault("B36")

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import urllib3
-import yaml
 
 from kaisched.errors import ClusterUnavailable, ConfigError
-from kaisched.telemetry.logs import hide
+from kaisched.telemetry.masking import hide
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"
@@ -53,6 +52,7 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
 
     """
     # Not at import: the official client takes most of a second.
+    import yaml  # noqa: PLC0415
     from kubernetes import config as official  # noqa: PLC0415
     from kubernetes.client import Configuration  # noqa: PLC0415
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import mmap
+import os
+import tempfile
 from dataclasses import dataclass, replace
+from typing import Final
 
 from kaisched.clock import monotonic_s
 
@@ -42,4 +46,86 @@ class Gate:
 
     def is_open(self, write_s: float = 0.0) -> bool:
         """Tell whether a write may be sent that takes up to ``write_s``."""
-        return monotonic_s() + write_s < self._term.until_s
+        return monotonic_s() + write_s < self.term.until_s
+
+
+class Board:
+    """Memory that two processes share: for each lease until when it is sure, and its number.
+
+    No thread has to run for what one process writes to be there for the other. The monotonic clock
+    is one for all processes of a machine. Each number is eight bytes at an address that is a
+    multiple of eight, which processors write and read at once.
+    """
+
+    _WIDTH: Final = 2
+
+    def __init__(self, descriptor: int, slots: int) -> None:
+        """Map the memory that stands behind a descriptor, which is kept."""
+        self.descriptor, self.slots = descriptor, slots
+        self._memory = mmap.mmap(descriptor, 8 * self._WIDTH * slots)
+        self._numbers = memoryview(self._memory).cast("d")
+
+    @classmethod
+    def make(cls, slots: int) -> Board:
+        """Return a new one on which no lease is sure."""
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("kaisched-leases")
+        else:
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+        os.ftruncate(descriptor, 8 * cls._WIDTH * slots)
+        board = cls(descriptor, slots)
+        for slot in range(slots):
+            board.write(slot, -math.inf)
+        return board
+
+    def read(self, slot: int) -> tuple[float, int]:
+        """Return (until when, number) of a lease."""
+        at = self._WIDTH * slot
+        return self._numbers[at], int(self._numbers[at + 1])
+
+    def write(self, slot: int, until_s: float, epoch: int | None = None) -> None:
+        """Set until when a lease is sure, and its number."""
+        at = self._WIDTH * slot
+        if epoch is not None:
+            self._numbers[at + 1] = epoch  # first: nobody may take a new term for the old number
+        self._numbers[at] = until_s
+
+    def close(self) -> None:
+        """Let go of the descriptor; the memory stays readable as long as somebody holds this."""
+        os.close(self.descriptor)
+
+
+class SharedGate(Gate):
+    """A gate on a board: one process opens it, another one writes through it."""
+
+    def __init__(self, board: Board, slot: int, holder: str, lease: str) -> None:
+        """Be as the board says; once shut here, it is shut here for good.
+
+        Args:
+            board: where it stands.
+            slot: its place on the board.
+            holder: who leads while it is open.
+            lease: the name of the lease.
+
+        """
+        super().__init__()
+        self._board, self.slot = board, slot
+        self._holder, self._lease = holder, lease
+        self._is_shut = False
+
+    @property
+    def term(self) -> Term:
+        """The present leadership, over or not."""
+        until_s, epoch = self._board.read(self.slot)
+        return Term(-math.inf if self._is_shut else until_s, self._holder, epoch, self._lease)
+
+    def open(self, until_s: float, holder: str = "", epoch: int = 0, lease: str = "") -> None:
+        """Let writes through that end before a time on the monotonic clock."""
+        self._holder, self._lease = holder or self._holder, lease or self._lease
+        self._board.write(self.slot, until_s, epoch)
+
+    def shut(self) -> None:
+        """Let nothing through any more, here for good."""
+        self._is_shut = True
+        self._board.write(self.slot, -math.inf)

@@ -6,6 +6,7 @@ than the last renewal is good for, counted from when its request was *sent*.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class LeaseTimes:
     renew_s: float = 10.0
     """Without a renewal for so long we lead no more."""
     retry_s: float = 2.0
+    """Between renewals; who waits for a lease looks twice as often."""
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -88,8 +90,11 @@ class Elector:
         name: str,
         identity: str,
         times: LeaseTimes | None = None,
+        epoch: int | None = None,
+        why_not: Callable[[], str] = lambda: "",
         on_won: Callable[[], None] = lambda: None,
         on_lost: Callable[[str], None] = lambda _: None,
+        on_renewed: Callable[[float], None] = lambda _: None,
     ) -> None:
         """Do nothing yet.
 
@@ -101,20 +106,26 @@ class Elector:
             name: what it is called.
             identity: what we are called; no two processes may have the same.
             times: how it is held.
+            epoch: the number of the term that we have already, if we have one: it is gone on with.
+            why_not: says why nothing may be taken or renewed now; empty when it may.
             on_won: told from the elector's thread.
             on_lost: told why, once; the elector has ended then.
+            on_renewed: told how many seconds after it was due a renewal was done.
 
         """
         self._client, self._gate, self._clock = client, gate, clock
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name, self._identity = namespace, name, identity
-        self._times = times or LeaseTimes()
-        self._on_won, self._on_lost = on_won, on_lost
+        self._times, self._pauses = times or LeaseTimes(), Pauses()
+        self._on_won, self._on_lost, self._on_renewed = on_won, on_lost, on_renewed
+        self._epoch, self._why_not = epoch, why_not
         self._log: Any = structlog.get_logger().bind(lease=f"{namespace}/{name}")
         self._seen: tuple[str, float] = ("", -1.0)
         """The resource version last seen, and when it was first seen."""
+        self._free_s = math.inf
+        """When it will count as free, if nobody writes it."""
         self._held: _Lease | None = None
-        self._pauses = Pauses()
+        self._is_overthrown, self._untried = False, ""
         self._warned: tuple[str, float] = ("", 0.0)
         """What somebody has to put right, and when that was last said."""
         self._end = threading.Event()
@@ -144,30 +155,63 @@ class Elector:
 
     def run(self) -> None:
         """Take the lease, then renew it until it is lost or we are stopped."""
+        if self._epoch is None and not self._win():
+            return
+        self._keep()
+
+    def _win(self) -> bool:
+        """Try until the lease is ours; return False if we are stopped before.
+
+        How late it is seen that the last holder is gone counts twice: his last renewal is seen that
+        late, and the end of the time he has from then on. So it is looked at often, and the end of
+        that time is waited for to the moment.
+        """
         retry_s = self._times.retry_s
         while not self._end.is_set() and not self._try():
-            self._end.wait(self._pauses.spread(retry_s, 1.2 * retry_s))
+            pause_s = self._pauses.spread(0.4 * retry_s, 0.5 * retry_s)
+            if self._free_s > monotonic_s():
+                pause_s = min(pause_s, self._free_s - monotonic_s())
+            self._end.wait(pause_s)
         if self._end.is_set():
-            return
+            return False
         self._log.info("lease_won", holder=self._identity, epoch=self._gate.term.epoch)
         self._on_won()
-        while not self._end.wait(min(retry_s, max(self._left_s(), 0.0))):
+        return True
+
+    def _keep(self) -> None:
+        """Renew until the lease is lost or we are stopped."""
+        retry_s = self._times.retry_s
+        due_s = next_s = monotonic_s() + (retry_s if self._epoch is None else 0.0)
+        while not self._end.wait(max(min(next_s - monotonic_s(), self._left_s()), 0.0)):
             # Past the deadline nothing is tried: who slept may find the lease still free to renew,
             # but what it knows is as old as its sleep.
-            if self._end.is_set() or (self._left_s() > 0.0 and self._try()):
-                continue
-            if self._held is None or self._left_s() <= 0.0:
-                self._gate.shut()
-                why = "somebody else holds it" if self._held is None else "it was not renewed"
-                self._log.error("lease_lost", why=why)
-                self._on_lost(f"lease {self._namespace}/{self._name} was lost: {why}")
+            if self._left_s() > 0.0 and self._try():
+                now_s = monotonic_s()
+                self._on_renewed(now_s - due_s)
+                due_s = next_s = now_s + retry_s
+            elif self._is_overthrown or self._left_s() <= 0.0:
+                self._lose(
+                    "somebody else holds it" if self._is_overthrown else "it was not renewed"
+                )
                 return
+            else:
+                # Soon: of a slow server the deadline leaves time for two or three answers only.
+                next_s = monotonic_s() + self._pauses.spread(retry_s / 8, retry_s / 4)
+
+    def _lose(self, why: str) -> None:
+        self._gate.shut()
+        if self._end.is_set():
+            return
+        self._log.error("lease_lost", why=why)
+        self._on_lost(f"lease {self._namespace}/{self._name} was lost: {why}")
 
     def _left_s(self) -> float:
         return self._gate.term.until_s - monotonic_s()
 
     def _try(self) -> bool:
         """Take or renew; return whether we lead. Whatever goes wrong is a renewal that failed."""
+        if not self._may_try():
+            return False
         sent_s = monotonic_s()
         try:
             return self._take(sent_s)
@@ -178,6 +222,14 @@ class Elector:
             self._log.info("lease_not_reached", err=str(error))
             return False
 
+    def _may_try(self) -> bool:
+        """Tell whether it may be tried now; say so when that has changed."""
+        why = self._why_not()
+        if why != self._untried:
+            self._log.info("lease_not_tried" if why else "lease_tried_again", why=why)
+            self._untried = why
+        return not why
+
     def _warn(self, error: LeaseRefusedError) -> None:
         """Say what waits for somebody's doing; seldom, since it is tried every few seconds."""
         (text, at_s), now_s = self._warned, monotonic_s()
@@ -186,6 +238,8 @@ class Elector:
             self._log.warning("lease_refused", err=str(error), fix=error.fix)
 
     def _take(self, sent_s: float) -> bool:
+        if self._held is None and self._epoch is not None and not self._find_again(self._epoch):
+            return False
         if self._held is not None:
             held = self._held
             held.spec.renew_time = self._now()
@@ -203,6 +257,21 @@ class Elector:
             return False
         return self._put(_Lease(lease.metadata, self._spec_of(None, lease.spec)), sent_s)
 
+    def _find_again(self, epoch: int) -> bool:
+        """Read the lease of a term that we have; return whether it is ours still."""
+        answer = self._client.call(
+            "GET", f"{self._folder}/{self._name}", timeout_s=self._request_s()
+        )
+        if answer.code != _ABSENT and not answer.is_done:
+            raise self._refused("read", answer)
+        lease = _LEASES.decode(answer.data) if answer.is_done else None
+        is_ours = lease is not None and lease.spec.holder_identity == self._identity
+        if lease is None or not is_ours or lease.spec.lease_transitions != epoch:
+            self._is_overthrown = True
+            return False
+        self._held = lease
+        return True
+
     def _is_free(self, lease: _Lease) -> bool:
         """Tell whether nobody holds a lease: by what *we* have seen, not by the times in it."""
         version, since_s = self._seen
@@ -213,7 +282,8 @@ class Elector:
             return True
         if seconds is None or not 0 < seconds <= LONGEST_S:
             seconds = int(self._times.lease_s)
-        return monotonic_s() - since_s >= seconds
+        self._free_s = since_s + seconds
+        return monotonic_s() >= self._free_s
 
     def _spec_of(self, epoch: int | None, old: _Spec | None) -> _Spec:
         if epoch is None:
@@ -258,7 +328,8 @@ class Elector:
         if not answer.is_done:
             raise ClusterUnavailable(f"the lease cannot be read: {answer.text()}")
         now = _LEASES.decode(answer.data)
-        self._held = now if now.spec.holder_identity == self._identity else None
+        self._is_overthrown = now.spec.holder_identity != self._identity
+        self._held = None if self._is_overthrown else now
 
     def _refused(self, what: str, answer: Answer) -> ClusterUnavailable:
         text = f"the lease cannot be {what}: {answer.text()}"

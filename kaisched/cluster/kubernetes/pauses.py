@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 LEAST_S: Final = 0.1
 MOST_S: Final = 10.0
 _GROWTH: Final = 3.0
-_CHANCE: Final = np.random.default_rng()
-"""One for all, which locks itself: it takes some kilobytes, and every waiting write has pauses."""
+_STEPS: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class Pauses:
     def next_s(self, asked_s: float = 0.0) -> float:
         """Return the next pause, at least as long as the server asked for."""
         up_to_s = min(self._last_s * _GROWTH, self._most_s)
-        self._last_s = float(_CHANCE.uniform(self._least_s, up_to_s))
+        self._last_s = self.spread(self._least_s, up_to_s)
         return max(self._last_s, asked_s)
 
     def reset(self) -> None:
@@ -51,4 +49,5 @@ class Pauses:
 
     def spread(self, least_s: float, most_s: float) -> float:
         """Return some time between two."""
-        return float(_CHANCE.uniform(least_s, most_s))
+        # Not numpy's: it would make a small process, as that of the leases, a large one.
+        return least_s + (most_s - least_s) * secrets.randbelow(_STEPS) / _STEPS

@@ -21,7 +21,7 @@ from requests.auth import AuthBase
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from kaisched.telemetry.logs import hide
+from kaisched.telemetry.masking import hide
 
 if TYPE_CHECKING:
     import socket

@@ -7,7 +7,8 @@ import pytest
 import structlog
 
 from kaisched.framework.records import RUN, PluginFailure
-from kaisched.telemetry.logs import configure_logs, log_cycle, masked
+from kaisched.telemetry.logs import configure_logs, log_cycle
+from kaisched.telemetry.masking import masked
 from tests.unit.telemetry.test_metrics import result
 
 

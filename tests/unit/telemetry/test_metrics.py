@@ -16,6 +16,7 @@ from kaisched.framework.records import (
     QueueShare,
 )
 from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Watch
+from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
 from kaisched.telemetry.published import BUCKETS_S, Published
 from kaisched.units import MEBIBYTE
@@ -49,6 +50,9 @@ def result(shares=(), abandoned="", failures=()):
 
 
 def adapter_state():
+    late = Durations()
+    for seconds in (0.002, 0.2, 3.0, 60.0):
+        late.add(seconds)
     return AdapterState(
         is_leading=True,
         lease_age_s=1.5,
@@ -60,6 +64,7 @@ def adapter_state():
         waiting={"decisions": (7, 0.5), "reports": (0, 0.0)},
         writes={("bind", "done"): (8, 0.0)},
         requests={("POST", "busy"): (9, 0.25)},
+        renewals=late.read(),
     )
 
 
@@ -156,6 +161,10 @@ def test_the_adapter_shows_what_it_is_asked_and_zeros_for_the_rest():
     assert lines >= {
         "kaisched_leader_state 1.0",
         "kaisched_lease_age_seconds 1.5",
+        'kaisched_lease_renewal_seconds_bucket{le="0.01"} 1.0',
+        'kaisched_lease_renewal_seconds_bucket{le="2.0"} 2.0',
+        'kaisched_lease_renewal_seconds_bucket{le="+Inf"} 4.0',
+        "kaisched_lease_renewal_seconds_sum 63.202",
         'kaisched_watch_age_seconds{kind="pods"} 2.0',
         'kaisched_watch_lists_total{kind="pods",reason="start"} 1.0',
         'kaisched_watch_lists_total{kind="pods",reason="expired"} 0.0',
