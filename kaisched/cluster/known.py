@@ -94,6 +94,39 @@ class KnownObjects(RowStore):
         found = self._pods.get(key)
         return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
 
+    def known_as(self, key: str) -> tuple[PodRow, Membership | None] | None:
+        """Return a pod as it was last taken in, None for none."""
+        return self._pods.get(key)
+
+    def state_of(self, key: str) -> TaskState:
+        """Return the state of a pod, with what is assumed of it."""
+        row = self.row_of_task(key)
+        return TaskState.GONE if row < 0 else TaskState(int(self.tasks.state.data[row]))
+
+    def claim_of(self, job: str) -> tuple[object, ...]:
+        """Return what a job's right to room rests on: queue, priority and how many pods it needs.
+
+        Empty for none. Two are equal while nothing of it has changed.
+        """
+        row = self.row_of_job(job)
+        if row < 0:
+            return ()
+        jobs = self.jobs
+        first, count = int(jobs.first_podset.data[row]), int(jobs.podset_count.data[row])
+        minimums = self.podsets.minimum.data[first : first + count].tolist()
+        return (jobs.queue_name[row], int(jobs.priority.data[row]), tuple(minimums))
+
+    def promise(self, key: str, node: str) -> None:
+        """Let a node be promised to a pod that waits, before its status says so."""
+        if self.state_of(key) == TaskState.PENDING and self._nominations.get(key) != node:
+            self._nominations[key] = node
+            self.nominate(self.row_of_task(key), self.row_of_node(node))
+
+    def is_told(self, key: str, node: str) -> bool:
+        """Tell whether a pod's own status names the node that is promised to it."""
+        found = self._pods.get(key)
+        return found is not None and found[0].nominated == node
+
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
         """Return (key, UID) of the pods of a job that wait for a node, not for their owner."""
         pods = [pod for pod in self._groups.pods_of(job) if pod.state == TaskState.PENDING]
