@@ -27,6 +27,8 @@ from kaisched.framework.invariant_sums import is_job_met
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kaisched.core.axis import RowVec
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
@@ -37,7 +39,7 @@ _ACTION: Final = "allocate"
 _HINT: Final = "promises.rows"
 _NOBODY: Final = np.empty(0, np.int64)
 _FACT: Final = "promises"
-"""Names of the jobs whose promise the last cycle could not keep."""
+"""Since when promises cannot be kept, by job."""
 
 
 def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
@@ -87,8 +89,8 @@ def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> list[Stat
     if not broken:
         return []
     names = session.jobs.name
-    before = set(session.memory.facts.get(_FACT, ()))
-    session.facts[_FACT] = sorted(names[job] for job, _ in broken)
+    before: Mapping[str, float] = session.memory.facts.get(_FACT) or {}
+    session.facts[_FACT] = {names[job]: before.get(names[job], session.now_s) for job, _ in broken}
     held = []
     for job, batch in broken:
         session.trying = (job,)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 _RELEASING: Final = int(TaskState.RELEASING)
 _DEFAULT: Final = "default"
+_NAME: Final = "stalegang"
 _HOPES: Final = "stalegang.hopes"
+"""The fact that says since when those were stale that may be whole soon."""
 _SURE_STATES: Final = ACTIVE_STATES.copy()
 _SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.PIPELINED), int(TaskState.BINDING)]] = False
 """Pods that have their node: nothing about them has yet to succeed."""
@@ -39,11 +41,11 @@ class StaleGangs:
     old as before if it does not: binds that fail again and again would keep it for ever.
     """
 
-    name: str = "stalegang"
+    name: str = _NAME
 
     def run(self, session: Session) -> None:
         """Evict what is left of gangs whose grace is over."""
-        since: dict[str, float] = {}
+        before, since = _remembered(session), dict[str, float]()
         for job in _below_minimum(session):
             if job in session.barred:
                 continue
@@ -52,30 +54,14 @@ class StaleGangs:
             if not lacking:
                 continue
             name = session.jobs.name[job]
-            since_s = since[name] = self._first_seen(session, job, name)
+            since_s = since[name] = before.get(name, session.now_s)
             grace_s = _grace(session, job)
             if 0 <= grace_s <= session.now_s - since_s:
                 self._evict(session, job, _reason(session, lacking, since_s, grace_s))
         session.facts[self.name] = since  # an empty one tells that this is no restart
-        hopes = _hopes(session, {**self._known(session), **_hoped(session)}, since)
+        hopes = _hopes(session, before, since)
         if hopes:
             session.facts[_HOPES] = hopes
-
-    def _known(self, session: Session) -> Mapping[str, float]:
-        known: Mapping[str, float] = session.memory.facts.get(self.name) or {}
-        return known
-
-    def _first_seen(self, session: Session, job: int, name: str) -> float:
-        """Return since when a job is stale: as remembered, or now.
-
-        Only after a restart, when nothing is remembered at all, the word of the objects is taken:
-        later it may be left over from another time that the job was stale.
-        """
-        if self.name in session.memory.facts:
-            known = {**_hoped(session), **self._known(session)}
-            return float(known.get(name, session.now_s))
-        noted_s = float(session.jobs.stale_since_s[job])
-        return session.now_s if np.isnan(noted_s) else min(noted_s, session.now_s)
 
     def _evict(self, session: Session, job: int, reason: str) -> None:
         tasks, state = session.tasks, session.ledger.state
@@ -91,9 +77,18 @@ class StaleGangs:
             statement.commit(self.name, "", reason)
 
 
-def _hoped(session: Session) -> Mapping[str, float]:
-    hoped: Mapping[str, float] = session.memory.facts.get(_HOPES) or {}
-    return hoped
+def _remembered(session: Session) -> dict[str, float]:
+    """Return since when jobs are stale, as the last cycle knew.
+
+    Only after a restart, when nothing is remembered at all, the word of the objects is taken:
+    later it may be left over from another time that the job was stale.
+    """
+    facts = session.memory.facts
+    if _NAME in facts:
+        return {**facts.get(_HOPES, {}), **facts[_NAME]}
+    jobs = session.jobs
+    noted = np.flatnonzero(~np.isnan(jobs.stale_since_s)).tolist()
+    return {jobs.name[job]: min(float(jobs.stale_since_s[job]), session.now_s) for job in noted}
 
 
 def _hopes(

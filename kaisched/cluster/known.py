@@ -138,6 +138,15 @@ class KnownObjects(RowStore):
         found = self._pods.get(key)
         return None if found is None else found[0].meta
 
+    def stale_marks(self) -> Mapping[str, Mapping[str, float]]:
+        """Return since when jobs are stale, by job and by the pod whose status says so."""
+        return self._groups.stale_marks()
+
+    def running_pods(self, job: str) -> list[tuple[str, str]]:
+        """Return (key, UID) of the pods of a job that have a node and are not leaving, by name."""
+        there = (TaskState.BOUND, TaskState.RUNNING)
+        return sorted((it.key, it.uid) for it in self._groups.pods_of(job) if it.state in there)
+
     def is_declared(self, job: str) -> bool:
         """Tell whether a PodGroup object stands behind a job."""
         return self._groups.is_declared(job)

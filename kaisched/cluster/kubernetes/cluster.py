@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -28,6 +28,7 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
+from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
@@ -98,6 +99,7 @@ class KubernetesCluster:
         self._protected: dict[tuple[str, str], float] = {}
         self._plans = Plans()
         self._evictor = Evictor(self._desk, self._protect)
+        self._marks = StaleMarks(self._desk, lambda work: outbox.put(NOMINATE, work))
         self._nominated: dict[str, str] = {}  # by the last cycle that decided something
         self._observed: set[tuple[str, str, str]] = set()
         self._filter = ChangeFilter()
@@ -274,6 +276,12 @@ class KubernetesCluster:
                 self._sent.append((now_s + CONFIRM_S, evict.pod))
             self._plans.add(plan, beneficiary, self.store)
             plan.start()
+
+    def remember(self, facts: Mapping[str, Any]) -> None:
+        """Leave behind what a later leader needs of what actions remember; after each cycle."""
+        if not self._is_observing:
+            stale = {**facts.get(HOPES, {}), **facts.get(STALE_GANGS, {})}
+            self._marks.after(self.store, stale, self._clock.now_s())
 
     def _put_eviction(self, work: EvictWork, is_prepared: bool) -> None:
         self._outbox.put(EVICT if is_prepared else PREPARE, work)
