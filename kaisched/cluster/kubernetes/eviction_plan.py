@@ -98,10 +98,9 @@ class EvictionPlan:
         with self._lock:
             return not self._left
 
-    @property
-    def has_more(self) -> bool:
-        """Whether there is something to ask that nobody has in hand."""
-        return bool(self._steps)
+    def has_more(self, *, is_evicting: bool) -> bool:
+        """Tell whether there is something to ask in a stage that nobody has in hand."""
+        return self._is_evicting == is_evicting and bool(self._steps)
 
     @property
     def why_over(self) -> str:
@@ -134,14 +133,14 @@ class EvictionPlan:
 
     # -- the writers -----------------------------------------------------------------------------
 
-    def take(self) -> Step | None:
-        """Return what is to be asked next; None for nothing at present."""
+    def take(self, *, is_evicting: bool) -> Step | None:
+        """Return what is to be asked next in a stage; None where others do the rest of it."""
         why = self.why_over
         if why:
             self.withdraw(why)
         step = None
         with self._lock:
-            while self._steps and step is None:
+            while step is None and self.has_more(is_evicting=is_evicting):
                 step = self._steps.popleft()
                 if step.victim and step.victim not in self._left:
                     step = None
@@ -198,7 +197,7 @@ class EvictionPlan:
 
     def _lanes(self, steps: int) -> None:
         for _ in range(min(steps, MOST_AT_ONCE)):
-            self._put(EvictWork(self), self._is_evicting)
+            self._put(EvictWork(self, is_evicting=self._is_evicting), self._is_evicting)
 
     def _spared(self, evict: Evict) -> None:
         desk = self._evictor.desk
@@ -210,9 +209,10 @@ class EvictionPlan:
 class EvictWork:
     """One of the few requests of a plan that are under way at a time, one after the other."""
 
-    def __init__(self, plan: EvictionPlan) -> None:
-        """Have nothing in hand yet."""
+    def __init__(self, plan: EvictionPlan, *, is_evicting: bool) -> None:
+        """Have nothing in hand yet; a work is for one stage of the plan."""
         self._plan = plan
+        self._is_evicting = is_evicting
         self._step: Step | None = None
         self._pauses = Pauses()
 
@@ -221,7 +221,7 @@ class EvictWork:
         plan = self._plan
         step = self._step
         if step is None:
-            step = self._step = plan.take()
+            step = self._step = plan.take(is_evicting=self._is_evicting)
         elif why := plan.why_over:
             self.drop(why)
             return None
@@ -232,7 +232,7 @@ class EvictWork:
             self._step = None
             self._pauses.reset()
             plan.granted(step)
-            return 0.0 if plan.has_more else None
+            return 0.0 if plan.has_more(is_evicting=self._is_evicting) else None
         if verdict.is_final or plan.why_over:
             self.drop(verdict.why)
             return None

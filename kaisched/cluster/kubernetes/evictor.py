@@ -30,6 +30,7 @@ from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import Pod
 from kaisched.telemetry.adapter import DONE, FAILED, PROTECTED
 
+INVALID: Final = 422
 PROTECTED_S: Final = 30.0
 """So long a pod that its budget protects is not asked for again."""
 
@@ -63,7 +64,7 @@ class Evictor:
             answer = self.desk.patch_status(nominate.pod, nominate.uid, status)
         except ClusterUnavailable as error:
             return Verdict(str(error))
-        if answer.code in (GONE, CONFLICT):
+        if answer.code in (GONE, CONFLICT, INVALID):  # the UID of a pod cannot be changed
             return Verdict(f"{nominate.pod} is not the pod it was made for", is_final=True)
         if is_passing(answer):
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
