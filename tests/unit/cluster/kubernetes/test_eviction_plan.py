@@ -85,8 +85,8 @@ def asked(fake, what):
 def test_everything_is_prepared_before_anything_is_evicted(plan, works, fake):
     made = plan(3)
     run(works)
-    whats = [what for what, _ in fake.asked]
-    assert whats == ["promise", *3 * ["try"], *3 * ["evict"]]
+    kinds = [what for what, _ in fake.asked]
+    assert kinds == ["promise", *3 * ["try"], *3 * ["evict"]]
     assert made.is_settled
 
 
