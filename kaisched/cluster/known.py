@@ -122,6 +122,12 @@ class KnownObjects(RowStore):
             self._nominations[key] = node
             self.nominate(self.row_of_task(key), self.row_of_node(node))
 
+    def promises(self) -> list[tuple[str, str]]:
+        """Return (pod, node) of the promises that the pods' own statuses do not show."""
+        return [
+            (key, node) for key, node in self._nominations.items() if not self.is_told(key, node)
+        ]
+
     def is_told(self, key: str, node: str) -> bool:
         """Tell whether a pod's own status names the node that is promised to it."""
         found = self._pods.get(key)

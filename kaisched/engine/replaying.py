@@ -125,7 +125,10 @@ def _store(
         objects=(),
         owners=tuple(Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners),
         extended=tuple(recording.extended),
-        assumed=tuple(Assumed(it.pod, it.node, it.sent == "eviction") for it in recording.assumed),
+        assumed=tuple(
+            Assumed(it.pod, it.node, it.sent == "eviction", it.sent == "promise")
+            for it in recording.assumed
+        ),
         evictions_s=tuple(recording.evictions_s),
         disrupted=tuple(recording.disrupted),
         has_volumes=recording.has_volumes,
