@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from kaisched.cluster.translate import PodRow
 from kaisched.cluster.unsettled import Unsettled
 from kaisched.cluster.volumes import Volumes
 from kaisched.core.states import TaskState
+from kaisched.core.tables import EVICTED
 from kaisched.errors import ObjectError
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.queue import Queue
@@ -121,6 +123,26 @@ class KnownObjects(RowStore):
         if self.state_of(key) == TaskState.PENDING and self._nominations.get(key) != node:
             self._nominations[key] = node
             self.nominate(self.row_of_task(key), self.row_of_node(node))
+
+    def last_evicted_s(self, job: str) -> float:
+        """Return when a job was last evicted, NaN where that is not known."""
+        row = self.row_of_job(job)
+        return float(self.jobs.rare.data[row, EVICTED]) if row >= 0 else math.nan
+
+    def forget_evictions(self, at_s: float, pods: int, before: Mapping[str, float]) -> None:
+        """Take back that pods were evicted, for their evictions were not sent.
+
+        Args:
+            at_s: the time that was noted.
+            pods: how many.
+            before: by job of which no pod was evicted then, when it was evicted before that.
+
+        """
+        self.revision += 1
+        self.accounts.forget_evictions(at_s, pods)
+        for job, before_s in before.items():
+            if self.last_evicted_s(job) == at_s:
+                self.jobs.set_rare(self.row_of_job(job), EVICTED, before_s)
 
     def promises(self) -> list[tuple[str, str]]:
         """Return (pod, node) of the promises that the pods' own statuses do not show."""

@@ -66,6 +66,18 @@ def test_a_gang_that_is_whole_again_says_nothing(cluster, gang):
     assert evicted(cluster) == set()
 
 
+def test_a_gang_that_may_not_end_holds_up_no_other(cluster, server):
+    server.faults.add(Fault("status", subresource="eviction", name="g-1", code=403, times=None))
+    cluster.start().wait_leading()
+    for name in ("f", "g", "h"):
+        cluster.gang(name, "a", 3, stalenessGracePeriod="1s")
+    cluster.wait_placed(*(f"{name}-{number}" for name in "fgh" for number in range(3)))
+    for name in ("f", "g", "h"):
+        cluster.delete_pod(f"{name}-0")
+    until(lambda: {"f-1", "f-2", "h-1", "h-2"} <= evicted(cluster))
+    assert not {"g-1", "g-2"} & evicted(cluster)
+
+
 @pytest.mark.parametrize("is_room_taken", [True, False])
 def test_half_of_a_gang_is_bound_when_the_leader_loses_its_lease(cluster, server, is_room_taken):
     """Others may have taken the room of the rest meanwhile; or the gang is completed."""

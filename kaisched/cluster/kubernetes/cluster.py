@@ -271,10 +271,8 @@ class KubernetesCluster:
             pods = {evict.pod for evict in victims}
             promises = promises_to(beneficiary, pods, nominations)
             plan = EvictionPlan(self._evictor, victims, promises, self._put_eviction)
-            for evict in victims:
-                self.store.assume_evicted(evict.pod, self._clock.now_s())
-                self._sent.append((now_s + CONFIRM_S, evict.pod))
-            self._plans.add(plan, beneficiary, self.store)
+            self._plans.add(plan, beneficiary, self.store, self._clock.now_s())
+            self._sent.extend((now_s + CONFIRM_S, evict.pod) for evict in victims)
             plan.start()
 
     def remember(self, facts: Mapping[str, Any]) -> None:

@@ -63,7 +63,9 @@ class EvictionPlan:
             put: takes (work, whether it evicts) to be sent by one of the writers.
 
         """
-        self.promises = tuple(promises)
+        self.evictions, self.promises = tuple(evictions), tuple(promises)
+        self.sent: set[str] = set()
+        """Victims whose eviction was granted."""
         self._evictor, self._put = evictor, put
         self._left = {evict.pod: evict for evict in evictions}
         """Victims of which nothing final was heard."""
@@ -159,6 +161,7 @@ class EvictionPlan:
             if step.is_eviction:
                 self._in_hand.discard(step.victim)
                 self._left.pop(step.victim, None)
+                self.sent.add(step.victim)
         self._go_on()
 
     def failed(self, step: Step, why: str) -> None:

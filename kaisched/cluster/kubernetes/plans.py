@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kaisched.clock import monotonic_s
 from kaisched.cluster.changes import is_same_task
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.kubernetes.change import Change
@@ -24,8 +23,6 @@ from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.pod import Pod
 
-TOLD_S: Final = 30.0
-"""So long after the last eviction we remember a promise that the pod's status does not show."""
 _FREE: Final = (TaskState.PENDING, TaskState.GATED, TaskState.RELEASING)
 """States of a victim that holds no room, or gives it up without us."""
 
@@ -41,11 +38,15 @@ class _Live:
     wishes: dict[str, _Known | None]
     """By pod that it was made for, what was known of it."""
     claim: tuple[object, ...]
-    settled_s: float = -1.0
+    at_s: float
+    """When its evictions were noted as sent."""
+    evicted_s: dict[str, float]
+    """By job of a victim, when it was evicted before."""
+    is_settled: bool = False
 
 
 class Plans:
-    """Keeps the plans. All but :meth:`heed` and :meth:`awaits` is called by the loop's thread."""
+    """Keeps the plans. All but :meth:`heed` is called by the thread that owns the store."""
 
     def __init__(self) -> None:
         """Have none."""
@@ -53,11 +54,22 @@ class Plans:
         self._of_pod: dict[str, _Live] = {}
         self._lock = threading.Lock()
 
-    def add(self, plan: EvictionPlan, beneficiary: str, store: StateStore) -> None:
-        """Look after a plan from now on."""
+    def add(self, plan: EvictionPlan, beneficiary: str, store: StateStore, at_s: float) -> None:
+        """Count the victims as leaving, and look after their plan from now on.
+
+        Args:
+            plan: not begun yet.
+            beneficiary: the job that it is for; empty for none.
+            store: where that is taken for done.
+            at_s: the present time.
+
+        """
+        evicted_s = {it.pod_group: store.last_evicted_s(it.pod_group) for it in plan.evictions}
+        for evict in plan.evictions:
+            store.assume_evicted(evict.pod, at_s)
         pods = [promise.pod for promise in plan.promises]
         wishes = {pod: store.known_as(pod) for pod in pods}
-        live = _Live(plan, beneficiary, wishes, store.claim_of(beneficiary))
+        live = _Live(plan, beneficiary, wishes, store.claim_of(beneficiary), at_s, evicted_s)
         self._live.append(live)
         with self._lock:
             self._of_pod.update(dict.fromkeys(pods, live))
@@ -87,16 +99,15 @@ class Plans:
 
     def look(self, store: StateStore) -> None:
         """Withdraw what the present state has no use for, and forget what is over."""
-        now_s = monotonic_s()
         for live in list(self._live):
             why = live.plan.why_over or _why_changed(live, store) or _spare(live.plan, store)
             if why:
                 live.plan.withdraw(why)
-            is_settled = live.plan.is_settled
-            if is_settled and live.settled_s < 0:
-                live.settled_s = now_s
+            if live.plan.is_settled and not live.is_settled:
+                live.is_settled = True
+                _uncount(live, store)
             is_told = all(store.is_told(it.pod, it.node) for it in live.plan.promises)
-            if is_settled and (why or is_told or now_s - live.settled_s > TOLD_S):
+            if live.is_settled and (why or is_told):
                 self._forget(live)
             elif not why:
                 self._promise(live, store)
@@ -114,8 +125,6 @@ class Plans:
                 is_placed = pod in placed
                 why = f"{pod} is placed" if is_placed else f"{node} is promised to {pod} no more"
                 live.plan.withdraw(why)
-                if live.plan.is_settled:
-                    self._forget(live)
 
     def _promise(self, live: _Live, store: StateStore) -> None:
         for it in live.plan.promises:
@@ -134,6 +143,16 @@ def promises_to(
 ) -> list[Nominate]:
     """Return what a cycle has promised to a job; a victim that moves is no beneficiary."""
     return [it for it in nominations if it.pod_group == beneficiary and it.pod not in victims]
+
+
+def _uncount(live: _Live, store: StateStore) -> None:
+    """Count what was not sent no more as evicted: a budget and delays go by what was."""
+    plan = live.plan
+    unsent = [it for it in plan.evictions if it.pod not in plan.sent]
+    if unsent:
+        hit = {it.pod_group for it in plan.evictions if it.pod in plan.sent}
+        before = {job: at_s for job, at_s in live.evicted_s.items() if job not in hit}
+        store.forget_evictions(live.at_s, len(unsent), before)
 
 
 def _is_of_another(change: Change, promise: Nominate) -> bool:

@@ -1,14 +1,13 @@
 """Whether a plan is still wanted: what the watch tells, the store knows, and cycles decide."""
 
-import itertools
+import math
 from dataclasses import dataclass, field
 
 import pytest
 
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.kubernetes import plans as of_plans
 from kaisched.cluster.kubernetes.change import Change
-from kaisched.cluster.kubernetes.plans import TOLD_S, Plans, promises_to
+from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -17,6 +16,7 @@ from tests.faults.deciding import store_of
 
 pytestmark = pytest.mark.fault("I124")
 VICTIMS = ("v0", "v1")
+AT_S = 1_700_000_000.0
 LEAVING = {"deletionTimestamp": "2026-07-01T12:00:00Z"}
 
 
@@ -25,9 +25,13 @@ class FakePlan:
     """A plan that only notes what happens to it."""
 
     promises: list
-    left: list
+    evictions: list
     why_over: str = ""
     withdrawn: list = field(default_factory=list)
+    sent: set = field(default_factory=set)
+
+    def __post_init__(self):
+        self.left = self.evictions
 
     @property
     def is_settled(self):
@@ -51,6 +55,10 @@ def running(name, **more):
     return pod(name, uid=f"{name}-1", where="n0", phase="Running", **more)
 
 
+def job_of(name):
+    return f"ns/pg-{name}-{name}-1"
+
+
 @pytest.fixture
 def store():
     """Two pods of a gang wait, two others are to go for them."""
@@ -61,10 +69,10 @@ def store():
 
 @pytest.fixture
 def plan(store):
-    for name in VICTIMS:
-        store.assume_evicted(f"ns/{name}")
     evictions = [
-        Evict(f"ns/{name}", f"{name}-1", "n0", "ns/v", "reclaim", "ns/w", "", 0, 0)
+        Evict(
+            f"ns/{name}", f"{name}-1", "n0", f"ns/pg-{name}-{name}-1", "reclaim", "ns/w", "", 0, 0
+        )
         for name in VICTIMS
     ]
     return FakePlan([promise("w0"), promise("w1")], evictions)
@@ -77,7 +85,7 @@ def promise(name, where="n0"):
 @pytest.fixture
 def plans(store, plan):
     made = Plans()
-    made.add(plan, "ns/w", store)
+    made.add(plan, "ns/w", store, AT_S)
     return made
 
 
@@ -202,13 +210,28 @@ def test_a_plan_that_was_sent_is_forgotten_when_its_promise_is_told(store, plans
     assert not plans.is_promised("ns/w0")
 
 
-def test_or_when_it_is_never_told(store, plans, plan, monkeypatch):
-    clock = itertools.count(1000.0, TOLD_S / 2 + 1.0)
-    monkeypatch.setattr(of_plans, "monotonic_s", lambda: next(clock))
+def test_or_when_its_time_is_over(store, plans, plan):
     plan.left = []
-    for is_promised in (True, True, False):
-        plans.look(store)
-        assert plans.is_promised("ns/w0") == is_promised
+    plans.look(store)
+    assert plans.is_promised("ns/w0")
+    plan.why_over = "its time is over"
+    plans.look(store)
+    assert not plans.is_promised("ns/w0")
+
+
+@pytest.mark.parametrize("sent", [(), ("v0",), VICTIMS])
+def test_what_was_not_sent_does_not_count_as_evicted(store, plans, plan, sent):
+    """Neither in the budget of an hour nor for the delays of jobs."""
+    assert list(store.snapshot().evictions_s) == 2 * [AT_S]
+    plan.sent = {f"ns/{name}" for name in sent}
+    plan.withdraw("nobody wants it")
+    plans.look(store)
+    assert list(store.snapshot().evictions_s) == len(sent) * [AT_S]
+    for name in VICTIMS:
+        at_s = store.last_evicted_s(job_of(name))
+        assert at_s == AT_S if name in sent else math.isnan(at_s)
+    plans.look(store)
+    assert len(store.snapshot().evictions_s) == len(sent)
 
 
 def test_victims_that_move_are_no_beneficiaries():
