@@ -21,7 +21,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.evictor import Evictor, Verdict
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.framework.intents import Evict, Nominate
-from kaisched.telemetry.adapter import DROPPED, RETRIED
+from kaisched.telemetry.adapter import DROPPED, RETRIED, WITHDRAWN
 
 MOST_AT_ONCE: Final = 4
 """Requests of one plan under way at a time: half of the writers there are by default, so that
@@ -71,7 +71,7 @@ class EvictionPlan:
         """Victims of which nothing final was heard."""
         self._due_s = monotonic_s() + PLAN_S + VICTIM_S * len(evictions)
         self._epoch = evictor.desk.gate.term.epoch
-        self._why = ""
+        self._why, self._is_unwanted = "", False
         self._in_hand: set[str] = set()
         """Victims whose eviction may be under way."""
         self._under_way = 0
@@ -114,12 +114,18 @@ class EvictionPlan:
         is_ours = self._evictor.desk.gate.term.epoch == self._epoch
         return "" if is_ours else "it was made under an earlier leadership"
 
-    def withdraw(self, why: str) -> None:
-        """Send nothing more: the victims that are left live on."""
+    def withdraw(self, why: str, *, is_unwanted: bool = False) -> None:
+        """Send nothing more: the victims that are left live on.
+
+        Args:
+            why: for the log.
+            is_unwanted: nobody waits for the room; else it could not be made.
+
+        """
         with self._lock:
             if self._why:
                 return
-            self._why = why
+            self._why, self._is_unwanted = why, is_unwanted
             self._steps.clear()
             kept = [evict for pod, evict in self._left.items() if pod not in self._in_hand]
             for evict in kept:
@@ -164,7 +170,7 @@ class EvictionPlan:
                 self.sent.add(step.victim)
         self._go_on()
 
-    def failed(self, step: Step, why: str) -> None:
+    def failed(self, step: Step, why: str, *, is_unwanted: bool = False) -> None:
         """Note that a step is given up, and with it the plan."""
         with self._lock:
             self._under_way -= 1
@@ -172,7 +178,7 @@ class EvictionPlan:
             spared = self._left.pop(step.victim, None) if self._why else None
         if spared is not None:
             self._spared(spared)
-        self.withdraw(why)
+        self.withdraw(why, is_unwanted=is_unwanted)
 
     def retried(self, asked_s: float, pauses: Pauses) -> float:
         """Return how long to wait before a step is tried again: not beyond the plan's time."""
@@ -204,7 +210,7 @@ class EvictionPlan:
 
     def _spared(self, evict: Evict) -> None:
         desk = self._evictor.desk
-        desk.counts.add("evict", DROPPED)
+        desk.counts.add("evict", WITHDRAWN if self._is_unwanted else DROPPED)
         desk.log.info("eviction_dropped", pod=evict.pod, why=self._why)
         desk.refute(evict.pod)
 
@@ -237,7 +243,8 @@ class EvictWork:
             plan.granted(step)
             return 0.0 if plan.has_more(is_evicting=self._is_evicting) else None
         if verdict.is_final or plan.why_over:
-            self.drop(verdict.why)
+            self._step = None
+            plan.failed(step, verdict.why, is_unwanted=verdict.is_unwanted)
             return None
         return plan.retried(verdict.asked_s, self._pauses)
 

@@ -44,6 +44,8 @@ class Verdict(NamedTuple):
     """To ask again would not help: the plan is over."""
     asked_s: float = 0.0
     """How long the server wants to be left alone."""
+    is_unwanted: bool = False
+    """Nobody waits for what the plan frees."""
 
 
 GRANTED: Final = Verdict()
@@ -65,12 +67,12 @@ class Evictor:
         except ClusterUnavailable as error:
             return Verdict(str(error))
         if answer.code in (GONE, CONFLICT, INVALID):  # the UID of a pod cannot be changed
-            return Verdict(f"{nominate.pod} is not the pod it was made for", is_final=True)
+            return Verdict(f"{nominate.pod} is not the pod it was made for", True, is_unwanted=True)
         if is_passing(answer):
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
         self.desk.counts.add("nominate", DONE if answer.is_done else FAILED)
         why = _why_unwanted(answer, nominate.uid) if answer.is_done else ""
-        return Verdict(f"{nominate.pod}: {why}", is_final=True) if why else GRANTED
+        return Verdict(f"{nominate.pod}: {why}", True, is_unwanted=True) if why else GRANTED
 
     def try_out(self, evict: Evict) -> Verdict:
         """Ask whether a victim might be evicted."""

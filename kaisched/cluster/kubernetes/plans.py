@@ -95,14 +95,16 @@ class Plans:
                 continue
             why = why_not_waiting(None if change.is_gone else pod, promise.uid)
             if why and live is not None:
-                live.plan.withdraw(f"{pod.key}: {why}")
+                live.plan.withdraw(f"{pod.key}: {why}", is_unwanted=True)
 
     def look(self, store: StateStore) -> None:
         """Withdraw what the present state has no use for, and forget what is over."""
         for live in list(self._live):
-            why = live.plan.why_over or _why_changed(live, store) or _spare(live.plan, store)
+            why = live.plan.why_over
             if why:
                 live.plan.withdraw(why)
+            elif why := _why_changed(live, store) or _spare(live.plan, store):
+                live.plan.withdraw(why, is_unwanted=True)
             if live.plan.is_settled and not live.is_settled:
                 live.is_settled = True
                 _uncount(live, store)
@@ -124,7 +126,7 @@ class Plans:
                 pod, node = lost[0].pod, lost[0].node
                 is_placed = pod in placed
                 why = f"{pod} is placed" if is_placed else f"{node} is promised to {pod} no more"
-                live.plan.withdraw(why)
+                live.plan.withdraw(why, is_unwanted=True)
 
     def _promise(self, live: _Live, store: StateStore) -> None:
         for it in live.plan.promises:

@@ -222,6 +222,21 @@ def test_an_outbox_that_drops_a_part_ends_the_whole(plan, works, fake, news):
     assert made.is_settled
 
 
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [
+        (Verdict("it may not go", is_final=True), "dropped"),
+        (Verdict("it is on n7", is_final=True, is_unwanted=True), "withdrawn"),
+    ],
+)
+def test_what_nobody_wants_is_no_failure(plan, works, fake, verdict, outcome):
+    """A rule of alerts counts what was dropped."""
+    fake.answers["promise", "b"] = verdict
+    plan(3)
+    run(works)
+    assert fake.desk.counts.read()["evict", outcome][0] == 3
+
+
 # -- the answers of a server ---------------------------------------------------------------------
 
 
@@ -251,7 +266,7 @@ def test_a_promise_is_written_to_who_waits_for_it(promise, get_pod):
     ],
 )
 def test_the_answer_tells_that_nobody_waits(promise, how, why):
-    assert promise(**how) == Verdict(why, is_final=True)
+    assert promise(**how) == Verdict(why, is_final=True, is_unwanted=True)
 
 
 def test_a_pod_that_is_gone_needs_no_room(desk):

@@ -37,7 +37,8 @@ class FakePlan:
     def is_settled(self):
         return not self.left
 
-    def withdraw(self, why):
+    def withdraw(self, why, *, is_unwanted=False):
+        assert is_unwanted or self.why_over
         self.withdrawn.append(why)
         self.left = []
         self.why_over = self.why_over or why
@@ -224,7 +225,7 @@ def test_what_was_not_sent_does_not_count_as_evicted(store, plans, plan, sent):
     """Neither in the budget of an hour nor for the delays of jobs."""
     assert list(store.snapshot().evictions_s) == 2 * [AT_S]
     plan.sent = {f"ns/{name}" for name in sent}
-    plan.withdraw("nobody wants it")
+    plan.withdraw("nobody wants it", is_unwanted=True)
     plans.look(store)
     assert list(store.snapshot().evictions_s) == len(sent) * [AT_S]
     for name in VICTIMS:
