@@ -100,7 +100,7 @@ class KubernetesCluster:
         self._plans = Plans()
         self._evictor = Evictor(self._desk, self._protect)
         self._marks = StaleMarks(self._desk, lambda work: outbox.put(NOMINATE, work))
-        self._nominated: dict[str, str] = {}  # by the last cycle that decided something
+        self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
         self._filter = ChangeFilter()
 
@@ -223,8 +223,11 @@ class KubernetesCluster:
         if self._is_observing:
             self._observe(binds, evictions)
             return
-        passing("apply.before")
         self._plans.compare(binds, nominations)
+        if not (binds or evictions or nominations):
+            self._nominated = {}
+            return
+        passing("apply.before")
         self._evict(evictions, nominations)
         self._bind(binds)
         for nominate in nominations:
@@ -257,8 +260,6 @@ class KubernetesCluster:
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
         """Make a plan for each beneficiary; what is evicted for nobody goes job by job."""
-        if not evictions:
-            return
         now_s = monotonic_s()
         grouped: dict[tuple[str, str, str], list[Evict]] = {}
         for evict in evictions:

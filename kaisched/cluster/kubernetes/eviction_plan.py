@@ -28,10 +28,10 @@ MOST_AT_ONCE: Final = 4
 binds and one more plan get on meanwhile."""
 PLAN_S: Final = 20.0
 """So long after it was decided the last of a few evictions may be sent. What was decided goes
-out of date, and must be over before what was sent is looked after (30 s)."""
-VICTIM_S: Final = 0.1
-"""So much longer for each victim: two rounds of requests, each a fifth of a second, four at a
-time. A plan that could never be sent in time would be decided for ever."""
+out of date, and room that is freed in part lies idle; a server that hangs gets a second chance."""
+REQUEST_S: Final = 0.05
+"""So much longer for each of its requests: four at a time, if each takes a fifth of a second. A big
+plan that could never be sent in time would be decided again for ever."""
 
 
 class Step(NamedTuple):
@@ -69,7 +69,6 @@ class EvictionPlan:
         self._evictor, self._put = evictor, put
         self._left = {evict.pod: evict for evict in evictions}
         """Victims of which nothing final was heard."""
-        self._due_s = monotonic_s() + PLAN_S + VICTIM_S * len(evictions)
         self._epoch = evictor.desk.gate.term.epoch
         self._why, self._is_unwanted = "", False
         self._in_hand: set[str] = set()
@@ -80,6 +79,8 @@ class EvictionPlan:
         self._steps: deque[Step] = deque(Step(partial(evictor.promise, it)) for it in promises)
         if len(evictions) > 1 and not evictor.desk.is_deleting:
             self._steps += [Step(partial(evictor.try_out, evict), evict.pod) for evict in evictions]
+        requests = len(self._steps) + len(evictions)
+        self._due_s = monotonic_s() + PLAN_S + REQUEST_S * requests
 
     def start(self) -> None:
         """Send what is to be sent."""

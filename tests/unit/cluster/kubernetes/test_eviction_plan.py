@@ -191,7 +191,7 @@ def test_what_is_not_sent_in_time_is_decided_again(plan, works, fake, news, monk
         is_prepared, work = works.pop(0)
         if work.send() is not None:
             works.append((is_prepared, work))
-    now_s[0] += 23.1  # 20 s, and a tenth for each victim
+    now_s[0] += 23.1  # 20 s, and a twentieth for each of 61 requests
     run(works)
     assert len(asked(fake, "evict")) == 7
     assert len(refuted(news)) == 23
