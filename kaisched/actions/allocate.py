@@ -26,7 +26,7 @@ from kaisched.actions.candidates import (
 from kaisched.actions.heads import FEW, HeadWalk
 from kaisched.actions.line import Item
 from kaisched.actions.placing import place_mixed, place_waiting
-from kaisched.actions.promises import keep_promises
+from kaisched.actions.promises import hold_broken, keep_promises
 from kaisched.actions.walk import QueueWalk
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
@@ -52,7 +52,14 @@ class Allocate:
         """Place what can be placed."""
         if not session.jobs_waiting:
             return
-        keep_promises(session)
+        held = hold_broken(session, keep_promises(session))
+        self._place(session)
+        for statement in held:
+            statement.rollback()
+        if held:
+            session.hints.clear()  # some say that there is no room, for this cycle only
+
+    def _place(self, session: Session) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
             return  # a record asks the rest, see framework/explain.py
         candidates = waiting_heads(session, self.name)

@@ -6,6 +6,10 @@ is free, promised once more while it is still being released. Others take only w
 that nothing delays the job, least of all the work that was evicted for it. A promise that can no
 longer be kept (the room is gone, the node or a queue on the job's path is closed) is void, and the
 job waits for its turn like any other.
+
+Where only a part of the room is there, the rest may be about to come: evictions were broken off,
+because the process that sent them died or the server was slow. So for one cycle that part is kept
+from others while free room is given away, and the job may claim the rest of it.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from kaisched.framework.invariant_sums import is_job_met
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kaisched.core.axis import RowVec
     from kaisched.framework.session import Session
     from kaisched.framework.statement import Statement
@@ -32,21 +38,27 @@ _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 _ACTION: Final = "allocate"
 _HINT: Final = "promises.rows"
 _NOBODY: Final = np.empty(0, np.int64)
+_FACT: Final = "promises"
+"""Since when promises cannot be kept, by job."""
 
 
-def keep_promises(session: Session) -> None:
-    """Give promised room to whom it was promised; does nothing the second time in a cycle."""
+def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
+    """Give promised room to whom it was promised; does nothing the second time in a cycle.
+
+    Returns (job, pods) of the promises to whole batches that cannot be kept.
+    """
+    broken: list[tuple[int, RowVec]] = []
     if session.has_kept_promises:
-        return
+        return broken
     session.has_kept_promises = True
     rows = _promised_rows(session)
     if not rows.size:
-        return
+        return broken
     tasks, jobs = session.tasks, session.jobs
     promised = rows[tasks.state.take(rows) == _PENDING]
     found = set(tasks.job_of_task.take(promised).tolist()) - {-1}
     if not found:
-        return
+        return broken
     job = np.array(sorted(found), np.int64)
     job = job[jobs.refusal[job] == 0]
     candidates = gather(session, _ACTION, job, tries_full=True)
@@ -65,9 +77,29 @@ def keep_promises(session: Session) -> None:
         batch = candidates.batches.get(row)
         if batch is None or jobs.podset_count[row] == 1:
             batch = _promised_first(session, row)[: int(candidates.size[at])]
-        _keep(session, row, batch)
+        if not _keep(session, row, batch):
+            broken.append((row, batch))
         if jobs.pending[row] > 1:
             _keep_elastic(session, row)
+    return broken
+
+
+def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> list[Statement]:
+    """Keep what there is of broken promises from others, once; to be rolled back by the caller."""
+    if not broken:
+        return []
+    names = session.jobs.name
+    before: Mapping[str, float] = session.memory.facts.get(_FACT) or {}
+    session.facts[_FACT] = {names[job]: before.get(names[job], session.now_s) for job, _ in broken}
+    held = []
+    for job, batch in broken:
+        session.trying = (job,)
+        if names[job] not in before and not _is_shut(session, job, batch):
+            statement = session.statement()
+            for task in batch.tolist():
+                _put(session, statement, task, int(session.tasks.nominated_node[task]))
+            held.append(statement)
+    return held
 
 
 def _promised_rows(session: Session) -> RowVec:
@@ -110,24 +142,30 @@ def _keep_elastic(session: Session, job: int) -> None:
         _keep(session, job, np.array([task]))
 
 
-def _keep(session: Session, job: int, batch: RowVec) -> None:
-    tasks = session.tasks
-    nodes = tasks.nominated_node[batch]
+def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
+    """Tell whether a queue on the job's path has no room for a batch."""
+    ask = session.shapes.request[:, session.tasks.shape_of_task[batch]].sum(axis=1)
+    return bool(first_shut(session, _ACTION, job, ask))
+
+
+def _keep(session: Session, job: int, batch: RowVec) -> bool:
+    """Place a batch where it was promised; False where that cannot be done any more."""
+    nodes = session.tasks.nominated_node[batch]
     if not batch.size or (nodes < 0).any():
-        return  # part of what it needs was never promised
-    ask = session.shapes.request[:, tasks.shape_of_task[batch]].sum(axis=1)
-    if first_shut(session, _ACTION, job, ask):
-        return
+        return True  # part of what it needs was never promised
+    if _is_shut(session, job, batch):
+        return False
     statement = session.statement()
     for task, node in zip(batch.tolist(), nodes.tolist(), strict=True):
         if not _put(session, statement, task, node):
             statement.rollback()
-            return
+            return False
     if leans_on_promises(session, job):
         statement.pipeline_all()
     if statement.has_pipelined:
         session.outcome.refusal[job] = _WAITING
     statement.commit(_ACTION)
+    return True
 
 
 def _put(session: Session, statement: Statement, task: int, node: int) -> bool:

@@ -19,48 +19,49 @@ from kaisched.framework.eviction_budget import may_evict
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.core.tables import SubGroup
     from kaisched.framework.session import Session
 
 _RELEASING: Final = int(TaskState.RELEASING)
 _DEFAULT: Final = "default"
+_NAME: Final = "stalegang"
+_HOPES: Final = "stalegang.hopes"
+"""The fact that says since when those were stale that may be whole soon."""
+_SURE_STATES: Final = ACTIVE_STATES.copy()
+_SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.PIPELINED), int(TaskState.BINDING)]] = False
+"""Pods that have their node: nothing about them has yet to succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaleGangs:
-    """The action of that name. Remembers by job name since when each is stale, in seconds."""
+    """The action of that name. Remembers by job name since when each is stale, in seconds.
 
-    name: str = "stalegang"
+    A stale job of which pods are bound or promised room is spared while that may succeed, and is as
+    old as before if it does not: binds that fail again and again would keep it for ever.
+    """
+
+    name: str = _NAME
 
     def run(self, session: Session) -> None:
         """Evict what is left of gangs whose grace is over."""
-        since: dict[str, float] = {}
+        before, since = _remembered(session), dict[str, float]()
         for job in _below_minimum(session):
             if job in session.barred:
                 continue
             session.trying = (job,)
-            lacking = _lacking(session, job)
+            lacking = _lacking(session, job, ACTIVE_STATES)
             if not lacking:
                 continue
             name = session.jobs.name[job]
-            since_s = since[name] = self._first_seen(session, job, name)
+            since_s = since[name] = before.get(name, session.now_s)
             grace_s = _grace(session, job)
             if 0 <= grace_s <= session.now_s - since_s:
                 self._evict(session, job, _reason(session, lacking, since_s, grace_s))
         session.facts[self.name] = since  # an empty one tells that this is no restart
-
-    def _first_seen(self, session: Session, job: int, name: str) -> float:
-        """Return since when a job is stale: as remembered, or now.
-
-        Only after a restart, when nothing is remembered at all, the object's word is taken: later
-        it may be left over from another time that the job was stale.
-        """
-        known: Mapping[str, float] | None = session.memory.facts.get(self.name)
-        if known is not None:
-            return float(known.get(name, session.now_s))
-        noted_s = float(session.jobs.stale_since_s[job])
-        return session.now_s if np.isnan(noted_s) else min(noted_s, session.now_s)
+        hopes = _hopes(session, before, since)
+        if hopes:
+            session.facts[_HOPES] = hopes
 
     def _evict(self, session: Session, job: int, reason: str) -> None:
         tasks, state = session.tasks, session.ledger.state
@@ -74,6 +75,38 @@ class StaleGangs:
             for task in gone:
                 statement.evict(task)
             statement.commit(self.name, "", reason)
+
+
+def _remembered(session: Session) -> dict[str, float]:
+    """Return since when jobs are stale, as the last cycle knew.
+
+    Only after a restart, when nothing is remembered at all, the word of the objects is taken:
+    later it may be left over from another time that the job was stale.
+    """
+    facts = session.memory.facts
+    if _NAME in facts:
+        return {**facts.get(_HOPES, {}), **facts[_NAME]}
+    jobs = session.jobs
+    noted = np.flatnonzero(~np.isnan(jobs.stale_since_s)).tolist()
+    return {jobs.name[job]: min(float(jobs.stale_since_s[job]), session.now_s) for job in noted}
+
+
+def _hopes(
+    session: Session, before: Mapping[str, float], stale: Mapping[str, float]
+) -> dict[str, float]:
+    """Return since when those were stale that are spared only for what has yet to succeed."""
+    names = before.keys() - stale.keys()
+    if not names:
+        return {}
+    jobs = session.jobs
+    return {
+        name: float(before[name])
+        for job, name in enumerate(jobs.name)
+        if name in names
+        and jobs.active[job] > 0
+        and jobs.succeeded[job] == 0
+        and _lacking(session, job, _SURE_STATES)
+    }
 
 
 def _below_minimum(session: Session) -> list[int]:
@@ -96,13 +129,15 @@ def _below_minimum(session: Session) -> list[int]:
     return [int(job) for job in rows]
 
 
-def _lacking(session: Session, job: int) -> list[tuple[str, int, int]]:
+def _lacking(session: Session, job: int, counting: BoolVec) -> list[tuple[str, int, int]]:
     """Return (pod set, pods that run, minimum) of what a job lacks; empty if it is not stale.
+
+    Pods run that are in one of the states of ``counting``.
 
     Pods being released still count: they are on their way out, but not lost. Of a group that needs
     only some of its subgroups, those that it does without are not missed.
     """
-    counts = _present(session, job)
+    counts = _present(session, job, counting)
     podsets = session.podsets
     if not any(counts.values()):
         return []
@@ -126,14 +161,14 @@ def _lacking(session: Session, job: int) -> list[tuple[str, int, int]]:
     ]
 
 
-def _present(session: Session, job: int) -> dict[int, int]:
-    """Return by pod set row how many pods are active or being released, as of now."""
+def _present(session: Session, job: int, counting: BoolVec) -> dict[int, int]:
+    """Return by pod set row how many pods are in such a state or being released, as of now."""
     first = int(session.jobs.first_podset[job])
     counts = dict.fromkeys(range(first, first + int(session.jobs.podset_count[job])), 0)
     tasks = session.tasks
     state = session.ledger.state if session.has_moved else tasks.state
     for task in session.jobs.tasks[job]:
-        if ACTIVE_STATES[state[task]] or state[task] == _RELEASING:
+        if counting[state[task]] or state[task] == _RELEASING:
             counts[int(tasks.podset_of_task[task])] += 1
     return counts
 

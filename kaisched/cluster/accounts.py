@@ -130,6 +130,11 @@ class Accounts:
             while self.evictions_s[0] <= at_s - HOUR_S:
                 self.evictions_s.popleft()
 
+    def forget_evictions(self, at_s: float, pods: int) -> None:
+        """Count so many evictions no more that were noted for a time, and were not sent."""
+        for _ in range(min(pods, self.evictions_s.count(at_s))):
+            self.evictions_s.remove(at_s)
+
     # -- many tasks ---------------------------------------------------------------------------
 
     def move_many(self, tasks: RowVec, state: int, nodes: RowVec, at_s: float = math.nan) -> None:

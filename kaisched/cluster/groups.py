@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from kaisched.cluster.derived import derived_job
@@ -12,7 +13,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.structure import DEFAULT_PODSET, JobRow, job_row
 from kaisched.cluster.translate import PodRow, has_same_wishes
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import SUCCEEDED
+from kaisched.core.tables import STALE, SUCCEEDED
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup
 
@@ -45,6 +46,8 @@ class Groups:
         """By job, the pods that succeeded and are still there."""
         self._success: dict[str, tuple[str, str]] = {}
         """The same by pod: (job, UID)."""
+        self._stale: dict[str, dict[str, float]] = {}
+        """By job and pod, since when the job is stale, as the pod says."""
 
     def declare(self, group: PodGroup, fault: str) -> bool:
         """Take in a pod group; one with a fault refuses its pods. Return whether it was news."""
@@ -73,6 +76,7 @@ class Groups:
             self._bring_in_line(group)
         else:
             self._judge(group, pod.key)
+        self._note_stale(group, pod.key, pod.stale_since_s)
         job = self._store.row_of_job(group.name)
         return job, self._podset_of(job, pod, member)[0]
 
@@ -86,6 +90,26 @@ class Groups:
             self._bring_in_line(group)
         elif key in self._fault.get(name, ()):
             self._judge(group, key)
+        if name in self._group:
+            self._note_stale(group, key, math.nan)
+        else:
+            self._stale.pop(name, None)
+
+    def _note_stale(self, group: Group, key: str, since_s: float) -> None:
+        """Note since when a job is stale, as one of its pods says; NaN where it does not."""
+        marks = self._stale.get(group.name, {})
+        if math.isnan(since_s):
+            if marks.pop(key, None) is None:
+                return
+            if not marks:
+                del self._stale[group.name]
+        else:
+            self._stale.setdefault(group.name, {})[key] = since_s
+        self._bring_in_line(group)
+
+    def stale_marks(self) -> Mapping[str, Mapping[str, float]]:
+        """Return since when jobs are stale, by job and by the pod that says so."""
+        return self._stale
 
     def note_success(self, pod: PodRow, member: Membership | None) -> None:
         """Count a pod in its job if it has succeeded; a job of which some did is never stale."""
@@ -149,6 +173,8 @@ class Groups:
             amend_job(store, job, spec)
             if divide(store, job, spec):
                 self._assign_podsets(group, job)
+        if group.name in self._stale:
+            store.jobs.set_rare(job, STALE, max(self._stale[group.name].values()))
         faults = {"": spec.fault or spec.unsupported}
         if not faults[""]:
             faults = {key: self._pod_fault(group, key, job) for key in group.member}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from kaisched.cluster.translate import PodRow
 from kaisched.cluster.unsettled import Unsettled
 from kaisched.cluster.volumes import Volumes
 from kaisched.core.states import TaskState
+from kaisched.core.tables import EVICTED
 from kaisched.errors import ObjectError
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.queue import Queue
@@ -94,6 +96,65 @@ class KnownObjects(RowStore):
         found = self._pods.get(key)
         return (found[0].uid, found[0].meta.resource_version) if found is not None else ("", "")
 
+    def known_as(self, key: str) -> tuple[PodRow, Membership | None] | None:
+        """Return a pod as it was last taken in, None for none."""
+        return self._pods.get(key)
+
+    def state_of(self, key: str) -> TaskState:
+        """Return the state of a pod, with what is assumed of it."""
+        row = self.row_of_task(key)
+        return TaskState.GONE if row < 0 else TaskState(int(self.tasks.state.data[row]))
+
+    def claim_of(self, job: str) -> tuple[object, ...]:
+        """Return what a job's right to room rests on: queue, priority and how many pods it needs.
+
+        Empty for none. Two are equal while nothing of it has changed.
+        """
+        row = self.row_of_job(job)
+        if row < 0:
+            return ()
+        jobs = self.jobs
+        first, count = int(jobs.first_podset.data[row]), int(jobs.podset_count.data[row])
+        minimums = self.podsets.minimum.data[first : first + count].tolist()
+        return (jobs.queue_name[row], int(jobs.priority.data[row]), tuple(minimums))
+
+    def promise(self, key: str, node: str) -> None:
+        """Let a node be promised to a pod that waits, before its status says so."""
+        if self.state_of(key) == TaskState.PENDING and self._nominations.get(key) != node:
+            self._nominations[key] = node
+            self.nominate(self.row_of_task(key), self.row_of_node(node))
+
+    def last_evicted_s(self, job: str) -> float:
+        """Return when a job was last evicted, NaN where that is not known."""
+        row = self.row_of_job(job)
+        return float(self.jobs.rare.data[row, EVICTED]) if row >= 0 else math.nan
+
+    def forget_evictions(self, at_s: float, pods: int, before: Mapping[str, float]) -> None:
+        """Take back that pods were evicted, for their evictions were not sent.
+
+        Args:
+            at_s: the time that was noted.
+            pods: how many.
+            before: by job of which no pod was evicted then, when it was evicted before that.
+
+        """
+        self.revision += 1
+        self.accounts.forget_evictions(at_s, pods)
+        for job, before_s in before.items():
+            if self.last_evicted_s(job) == at_s:
+                self.jobs.set_rare(self.row_of_job(job), EVICTED, before_s)
+
+    def promises(self) -> list[tuple[str, str]]:
+        """Return (pod, node) of the promises that the pods' own statuses do not show."""
+        return [
+            (key, node) for key, node in self._nominations.items() if not self.is_told(key, node)
+        ]
+
+    def is_told(self, key: str, node: str) -> bool:
+        """Tell whether a pod's own status names the node that is promised to it."""
+        found = self._pods.get(key)
+        return found is not None and found[0].nominated == node
+
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
         """Return (key, UID) of the pods of a job that wait for a node, not for their owner."""
         pods = [pod for pod in self._groups.pods_of(job) if pod.state == TaskState.PENDING]
@@ -104,6 +165,15 @@ class KnownObjects(RowStore):
         """Return the metadata of a pod that may own others."""
         found = self._pods.get(key)
         return None if found is None else found[0].meta
+
+    def stale_marks(self) -> Mapping[str, Mapping[str, float]]:
+        """Return since when jobs are stale, by job and by the pod whose status says so."""
+        return self._groups.stale_marks()
+
+    def running_pods(self, job: str) -> list[tuple[str, str]]:
+        """Return (key, UID) of the pods of a job that have a node and are not leaving, by name."""
+        there = (TaskState.BOUND, TaskState.RUNNING)
+        return sorted((it.key, it.uid) for it in self._groups.pods_of(job) if it.state in there)
 
     def is_declared(self, job: str) -> bool:
         """Tell whether a PodGroup object stands behind a job."""

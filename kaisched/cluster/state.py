@@ -40,6 +40,8 @@ class Assumed:
     node: str
     is_leaving: bool
     """Its eviction was sent; else its bind."""
+    is_promise: bool = False
+    """Neither was: the node is freed for it, and its own status does not say so yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,9 @@ def restored(
     for obj in objects:
         upsert(store, obj)
     for assumed in state.assumed:
-        if assumed.is_leaving:
+        if assumed.is_promise:
+            store.promise(assumed.pod, assumed.node)
+        elif assumed.is_leaving:
             store.assume_evicted(assumed.pod)
         else:
             store.assume_bound(assumed.pod, assumed.node)
@@ -187,6 +191,8 @@ def _assumed(store: StateStore) -> Iterable[Assumed]:
     for pod, state in sorted(store.assumed.items()):
         node = int(tasks.node_of_task.data[store.row_of_task(pod)])
         yield Assumed(pod, nodes[node] if node >= 0 else "", state == TaskState.RELEASING)
+    for pod, name in sorted(store.promises()):
+        yield Assumed(pod, name, is_leaving=False, is_promise=True)
 
 
 def _past(store: StateStore) -> Iterable[tuple[str, JobPast]]:

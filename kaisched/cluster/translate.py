@@ -105,6 +105,8 @@ class PodRow:
     """Claims of storage: (name, whether it is made for this pod)."""
     is_unready: bool = False
     """It runs and says of itself that it is not ready; one that says nothing counts as ready."""
+    stale_since_s: float = math.nan
+    """Since when its job runs below its minimum, as a condition says; NaN without one."""
     scheduling_group: str = ""
     """Name of the group of Kubernetes' own gang API; empty for none."""
 
@@ -145,6 +147,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         has_succeeded=pod.status.phase == _SUCCEEDED,
         claims=claims_of(pod) if spec.volumes else (),
         is_unready=_is_unready(pod),
+        stale_since_s=_stale_since_s(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
     )
 
@@ -189,6 +192,13 @@ def _started_s(pod: Pod) -> float:
     if scheduled.status == _TRUE:
         placed_s = _time_s(scheduled.last_transition_time, math.nan)
     return placed_s if not math.isnan(placed_s) else _time_s(pod.status.start_time, math.nan)
+
+
+def _stale_since_s(pod: Pod) -> float:
+    for condition in pod.status.conditions:
+        if condition.type == labels.GANG_STALE and condition.status == _TRUE:
+            return _time_s(condition.last_transition_time, math.nan)
+    return math.nan
 
 
 def _time_s(text: str, absent: float) -> float:

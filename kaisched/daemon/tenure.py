@@ -232,6 +232,7 @@ class Tenure:
 
     def _report(self, turn: Turn) -> None:
         if not self._is_observing:
+            self.cluster.remember(turn.memory.facts)
             self._reporter.after(turn.snapshot, turn.result)
             return
         for started in self.comparison.after(turn):

@@ -22,7 +22,7 @@ from kaisched.objects.workloads import Gang
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kaisched.cluster.state import StoreState
+    from kaisched.cluster.state import Assumed, StoreState
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.framework.policy import Policy
@@ -61,11 +61,11 @@ class RecordedOwner(Gang, frozen=True, kw_only=True):
 
 
 class RecordedAssumption(StrictWire, frozen=True, kw_only=True):
-    """A pod of which a bind or an eviction was sent and not confirmed."""
+    """A pod of which a bind, an eviction or a promise was sent and not confirmed."""
 
     pod: str
     node: str = ""
-    sent: Literal["bind", "eviction"]
+    sent: Literal["bind", "eviction", "promise"]
 
 
 class RecordedPast(StrictWire, frozen=True, kw_only=True):
@@ -148,10 +148,7 @@ def record(
             for it in state.owners
         ],
         assumed=[
-            RecordedAssumption(
-                pod=it.pod, node=it.node, sent="eviction" if it.is_leaving else "bind"
-            )
-            for it in state.assumed
+            RecordedAssumption(pod=it.pod, node=it.node, sent=_sent(it)) for it in state.assumed
         ],
         past={
             job: RecordedPast(started_s=it.started_s, evicted_s=it.evicted_s)
@@ -163,6 +160,12 @@ def record(
         usage=usage,
         facts=dict(facts or {}),
     )
+
+
+def _sent(assumed: Assumed) -> Literal["bind", "eviction", "promise"]:
+    if assumed.is_promise:
+        return "promise"
+    return "eviction" if assumed.is_leaving else "bind"
 
 
 def recorded_usage(usage: Usage | None, snapshot: Snapshot) -> RecordedUsage | None:

@@ -16,7 +16,7 @@ from kaisched.cluster.structure import DEFAULT_QUEUE
 from kaisched.engine.aliases import Aliases
 from kaisched.engine.recording import RecordedAssumption, RecordedOwner, RecordedPast
 from kaisched.engine.redacted_objects import ObjectWalk
-from kaisched.engine.replaying import TURNS, objects_of, replay, sealed
+from kaisched.engine.replaying import TIMES_BY_JOB, TURNS, objects_of, replay, sealed
 from kaisched.objects.decode import encode
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _OURS: Final = frozenset({"kaisched", "kai-scheduler", "default-scheduler", "default"})
 _OF_KUBERNETES: Final = frozenset({"system-node-critical", "system-cluster-critical"})
-_READABLE_FACTS: Final = frozenset({"stalegang", "time-based-fairshare"})
+_READABLE_FACTS: Final = frozenset({*TIMES_BY_JOB, "time-based-fairshare"})
 """Whose facts are times and amounts by job or queue."""
 
 

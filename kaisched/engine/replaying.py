@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from kaisched.framework.records import CycleResult
     from kaisched.objects.wire import KubernetesObject
 
-STALE_GANGS: Final = "stalegang"
+TIMES_BY_JOB: Final = ("stalegang", "stalegang.hopes", "promises")
+"""Facts of actions that say since when something is so of a job."""
 TURNS: Final = "turns"
 
 
@@ -124,7 +125,10 @@ def _store(
         objects=(),
         owners=tuple(Owner(it.group, it.kind, it.metadata, it.gang) for it in recording.owners),
         extended=tuple(recording.extended),
-        assumed=tuple(Assumed(it.pod, it.node, it.sent == "eviction") for it in recording.assumed),
+        assumed=tuple(
+            Assumed(it.pod, it.node, it.sent == "eviction", it.sent == "promise")
+            for it in recording.assumed
+        ),
         evictions_s=tuple(recording.evictions_s),
         disrupted=tuple(recording.disrupted),
         has_volumes=recording.has_volumes,
@@ -160,9 +164,10 @@ def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:
 
 def _check_facts(recording: Recording, file: str) -> None:
     """Refuse what an action would trip over; a plugin that does is isolated by the cycle."""
-    since = recording.facts.get(STALE_GANGS, {})
-    if not (isinstance(since, dict) and all(map(_is_number, since.values()))):
-        _refuse_fact(STALE_GANGS, since, "no times by job", "a map of job names to seconds", file)
+    for name in TIMES_BY_JOB:
+        since = recording.facts.get(name, {})
+        if not (isinstance(since, dict) and all(map(_is_number, since.values()))):
+            _refuse_fact(name, since, "no times by job", "a map of job names to seconds", file)
     turns = recording.facts.get(TURNS, [])
     if not (isinstance(turns, list) and all(map(_is_eviction, turns))):
         fix = "a list of [state, beneficiary, seconds], all numbers"

@@ -68,13 +68,14 @@ def take_turn(
 ) -> Turn:
     """Run one cycle on what ``source`` shows now and hand its intents to ``sink``.
 
-    An abandoned cycle has no intents; nothing is handed over then, and the old facts stay.
+    An abandoned cycle has no intents; nothing is handed over then, and the old facts stay. One that
+    decided to do nothing is handed over: what was promised before is promised no more.
     """
     start_s = clock.now_s()
     snapshot = source.snapshot()
     usage = usage_source.usage(snapshot, start_s) if usage_source is not None else None
     result, memory = run_cycle(snapshot, usage, policy, start_s, memory, probe)
     turn = Turn(snapshot, result, memory, start_s, clock.now_s(), usage)
-    if turn.has_intents:
+    if not result.stats.abandoned:
         sink.apply(result.binds, result.evictions, result.nominations)
     return turn

@@ -55,6 +55,8 @@ SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
 LAST_START: Final = "kai.scheduler/last-start-timestamp"
 LAST_EVICTION: Final = "kai.scheduler/last-eviction-timestamp"
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"
+GANG_STALE: Final = "kaisched.io/GangStale"
+"""Type of a pod's condition: since when its job runs below its minimum."""
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"

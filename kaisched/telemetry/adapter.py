@@ -23,7 +23,8 @@ from kaisched.telemetry.durations import Durations, Histogram
 
 WRITES: Final = ("bind", "evict", "nominate", "report")
 DONE, RETRIED, FAILED, PROTECTED, DROPPED = "done", "retried", "failed", "protected", "dropped"
-OUTCOMES: Final = (DONE, RETRIED, FAILED, PROTECTED, DROPPED)
+WITHDRAWN: Final = "withdrawn"
+OUTCOMES: Final = (DONE, RETRIED, FAILED, PROTECTED, DROPPED, WITHDRAWN)
 OUTBOXES: Final = ("decisions", "reports")
 METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
 ANSWERS: Final = ("done", "refused", "busy", "fault", "none")
@@ -130,7 +131,7 @@ _LISTS_TEXT: Final = (
 )
 _WRITES_TEXT: Final = (
     "Writes by outcome: done; retried, once each time; failed; protected by a disruption budget;"
-    " dropped, unsent."
+    " dropped, unsent; withdrawn, unsent because nobody wanted it any more."
 )
 _REQUESTS_TEXT: Final = (
     "Requests by answer: done; refused (4xx); busy (429); fault (5xx); none. Watches do not count."

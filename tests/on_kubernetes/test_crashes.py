@@ -23,11 +23,11 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def kubeconfig(cluster, tmp_path):
+def kubeconfig(rig, tmp_path):
     file = tmp_path / "kubeconfig"
     file.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: here\n"
-        f"clusters: [{{name: here, cluster: {{server: {cluster.access.host}}}}}]\n"
+        f"clusters: [{{name: here, cluster: {{server: {rig.access.host}}}}}]\n"
         "users: [{name: me, user: {}}]\n"
         "contexts: [{name: here, context: {cluster: here, user: me}}]\n",
         encoding="utf-8",
@@ -114,6 +114,30 @@ def test_b25_killed_at_a_point_and_started_again(cluster, server, start, point):
     counted = binds(server)
     assert set(counted.values()) == {1}
     assert_no_overcommit(cluster)
+
+
+@pytest.mark.fault("I124")
+@pytest.mark.parametrize("evictions", [1, 6])
+def test_what_was_evicted_by_a_leader_that_died_is_for_whom_it_was(rig, server, start, evictions):
+    """Others wait for the same room, and none of it may go to them: the gang needs all of it."""
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("root", -1)
+    for name, quota in (("a", 6), ("b", 10), ("c", 0)):
+        rig.queue(name, quota, "root")
+    for number in range(16):
+        rig.pod(f"v{number}", "a", nodeName=f"n{number % 2}")
+        rig.pod(f"c{number}", "c")
+    rig.start_kubelet()
+    until(lambda: sum(pod["status"]["phase"] == "Running" for pod in rig.pods().values()) == 16)
+    process = start(KAISCHED_FAILPOINT=f"evict.after_post:{10 + evictions}")
+    rig.gang("g", "b", 10)
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
+    rig.start(**ALONE)
+    rig.wait_placed(*(f"g-{number}" for number in range(10)))
+    sent = [seen.name for seen in server.log if seen.subresource == "eviction"]
+    assert not [name for name in sent if name.startswith("c")]
+    assert sum(name.startswith("v") for name in rig.placed()) == 6
 
 
 def seconds_since_renewal(cluster):

@@ -24,10 +24,10 @@ from kaisched.cluster.kubernetes.pods import (
     Note,
     is_passing,
     path_of,
+    why_not_waiting,
 )
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
-from kaisched.objects.pod import Pod
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 REFUSED_S: Final = 5.0
@@ -158,7 +158,7 @@ class BindWork:
         if is_it and pod is not None and pod.spec.node_name == self.bind.node:
             self._done()
             return None
-        why = _why_not(pod, self.bind.uid)
+        why = why_not_waiting(pod, self.bind.uid)
         if why:
             return self._failed(why)
         was_lost, self.is_lost = self.is_lost, False
@@ -187,19 +187,6 @@ class BindWork:
             desk.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
         desk.hold_back(bind.pod)
         return None
-
-
-def _why_not(pod: Pod | None, uid: str) -> str:
-    """Return why a pod cannot be bound any more; empty if it can."""
-    if pod is None:
-        return "it is gone"
-    if pod.metadata.uid != uid:
-        return "another pod has its name"
-    if pod.spec.node_name:
-        return f"it is on {pod.spec.node_name}"
-    if pod.metadata.deletion_timestamp:
-        return "it is being deleted"
-    return "it has scheduling gates" if pod.spec.scheduling_gates else ""
 
 
 @dataclass(slots=True)

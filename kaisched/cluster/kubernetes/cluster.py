@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -21,11 +21,14 @@ from kaisched.cluster.kubernetes.change import Change, ChangeFilter
 from kaisched.cluster.kubernetes.claims import Claims
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.evictor import EvictWork
+from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan, EvictWork
+from kaisched.cluster.kubernetes.evictor import Evictor
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
+from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
+from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
@@ -34,8 +37,10 @@ from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.pod import Pod
 from kaisched.objects.wire import ObjectMeta
 
-BIND, EVICT, READ, NOMINATE = range(4)
-"""Ranks of writes: what others wait for comes first."""
+BIND, EVICT, PREPARE, READ, NOMINATE = range(5)
+"""Ranks of writes: what others wait for comes first. Plans of evictions are prepared in the order
+in which they were decided, and what is prepared is ended before others begin: while a plan is half
+sent, its room is of no use to anybody."""
 CONFIRM_S: Final = 30.0
 """What was sent and no event has confirmed by then is read from the server."""
 
@@ -92,7 +97,10 @@ class KubernetesCluster:
         self._has_loop = False
         self._sent: deque[tuple[float, str]] = deque()  # (when to look after it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
-        self._nominated: dict[str, str] = {}  # by the last cycle that decided something
+        self._plans = Plans()
+        self._evictor = Evictor(self._desk, self._protect)
+        self._marks = StaleMarks(self._desk, lambda work: outbox.put(NOMINATE, work))
+        self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
         self._filter = ChangeFilter()
 
@@ -110,6 +118,7 @@ class KubernetesCluster:
 
     def tell(self, change: Change) -> None:
         """Take in a change at the next snapshot, and wake the loop if it may matter."""
+        self._plans.heed(change)
         self._news.append(change)
         if self._filter.may_matter(change):
             self.wake()
@@ -130,6 +139,8 @@ class KubernetesCluster:
         with self._store_lock:
             self._has_loop = True
             self._take_in_all()
+            self._plans.look(self.store)
+            self._take_in_all()  # whom a plan that was withdrawn just now lets live
         why = self._why_stale()
         if why:
             raise ClusterUnavailable(why)
@@ -192,9 +203,12 @@ class KubernetesCluster:
 
     def _look_after_sent(self) -> None:
         now_s = monotonic_s()
+        if not self._sent or self._sent[0][0] > now_s:
+            return
+        to_be_sent = self._plans.victims()
         while self._sent and self._sent[0][0] <= now_s:
             _, key = self._sent.popleft()
-            if key in self._desk.patient:
+            if key in self._desk.patient or key in to_be_sent:
                 self._sent.append((now_s + CONFIRM_S, key))
             elif self.store.is_assumed(key):
                 self._outbox.put(READ, _ReadWork(self._desk, key, self.store.version_of(key)[0]))
@@ -209,13 +223,24 @@ class KubernetesCluster:
         if self._is_observing:
             self._observe(binds, evictions)
             return
+        self._plans.compare(binds, nominations)
+        if not (binds or evictions or nominations):
+            self._nominated = {}
+            return
         passing("apply.before")
-        self._evict(evictions)
+        self._evict(evictions, nominations)
         self._bind(binds)
         for nominate in nominations:
-            if self._nominated.get(nominate.pod) != nominate.node:
+            if self._nominated.get(nominate.pod) != nominate.node and not (
+                self._plans.is_promised(nominate.pod)
+                or self.store.is_told(nominate.pod, nominate.node)
+            ):
                 self._outbox.put(NOMINATE, NominateWork(self._desk, nominate))
-        self._nominated = {nominate.pod: nominate.node for nominate in nominations}
+        self._nominated = {
+            nominate.pod: nominate.node
+            for nominate in nominations
+            if not self._plans.is_promised(nominate.pod)
+        }
         passing("apply.after")
 
     def _bind(self, binds: Sequence[Bind]) -> None:
@@ -233,19 +258,32 @@ class KubernetesCluster:
             self._sent.append((due_s, bind.pod))
             self._outbox.put(BIND, BindWork(self._desk, bind, gang, claims))
 
-    def _evict(self, evictions: Sequence[Evict]) -> None:
+    def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
+        """Make a plan for each beneficiary; what is evicted for nobody goes job by job."""
         now_s = monotonic_s()
-        plans: dict[tuple[str, str], list[Evict]] = {}
+        grouped: dict[tuple[str, str, str], list[Evict]] = {}
         for evict in evictions:
-            plans.setdefault((evict.action, evict.beneficiary), []).append(evict)
+            whose = "" if evict.beneficiary else evict.pod_group
+            grouped.setdefault((evict.action, evict.beneficiary, whose), []).append(evict)
         self._protected = {pod: s for pod, s in self._protected.items() if s > now_s}
-        for plan in plans.values():
-            if any((evict.pod, evict.uid) in self._protected for evict in plan):
+        for (_, beneficiary, _), victims in grouped.items():
+            if any((evict.pod, evict.uid) in self._protected for evict in victims):
                 continue
-            for evict in plan:
-                self.store.assume_evicted(evict.pod, self._clock.now_s())
-                self._sent.append((now_s + CONFIRM_S, evict.pod))
-            self._outbox.put(EVICT, EvictWork(self._desk, plan, self._protect))
+            pods = {evict.pod for evict in victims}
+            promises = promises_to(beneficiary, pods, nominations)
+            plan = EvictionPlan(self._evictor, victims, promises, self._put_eviction)
+            self._plans.add(plan, beneficiary, self.store, self._clock.now_s())
+            self._sent.extend((now_s + CONFIRM_S, evict.pod) for evict in victims)
+            plan.start()
+
+    def remember(self, facts: Mapping[str, Any]) -> None:
+        """Leave behind what a later leader needs of what actions remember; after each cycle."""
+        if not self._is_observing:
+            stale = {**facts.get(HOPES, {}), **facts.get(STALE_GANGS, {})}
+            self._marks.after(self.store, stale, self._clock.now_s())
+
+    def _put_eviction(self, work: EvictWork, is_prepared: bool) -> None:
+        self._outbox.put(EVICT if is_prepared else PREPARE, work)
 
     def _protect(self, pod: str, uid: str, seconds: float) -> None:
         until_s = monotonic_s() + seconds

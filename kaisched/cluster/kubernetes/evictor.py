@@ -1,19 +1,18 @@
-"""Evicting: the victims of one beneficiary are one piece of work, in order.
+"""What is asked of the API server for a plan of evictions, and what its answers mean.
 
-The first that cannot be evicted ends it: to go on would be to evict in vain. So a plan of several
-victims is first asked for as a dry run, where the API server knows disruption budgets.
+A dry run shows beforehand whether a disruption budget would refuse a victim. The node that is to
+be freed is named in the status of the pod that waits for it: whoever leads next finds the promise
+there, and the answer shows whether that pod is still the one the plan was made for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.failpoints import passing
-from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import (
     BUSY,
     CONFLICT,
@@ -23,80 +22,84 @@ from kaisched.cluster.kubernetes.pods import (
     Note,
     is_passing,
     path_of,
+    why_not_waiting,
 )
-from kaisched.errors import ClusterUnavailable
-from kaisched.framework.intents import Evict
-from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, PROTECTED, RETRIED
+from kaisched.errors import ClusterUnavailable, ObjectError
+from kaisched.framework.intents import Evict, Nominate
+from kaisched.objects.decode import decode_json
+from kaisched.objects.pod import Pod
+from kaisched.telemetry.adapter import DONE, FAILED, PROTECTED
 
-DEADLINE_S: Final = 30.0
-"""So long without any success the plan is tried; then the rest of it is decided again."""
+INVALID: Final = 422
 PROTECTED_S: Final = 30.0
 """So long a pod that its budget protects is not asked for again."""
 
 
-@dataclass(slots=True)
-class EvictWork:
-    """The victims of one beneficiary."""
+class Verdict(NamedTuple):
+    """What an answer means for the plan."""
+
+    why: str = ""
+    """Why the request was not granted; empty where it was."""
+    is_final: bool = False
+    """To ask again would not help: the plan is over."""
+    asked_s: float = 0.0
+    """How long the server wants to be left alone."""
+    is_unwanted: bool = False
+    """Nobody waits for what the plan frees."""
+
+
+GRANTED: Final = Verdict()
+
+
+@dataclass(frozen=True, slots=True)
+class Evictor:
+    """Asks for what one step of a plan needs."""
 
     desk: Desk
-    evictions: list[Evict]
     protect: Callable[[str, str, float], None]
     """Told (pod, UID, seconds) of each pod that its disruption budget protects."""
-    asked: int = 0
-    """So many of them the dry run has come through; it goes on where a fault has stopped it."""
-    done: int = 0
-    begun_s: float = -1.0
-    """When there was success the last time, or the first try."""
-    pauses: Pauses = field(default_factory=Pauses)
 
-    def send(self) -> float | None:
-        """Evict one after the other; return None when all is settled."""
-        if self.begun_s < 0:
-            self.begun_s = monotonic_s()
-        if len(self.evictions) == 1 or self.desk.is_deleting:
-            self.asked = len(self.evictions)
-        while self.asked < len(self.evictions):
-            pause_s, is_over = self._one(self.evictions[self.asked], is_dry_run=True)
-            if is_over or pause_s is not None:
-                return pause_s
-            self.asked += 1
-        while self.done < len(self.evictions):
-            pause_s, is_over = self._one(self.evictions[self.done], is_dry_run=False)
-            if is_over or pause_s is not None:
-                return pause_s
-            self.done += 1
-        return None
+    def promise(self, nominate: Nominate) -> Verdict:
+        """Name the node of a pod that waits for the room, and see whether it still does."""
+        status = {"nominatedNodeName": nominate.node}
+        try:
+            answer = self.desk.patch_status(nominate.pod, nominate.uid, status)
+        except ClusterUnavailable as error:
+            return Verdict(str(error))
+        if answer.code in (GONE, CONFLICT, INVALID):  # the UID of a pod cannot be changed
+            return Verdict(f"{nominate.pod} is not the pod it was made for", True, is_unwanted=True)
+        if is_passing(answer):
+            return Verdict(answer.text(), asked_s=answer.retry_after_s)
+        self.desk.counts.add("nominate", DONE if answer.is_done else FAILED)
+        why = _why_unwanted(answer, nominate.uid) if answer.is_done else ""
+        return Verdict(f"{nominate.pod}: {why}", True, is_unwanted=True) if why else GRANTED
 
-    def drop(self, why: str) -> None:
-        """Let the rest live."""
-        for evict in self.evictions[self.done :]:
-            self.desk.counts.add("evict", DROPPED)
-            self.desk.log.info("eviction_dropped", pod=evict.pod, why=why)
-            self.desk.refute(evict.pod)
-        self.done = len(self.evictions)
+    def try_out(self, evict: Evict) -> Verdict:
+        """Ask whether a victim might be evicted."""
+        return self._asked(evict, is_dry_run=True)
 
-    def _one(self, evict: Evict, *, is_dry_run: bool) -> tuple[float | None, bool]:
-        """Return (pause before the next try or None, whether the whole plan is over)."""
+    def evict(self, evict: Evict) -> Verdict:
+        """Evict a victim; one that is gone already is no obstacle."""
+        return self._asked(evict, is_dry_run=False)
+
+    def _asked(self, evict: Evict, *, is_dry_run: bool) -> Verdict:
         passing("evict.before_post")
         try:
             answer = self._ask(evict, is_dry_run=is_dry_run)
         except ClusterUnavailable as error:
-            return self._again(str(error))  # evicting twice does no harm
+            return Verdict(str(error))  # evicting twice does no harm
         passing("evict.after_post")
         if answer.is_done or _is_gone(answer):
-            self.begun_s = monotonic_s()
-            self.pauses.reset()
             if not is_dry_run:
                 self._settled(evict, answer)
-            return None, False
+            return GRANTED
         is_protected = _is_budget(answer)
         if not is_protected and (answer.code == CONFLICT or is_passing(answer)):
-            return self._again(answer.text(), answer.retry_after_s)
+            return Verdict(answer.text(), asked_s=answer.retry_after_s)
         if is_protected:
             self.desk.counts.add("evict", PROTECTED)
             self.protect(evict.pod, evict.uid, max(answer.retry_after_s, PROTECTED_S))
-        self.drop(f"{evict.pod} may not be evicted: {answer.text()}")
-        return None, True
+        return Verdict(f"{evict.pod} may not be evicted: {answer.text()}", is_final=True)
 
     def _settled(self, evict: Evict, answer: Answer) -> None:
         if answer.is_done:
@@ -105,13 +108,6 @@ class EvictWork:
         else:
             self.desk.counts.add("evict", FAILED)
             self.desk.refute(evict.pod)  # what it held is free already
-
-    def _again(self, why: str, asked_s: float = 0.0) -> tuple[float | None, bool]:
-        if monotonic_s() - self.begun_s > DEADLINE_S:
-            self.drop(why)
-            return None, True
-        self.desk.counts.add("evict", RETRIED)
-        return self.pauses.next_s(asked_s), False
 
     def _ask(self, evict: Evict, *, is_dry_run: bool) -> Answer:
         desk = self.desk
@@ -155,6 +151,14 @@ def _target(evict: Evict) -> list[dict[str, str]]:
             "message": evict.reason,
         }
     ]
+
+
+def _why_unwanted(answer: Answer, uid: str) -> str:
+    """Return why a pod does not wait any more, by what the server has just said of it."""
+    try:
+        return why_not_waiting(decode_json(answer.data, Pod), uid)
+    except ObjectError as error:
+        return str(error)
 
 
 def _is_budget(answer: Answer) -> bool:

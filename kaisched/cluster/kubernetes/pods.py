@@ -126,6 +126,21 @@ def later_leader(pod: Pod, term: Term) -> str:
     return holder if int(epoch) > term.epoch else ""
 
 
+def why_not_waiting(pod: Pod | None, uid: str) -> str:
+    """Return why a pod waits for a node no more, or not yet; empty if it does wait."""
+    if pod is None:
+        return "it is gone"
+    if pod.metadata.uid != uid:
+        return "another pod has its name"
+    if pod.spec.node_name:
+        return f"it is on {pod.spec.node_name}"
+    if pod.status.phase in {"Succeeded", "Failed"}:
+        return "it has ended"
+    if pod.metadata.deletion_timestamp:
+        return "it is being deleted"
+    return "it has scheduling gates" if pod.spec.scheduling_gates else ""
+
+
 def path_of(key: str, subresource: str = "") -> str:
     """Return the path of a pod (``namespace/name``), or of a part of it."""
     namespace, _, name = key.partition("/")

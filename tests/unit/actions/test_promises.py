@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out, moves_of
 from tests.unit.actions.test_search import decide, evicted, job, node, promised, queue
@@ -49,6 +51,60 @@ def test_a_promise_is_void_when_its_node_is_cordoned():
     closed = replace(cluster.nodes[0], is_unschedulable=True)
     result, broken = decide(replace(cluster, nodes=(closed, node("n2", 2), cluster.nodes[1])))
     assert (binds(result), broken) == ({"w-0": "n2"}, [])
+
+
+def broken_off(**more):
+    """A gang of four was promised a node of which half is free; others have more right to it."""
+    made = job("w", "r", *4 * [(1, 1)], minimum=4)
+    tasks = tuple(replace(task, nominated="n0") for task in made.tasks)
+    return Cluster(
+        (node("n0", 4),),
+        (queue("q", 0), queue("r", 4), replace(queue("a", 2), priority=300)),
+        (
+            job("v", "q", (1, 1, "n0"), (1, 1, "n0"), **more),
+            job("a", "a", (1, 1)),
+            job("b", "a", (1, 1)),
+            replace(made, tasks=tasks),
+        ),
+    )
+
+
+ALLOCATE_ONLY = replace(default_policy(), actions=default_policy().actions[:1])
+
+
+@pytest.mark.fault("I124")
+def test_what_is_there_of_a_promise_is_kept_while_the_gang_may_claim_the_rest():
+    """The queue of the others comes first, but the room was freed for the gang."""
+    cluster = broken_off()
+    cluster = replace(cluster, queues=(*cluster.queues[:2], queue("a", 0)))
+    result, broken = decide(cluster)
+    assert (evicted(result), broken) == (["v-0", "v-1"], [])
+    assert promised(result) == {f"w-{number}": "n0" for number in range(4)}
+    assert binds(result) == {}
+
+
+@pytest.mark.fault("I124")
+def test_a_broken_promise_is_kept_from_others_for_one_cycle_only():
+    cluster = broken_off(is_preemptible=False)
+    snapshot, memory = cluster.store().snapshot(), Memory()
+    result, memory = run_cycle(snapshot, None, ALLOCATE_ONLY, 1000.0, memory)
+    assert (binds(result), promised(result)) == ({}, {})
+    assert memory.facts["promises"] == {"default/w": 1000.0}
+    result, memory = run_cycle(snapshot, None, ALLOCATE_ONLY, 1001.0, memory)
+    assert (binds(result), promised(result)) == ({"a-0": "n0", "b-0": "n0"}, {})
+    assert memory.facts["promises"] == {"default/w": 1000.0}
+
+
+@pytest.mark.fault("I124")
+def test_what_was_kept_from_others_leaves_no_trace_in_hints():
+    """The next cycle is the same with and without what only saves time."""
+    snapshot = broken_off(is_preemptible=False).store().snapshot()
+    _, memory = run_cycle(snapshot, None, ALLOCATE_ONLY, 1000.0, Memory())
+    results = [
+        run_cycle(snapshot, None, ALLOCATE_ONLY, 1001.0, Memory(memory.facts, hints))[0]
+        for hints in (memory.hints, {})
+    ]
+    assert binds(results[0]) == binds(results[1]) == {"a-0": "n0", "b-0": "n0"}
 
 
 def test_a_promise_to_an_elastic_pod_is_kept_before_its_job_grows_otherwise():

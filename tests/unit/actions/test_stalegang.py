@@ -27,7 +27,7 @@ def gang(name="g", states=(R,), minimum=2, podsets=(), **more):
             f"{name}-{at}",
             {"gpu": 1000},
             state=state,
-            node="" if state is P else "n0",
+            node="" if state in (P, TaskState.GATED) else "n0",
             podset=podsets[at] if podsets else "default",
         )
         for at, state in enumerate(states)
@@ -175,6 +175,31 @@ def test_a_gang_whose_missing_pod_starts_in_this_cycle_has_recovered():
     _, memory = run(made)
     result, memory = run(made, memory=memory, grace_s=0, actions=(Allocate(), StaleGangs()))
     assert (len(result.binds), evicted(result), stamps(memory)) == (1, [], {})
+
+
+@pytest.mark.fault("I125")
+@pytest.mark.parametrize("state", [TaskState.BINDING, P])
+def test_a_bind_that_fails_does_not_start_the_grace_anew(state):
+    """It spares the gang while it is under way; that it was tried does not make the gang whole."""
+    both = (Allocate(), StaleGangs())
+    _, memory = run(store(gang(states=(R, P))))
+    trying = store(gang(states=(R, state)))
+    for later_s in (30, 61):
+        result, memory = run(trying, memory=memory, now_s=NOW_S + later_s, actions=both)
+        assert (evicted(result), stamps(memory)) == ([], {})
+    failed = store(gang(states=(R, TaskState.GATED)))
+    result, memory = run(failed, memory=memory, now_s=NOW_S + 62, actions=both)
+    assert (evicted(result), stamps(memory)) == (["g-0"], {"default/g": NOW_S})
+
+
+@pytest.mark.fault("I125")
+def test_a_gang_that_is_whole_for_sure_has_its_grace_anew():
+    _, memory = run(store(gang(states=(R, P))))
+    for state in (TaskState.BINDING, TaskState.BOUND):
+        made = store(gang(states=(R, state)))
+        _, memory = run(made, memory=memory, now_s=NOW_S + 30)
+    result, memory = run(store(gang(states=(R, P))), memory=memory, now_s=NOW_S + 61)
+    assert (evicted(result), stamps(memory)) == ([], {"default/g": NOW_S + 61})
 
 
 def test_a_gang_whose_missing_pod_finds_no_room_is_evicted():

@@ -90,6 +90,19 @@ def test_what_was_sent_and_not_confirmed_is_part_of_it(told):
     assert states["team/p2"] == TaskState.BINDING
 
 
+@pytest.mark.fault("I124")
+def test_a_promise_that_no_status_shows_is_part_of_it(told):
+    store, kept = told
+    store.assume_evicted("team/p0", 1e9)
+    store.promise("team/p3", "n0")
+    other, state = again(store, kept)
+    promise = Assumed("team/p3", "n0", is_leaving=False, is_promise=True)
+    assert state.assumed == (Assumed("team/p0", "n0", True), promise)
+    assert shown(other) == shown(store)
+    row = other.row_of_task("team/p3")
+    assert other.snapshot().tasks.nominated_node[row] == other.row_of_node("n0")
+
+
 def test_a_resource_that_nobody_asks_for_any_more_still_counts(told):
     store, kept = told
     store.widen_axis(["x.io/nic"])

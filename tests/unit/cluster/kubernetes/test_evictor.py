@@ -3,7 +3,8 @@
 import pytest
 
 from kaisched.cluster.embedded.apiserver import Fault
-from kaisched.cluster.kubernetes.evictor import EvictWork
+from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
+from kaisched.cluster.kubernetes.evictor import Evictor
 from kaisched.framework.intents import Evict
 from tests.unit.cluster.kubernetes.test_binder import refuted
 
@@ -13,17 +14,43 @@ def protected():
     return []
 
 
+class Sent:
+    """A plan in the hands of one writer, which takes what is to be sent in turn."""
+
+    def __init__(self, desk, victims, promises, protect):
+        self.works = []
+        self.plan = EvictionPlan(
+            Evictor(desk, protect), victims, promises, lambda work, _: self.works.append(work)
+        )
+        self.plan.start()
+
+    def send(self):
+        """Send on; return None when all is settled, or the pause before the next try."""
+        while self.works:
+            work = self.works.pop(0)
+            pause_s = work.send()
+            if pause_s is not None:
+                self.works.append(work)
+            if pause_s:
+                return pause_s
+        return None
+
+    def drop(self, why):
+        while self.works:
+            self.works.pop(0).drop(why)
+
+
 @pytest.fixture
 def plan(desk, protected):
     """The victims of one job."""
 
-    def plan(*pods, desk=desk):
+    def plan(*pods, desk=desk, promises=()):
         victims = [
             Evict(f"default/{pod['metadata']['name']}", pod["metadata"]["uid"], "n0", "default/v",
                   "reclaim", "default/b", "more than its share", 0, 0)
             for pod in pods
         ]  # fmt: skip
-        return EvictWork(desk, victims, lambda *said: protected.append(said))
+        return Sent(desk, victims, promises, lambda *said: protected.append(said))
 
     return plan
 

@@ -1,0 +1,258 @@
+"""A plan: all evictions of one cycle for one beneficiary, sent while they are wanted.
+
+First everything is prepared: the pods that the room is for are told of it, and victims are asked
+for as a dry run. Only when all of that is granted are they evicted: to begin what cannot be ended
+would be to evict in vain. In both stages a few requests are under way at a time, so that a slow
+server does not leave the first victim's room idle until the last one goes.
+
+Before each request the plan must still be wanted. Once it is not, the victims that were not sent
+live on. What was sent already cannot be called back: its room is given away like any other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.evictor import Evictor, Verdict
+from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.framework.intents import Evict, Nominate
+from kaisched.telemetry.adapter import DROPPED, RETRIED, WITHDRAWN
+
+MOST_AT_ONCE: Final = 4
+"""Requests of one plan under way at a time: half of the writers there are by default, so that
+binds and one more plan get on meanwhile."""
+PLAN_S: Final = 20.0
+"""So long after it was decided the last of a few evictions may be sent. What was decided goes
+out of date, and room that is freed in part lies idle; a server that hangs gets a second chance."""
+REQUEST_S: Final = 0.05
+"""So much longer for each of its requests: four at a time, if each takes a fifth of a second. A big
+plan that could never be sent in time would be decided again for ever."""
+
+
+class Step(NamedTuple):
+    """One request of a plan."""
+
+    ask: Callable[[], Verdict]
+    victim: str = ""
+    """The pod that is asked about; empty where none is."""
+    is_eviction: bool = False
+    """What it asks for cannot be taken back."""
+
+
+class EvictionPlan:
+    """The evictions for one beneficiary. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        evictor: Evictor,
+        evictions: Sequence[Evict],
+        promises: Sequence[Nominate],
+        put: Callable[[EvictWork, bool], object],
+    ) -> None:
+        """Send nothing yet.
+
+        Args:
+            evictor: asks the server.
+            evictions: for one beneficiary, in the order in which they are sent.
+            promises: the pods that get the room, and where.
+            put: takes (work, whether it evicts) to be sent by one of the writers.
+
+        """
+        self.evictions, self.promises = tuple(evictions), tuple(promises)
+        self.sent: set[str] = set()
+        """Victims whose eviction was granted."""
+        self._evictor, self._put = evictor, put
+        self._left = {evict.pod: evict for evict in evictions}
+        """Victims of which nothing final was heard."""
+        self._epoch = evictor.desk.gate.term.epoch
+        self._why, self._is_unwanted = "", False
+        self._in_hand: set[str] = set()
+        """Victims whose eviction may be under way."""
+        self._under_way = 0
+        self._lock = threading.Lock()
+        self._is_evicting = False
+        self._steps: deque[Step] = deque(Step(partial(evictor.promise, it)) for it in promises)
+        if len(evictions) > 1 and not evictor.desk.is_deleting:
+            self._steps += [Step(partial(evictor.try_out, evict), evict.pod) for evict in evictions]
+        requests = len(self._steps) + len(evictions)
+        self._due_s = monotonic_s() + PLAN_S + REQUEST_S * requests
+
+    def start(self) -> None:
+        """Send what is to be sent."""
+        if self._steps:
+            self._lanes(len(self._steps))
+        else:
+            self._begin_evicting()
+
+    @property
+    def left(self) -> tuple[Evict, ...]:
+        """The victims that are neither evicted nor given up."""
+        with self._lock:
+            return tuple(self._left.values())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more will be sent."""
+        with self._lock:
+            return not self._left
+
+    def has_more(self, *, is_evicting: bool) -> bool:
+        """Tell whether there is something to ask in a stage that nobody has in hand."""
+        return self._is_evicting == is_evicting and bool(self._steps)
+
+    @property
+    def why_over(self) -> str:
+        """Why nothing more may be sent; empty while it may."""
+        if self._why:
+            return self._why
+        if monotonic_s() > self._due_s:
+            return "it could not be carried out in time"
+        is_ours = self._evictor.desk.gate.term.epoch == self._epoch
+        return "" if is_ours else "it was made under an earlier leadership"
+
+    def withdraw(self, why: str, *, is_unwanted: bool = False) -> None:
+        """Send nothing more: the victims that are left live on.
+
+        Args:
+            why: for the log.
+            is_unwanted: nobody waits for the room; else it could not be made.
+
+        """
+        with self._lock:
+            if self._why:
+                return
+            self._why, self._is_unwanted = why, is_unwanted
+            self._steps.clear()
+            kept = [evict for pod, evict in self._left.items() if pod not in self._in_hand]
+            for evict in kept:
+                del self._left[evict.pod]
+        for evict in kept:
+            self._spared(evict)
+
+    def spare(self, pod: str) -> None:
+        """Leave a victim out that is not where it was: its room is free without us."""
+        with self._lock:
+            if pod not in self._in_hand:
+                self._left.pop(pod, None)
+
+    # -- the writers -----------------------------------------------------------------------------
+
+    def take(self, *, is_evicting: bool) -> Step | None:
+        """Return what is to be asked next in a stage; None where others do the rest of it."""
+        why = self.why_over
+        if why:
+            self.withdraw(why)
+        step = None
+        with self._lock:
+            while step is None and self.has_more(is_evicting=is_evicting):
+                step = self._steps.popleft()
+                if step.victim and step.victim not in self._left:
+                    step = None
+            if step is not None:
+                self._under_way += 1
+                if step.is_eviction:
+                    self._in_hand.add(step.victim)
+        if step is None:
+            self._go_on()
+        return step
+
+    def granted(self, step: Step) -> None:
+        """Note that a step is done."""
+        with self._lock:
+            self._under_way -= 1
+            if step.is_eviction:
+                self._in_hand.discard(step.victim)
+                self._left.pop(step.victim, None)
+                self.sent.add(step.victim)
+        self._go_on()
+
+    def failed(self, step: Step, why: str, *, is_unwanted: bool = False) -> None:
+        """Note that a step is given up, and with it the plan."""
+        with self._lock:
+            self._under_way -= 1
+            self._in_hand.discard(step.victim)
+            spared = self._left.pop(step.victim, None) if self._why else None
+        if spared is not None:
+            self._spared(spared)
+        self.withdraw(why, is_unwanted=is_unwanted)
+
+    def retried(self, asked_s: float, pauses: Pauses) -> float:
+        """Return how long to wait before a step is tried again: not beyond the plan's time."""
+        self._evictor.desk.counts.add("evict", RETRIED)
+        return min(pauses.next_s(asked_s), max(self._due_s - monotonic_s(), 0.0) + 0.01)
+
+    def _go_on(self) -> None:
+        """Begin to evict once all is prepared."""
+        with self._lock:
+            is_ready = not (self._steps or self._under_way or self._is_evicting or self._why)
+        if is_ready:
+            self._begin_evicting()
+
+    def _begin_evicting(self) -> None:
+        with self._lock:
+            if self._is_evicting:
+                return
+            self._is_evicting = True
+            self._steps += [
+                Step(partial(self._evictor.evict, evict), pod, is_eviction=True)
+                for pod, evict in self._left.items()
+            ]
+            count = len(self._steps)
+        self._lanes(count)
+
+    def _lanes(self, steps: int) -> None:
+        for _ in range(min(steps, MOST_AT_ONCE)):
+            self._put(EvictWork(self, is_evicting=self._is_evicting), self._is_evicting)
+
+    def _spared(self, evict: Evict) -> None:
+        desk = self._evictor.desk
+        desk.counts.add("evict", WITHDRAWN if self._is_unwanted else DROPPED)
+        desk.log.info("eviction_dropped", pod=evict.pod, why=self._why)
+        desk.refute(evict.pod)
+
+
+class EvictWork:
+    """One of the few requests of a plan that are under way at a time, one after the other."""
+
+    def __init__(self, plan: EvictionPlan, *, is_evicting: bool) -> None:
+        """Have nothing in hand yet; a work is for one stage of the plan."""
+        self._plan = plan
+        self._is_evicting = is_evicting
+        self._step: Step | None = None
+        self._pauses = Pauses()
+
+    def send(self) -> float | None:
+        """Take one step; return after how many seconds the next is due, None for no more."""
+        plan = self._plan
+        step = self._step
+        if step is None:
+            step = self._step = plan.take(is_evicting=self._is_evicting)
+        elif why := plan.why_over:
+            self.drop(why)
+            return None
+        if step is None:
+            return None
+        verdict = step.ask()
+        if not verdict.why:
+            self._step = None
+            self._pauses.reset()
+            plan.granted(step)
+            return 0.0 if plan.has_more(is_evicting=self._is_evicting) else None
+        if verdict.is_final or plan.why_over:
+            self._step = None
+            plan.failed(step, verdict.why, is_unwanted=verdict.is_unwanted)
+            return None
+        return plan.retried(verdict.asked_s, self._pauses)
+
+    def drop(self, why: str) -> None:
+        """Give up the plan."""
+        step, self._step = self._step, None
+        if step is not None:
+            self._plan.failed(step, why)
+        else:
+            self._plan.withdraw(why)

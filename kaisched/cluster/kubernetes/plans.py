@@ -1,0 +1,189 @@
+"""The plans of evictions that are under way, and whether anybody still wants them.
+
+A plan is wanted while every pod that it was made for waits as it did: the same pod with the same
+wishes, of a job with the same claim, and promised the same node by every cycle since. A pod that
+is deleted or bound is noticed as soon as the watch tells of it, everything else by the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from kaisched.cluster.changes import is_same_task
+from kaisched.cluster.grouping import Membership
+from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
+from kaisched.cluster.kubernetes.pods import why_not_waiting
+from kaisched.cluster.store import StateStore
+from kaisched.cluster.translate import PodRow
+from kaisched.core.states import TaskState
+from kaisched.framework.intents import Bind, Nominate
+from kaisched.objects.pod import Pod
+
+_FREE: Final = (TaskState.PENDING, TaskState.GATED, TaskState.RELEASING)
+"""States of a victim that holds no room, or gives it up without us."""
+
+_Known: TypeAlias = tuple[PodRow, Membership | None]
+
+
+@dataclass(slots=True)
+class _Live:
+    """A plan and what it rests on."""
+
+    plan: EvictionPlan
+    beneficiary: str
+    wishes: dict[str, _Known | None]
+    """By pod that it was made for, what was known of it."""
+    claim: tuple[object, ...]
+    at_s: float
+    """When its evictions were noted as sent."""
+    evicted_s: dict[str, float]
+    """By job of a victim, when it was evicted before."""
+    is_settled: bool = False
+
+
+class Plans:
+    """Keeps the plans. All but :meth:`heed` is called by the thread that owns the store."""
+
+    def __init__(self) -> None:
+        """Have none."""
+        self._live: list[_Live] = []
+        self._of_pod: dict[str, _Live] = {}
+        self._lock = threading.Lock()
+
+    def add(self, plan: EvictionPlan, beneficiary: str, store: StateStore, at_s: float) -> None:
+        """Count the victims as leaving, and look after their plan from now on.
+
+        Args:
+            plan: not begun yet.
+            beneficiary: the job that it is for; empty for none.
+            store: where that is taken for done.
+            at_s: the present time.
+
+        """
+        evicted_s = {it.pod_group: store.last_evicted_s(it.pod_group) for it in plan.evictions}
+        for evict in plan.evictions:
+            store.assume_evicted(evict.pod, at_s)
+        pods = [promise.pod for promise in plan.promises]
+        wishes = {pod: store.known_as(pod) for pod in pods}
+        live = _Live(plan, beneficiary, wishes, store.claim_of(beneficiary), at_s, evicted_s)
+        self._live.append(live)
+        with self._lock:
+            self._of_pod.update(dict.fromkeys(pods, live))
+        self._promise(live, store)
+
+    def is_promised(self, pod: str) -> bool:
+        """Tell whether a plan tells a pod of the node that is freed for it."""
+        return pod in self._of_pod
+
+    def victims(self) -> set[str]:
+        """Return the pods that are to be evicted still."""
+        return {evict.pod for live in self._live for evict in live.plan.left}
+
+    def heed(self, change: Change) -> None:
+        """Withdraw the plan of a pod that waits no more; from any thread."""
+        pod = change.obj
+        if not isinstance(pod, Pod) or pod.key not in self._of_pod:
+            return
+        with self._lock:
+            live = self._of_pod.get(pod.key)
+        for promise in live.plan.promises if live is not None else ():
+            if promise.pod != pod.key or _is_of_another(change, promise):
+                continue
+            why = why_not_waiting(None if change.is_gone else pod, promise.uid)
+            if why and live is not None:
+                live.plan.withdraw(f"{pod.key}: {why}", is_unwanted=True)
+
+    def look(self, store: StateStore) -> None:
+        """Withdraw what the present state has no use for, and forget what is over."""
+        for live in list(self._live):
+            why = live.plan.why_over
+            if why:
+                live.plan.withdraw(why)
+            elif why := _why_changed(live, store) or _spare(live.plan, store):
+                live.plan.withdraw(why, is_unwanted=True)
+            if live.plan.is_settled and not live.is_settled:
+                live.is_settled = True
+                _uncount(live, store)
+            is_told = all(store.is_told(it.pod, it.node) for it in live.plan.promises)
+            if live.is_settled and (why or is_told):
+                self._forget(live)
+            elif not why:
+                self._promise(live, store)
+
+    def compare(self, binds: Iterable[Bind], nominations: Iterable[Nominate]) -> None:
+        """Take in what the last cycle has decided: a plan lives by its promise."""
+        if not self._live:
+            return
+        kept = {(it.pod, it.node) for it in nominations}
+        placed = {it.pod for it in binds}
+        for live in list(self._live):
+            lost = [it for it in live.plan.promises if (it.pod, it.node) not in kept]
+            if lost:
+                pod, node = lost[0].pod, lost[0].node
+                is_placed = pod in placed
+                why = f"{pod} is placed" if is_placed else f"{node} is promised to {pod} no more"
+                live.plan.withdraw(why, is_unwanted=True)
+
+    def _promise(self, live: _Live, store: StateStore) -> None:
+        for it in live.plan.promises:
+            store.promise(it.pod, it.node)
+
+    def _forget(self, live: _Live) -> None:
+        self._live.remove(live)
+        with self._lock:
+            for pod in live.wishes:
+                if self._of_pod.get(pod) is live:
+                    del self._of_pod[pod]
+
+
+def promises_to(
+    beneficiary: str, victims: set[str], nominations: Iterable[Nominate]
+) -> list[Nominate]:
+    """Return what a cycle has promised to a job; a victim that moves is no beneficiary."""
+    return [it for it in nominations if it.pod_group == beneficiary and it.pod not in victims]
+
+
+def _uncount(live: _Live, store: StateStore) -> None:
+    """Count what was not sent no more as evicted: a budget and delays go by what was."""
+    plan = live.plan
+    unsent = [it for it in plan.evictions if it.pod not in plan.sent]
+    if unsent:
+        hit = {it.pod_group for it in plan.evictions if it.pod in plan.sent}
+        before = {job: at_s for job, at_s in live.evicted_s.items() if job not in hit}
+        store.forget_evictions(live.at_s, len(unsent), before)
+
+
+def _is_of_another(change: Change, promise: Nominate) -> bool:
+    """Tell whether another pod of the name is gone; its end may be told late."""
+    return change.is_gone and change.obj.metadata.uid not in ("", promise.uid)
+
+
+def _why_changed(live: _Live, store: StateStore) -> str:
+    """Return what is new about those for whom a plan was made; empty for nothing."""
+    for pod, then in live.wishes.items():
+        now = store.known_as(pod)
+        if now is None:
+            return f"{pod} is gone"
+        if then is None or not is_same_task(then, now):
+            return f"{pod} has changed"
+        if store.state_of(pod) != TaskState.PENDING:
+            return f"{pod} waits for no node now"
+    if live.wishes and store.claim_of(live.beneficiary) != live.claim:
+        return f"{live.beneficiary} has changed"
+    return ""
+
+
+def _spare(plan: EvictionPlan, store: StateStore) -> str:
+    """Leave out victims whose room is free without us; return why the plan is over, if it is."""
+    for evict in plan.left:
+        is_it = store.version_of(evict.pod)[0] == evict.uid
+        if is_it and store.is_assumed(evict.pod):
+            continue
+        if is_it and store.state_of(evict.pod) not in _FREE:
+            return f"{evict.pod} has changed"
+        plan.spare(evict.pod)
+    return ""

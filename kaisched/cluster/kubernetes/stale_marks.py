@@ -1,0 +1,76 @@
+"""Since when gangs are stale, where a later leader finds it: in the status of one of their pods.
+
+The grace of a stale gang is longer than some leaderships. A PodGroup would be the place for it, but
+not every gang has one, and its metadata are not ours to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.client import STRATEGIC
+from kaisched.cluster.kubernetes.pods import Desk, path_of
+from kaisched.cluster.kubernetes.report import Report
+from kaisched.cluster.store import StateStore
+from kaisched.objects import labels
+
+STALE_GANGS: Final = "stalegang"
+HOPES: Final = "stalegang.hopes"
+"""Facts of the action of that name: since when jobs are stale, and those that may soon be whole."""
+AGAIN_S: Final = 5.0
+"""What was written and does not show by then is written again."""
+
+
+class StaleMarks:
+    """Compares what pods say with what the action remembers, in the loop's thread."""
+
+    def __init__(self, desk: Desk, put: Callable[[Report], object]) -> None:
+        """Have written nothing; ``put`` takes what is to be sent."""
+        self._desk, self._put = desk, put
+        self._written: dict[tuple[str, bool], float] = {}
+        """When a pod was last told: (pod, whether its job is stale)."""
+
+    def after(self, store: StateStore, stale: Mapping[str, float], at_s: float) -> None:
+        """Let a pod of each stale job say since when, and no pod of any other.
+
+        Args:
+            store: what pods say now.
+            stale: by job, since when.
+            at_s: the present time.
+
+        """
+        told = store.stale_marks()
+        if not (stale or told):
+            return
+        now_s = monotonic_s()
+        self._written = {it: at_s for it, at_s in self._written.items() if now_s - at_s < AGAIN_S}
+        for job, since_s in stale.items():
+            if abs(max(told.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
+                for pod, uid in store.running_pods(job)[:1]:
+                    self._tell(pod, uid, since_s, is_stale=True)
+        for job, pods in told.items():
+            for pod in pods if job not in stale else ():
+                self._tell(pod, store.version_of(pod)[0], at_s, is_stale=False)
+
+    def _tell(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
+        if (pod, is_stale) in self._written:
+            return
+        self._written[pod, is_stale] = monotonic_s()
+        condition = _condition(since_s, is_stale=is_stale)
+        body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+        desk = self._desk
+        report = Report(desk.client, "PATCH", path_of(pod, "status"), body, STRATEGIC, desk.counts)
+        self._put(report)
+
+
+def _condition(since_s: float, *, is_stale: bool) -> dict[str, Any]:
+    return {
+        "type": labels.GANG_STALE,
+        "status": "True" if is_stale else "False",
+        "reason": "BelowMinimum" if is_stale else "Complete",
+        "message": "fewer pods of its job run than it needs" if is_stale else "",
+        "lastTransitionTime": datetime.fromtimestamp(since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }

@@ -1,0 +1,149 @@
+"""Plans of ten victims, and what happens to those they were made for in the middle of one."""
+
+import time
+
+import pytest
+
+from kaisched.cluster.embedded.apiserver import Fault
+from kaisched.cluster.kubernetes.client import MERGE
+from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, events
+from tests.on_kubernetes.rig import until
+
+pytestmark = [
+    pytest.mark.slow,  # requests are held up for tenths of a second, ten victims in two rounds
+    pytest.mark.fault("I124"),
+]
+TEN = [f"g-{number}" for number in range(10)]
+
+
+@pytest.fixture
+def cluster(rig, server):
+    """Two nodes of eight GPUs that queue a holds with single pods; b deserves ten of them."""
+    for name in ("n0", "n1"):
+        rig.node(name)
+    rig.queue("root", -1)
+    rig.queue("a", 6, "root")
+    rig.queue("b", 10, "root")
+    for number in range(16):
+        rig.pod(f"v{number}", "a", nodeName=f"n{number % 2}")
+    rig.start_kubelet()
+    until(lambda: all(pod["status"]["phase"] == "Running" for pod in rig.pods().values()))
+    return rig
+
+
+def slow(server, seconds=0.2):
+    return server.faults.add(Fault(subresource="eviction", delay_s=seconds, times=None))
+
+
+def evicted(cluster):
+    return {line["pod"].partition("/")[2] for line in events(cluster, "pod_evicted")}
+
+
+def living(cluster):
+    return {name for name in cluster.placed() if name.startswith("v")}
+
+
+def bind(cluster, name, node):
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    cluster.must("POST", f"{cluster.pods_path}/{name}/binding", body)
+
+
+def delete(cluster):
+    cluster.delete_pod("g-7")
+
+
+def place(cluster):
+    """Somebody else has bound the whole gang."""
+    for name in TEN:
+        bind(cluster, name, "elsewhere")
+
+
+def relabel(cluster):
+    labels = {"metadata": {"labels": {"team": "another"}}}
+    cluster.must("PATCH", f"{cluster.pods_path}/g-7", labels, MERGE)
+
+
+def demote(cluster):
+    """The gang is of another queue now, which deserves nothing."""
+    path = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{cluster.namespace}/podgroups/g"
+    cluster.queue("c", 0, "root")
+    cluster.must("PATCH", path, {"spec": {"queue": "c"}}, MERGE)
+
+
+def close_node(cluster):
+    cluster.must("PATCH", "/api/v1/nodes/n0", {"spec": {"unschedulable": True}}, MERGE)
+
+
+CHANGES = [delete, place, demote, close_node]
+
+
+def test_all_of_a_plan_goes_where_it_is_wanted(cluster, server):
+    """Sent a few at a time: ten dry runs and ten evictions in turn would take eight seconds."""
+    slow(server, 0.4)
+    cluster.start(**ALONE).wait_leading()
+    start_s = time.monotonic()
+    cluster.gang("g", "b", 10)
+    cluster.wait_placed(*TEN)
+    assert time.monotonic() - start_s < 6.0
+    assert len(evicted(cluster)) == 10
+    assert_no_overcommit(cluster)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nobody_goes_for_who_does_not_wait_any_more(cluster, server, change):
+    """Half of the dry runs are done: a plan for what is now is made, if at all."""
+    fault = slow(server)
+    cluster.start(**ALONE).wait_leading()
+    cluster.gang("g", "b", 10)
+    until(lambda: fault.met >= 5)
+    change(cluster)
+    until(lambda: events(cluster, "eviction_dropped"))
+    server.faults.clear()
+    time.sleep(0.3)
+    assert evicted(cluster) == set()
+    assert len(living(cluster)) == 16
+
+
+@pytest.mark.parametrize("change", [delete, place])
+def test_the_rest_lives_when_nobody_waits_any_more(cluster, server, change):
+    """Of those whose eviction is not under way; nothing can be undone."""
+    fault = slow(server)
+    cluster.start(**ALONE).wait_leading()
+    cluster.gang("g", "b", 10)
+    until(lambda: fault.met >= 11)
+    change(cluster)
+    until(lambda: events(cluster, "eviction_dropped"))
+    server.faults.clear()
+    time.sleep(0.3)
+    gone = evicted(cluster)
+    assert 1 <= len(gone) <= 8
+    assert len(living(cluster)) == 16 - len(gone)
+
+
+def test_a_pod_that_is_another_now_gets_a_plan_of_its_own(cluster, server):
+    fault = slow(server)
+    cluster.start(**ALONE).wait_leading()
+    cluster.gang("g", "b", 10)
+    until(lambda: fault.met >= 5)
+    relabel(cluster)
+    until(lambda: events(cluster, "eviction_dropped"))
+    cluster.wait_placed(*TEN)
+    assert len(evicted(cluster)) == 10
+
+
+def test_the_server_is_away_in_the_middle(cluster, server):
+    fault = slow(server, 0.1)
+    cluster.start(**ALONE).wait_leading()
+    cluster.gang("g", "b", 10)
+    until(lambda: fault.met >= 13)
+    server.take_down()
+    time.sleep(1.0)
+    server.bring_up()
+    cluster.wait_placed(*TEN)
+    assert len(living(cluster)) == 6
+    assert_no_overcommit(cluster)

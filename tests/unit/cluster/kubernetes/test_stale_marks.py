@@ -1,0 +1,107 @@
+"""Since when a gang is stale, written on one of its pods and read from there."""
+
+import math
+
+import pytest
+
+from kaisched.cluster.events import remove, upsert
+from kaisched.cluster.kubernetes import stale_marks
+from kaisched.cluster.kubernetes.stale_marks import AGAIN_S, StaleMarks
+from kaisched.objects.labels import GANG_STALE
+from tests.contract.clusters import group, pod
+from tests.faults.deciding import store_of
+
+pytestmark = pytest.mark.fault("I125")
+NOON_S = 1_782_907_200.0
+NOON = "2026-07-01T12:00:00Z"
+
+
+def member(name, since="", status="True", **more):
+    said = {"type": GANG_STALE, "status": status, "lastTransitionTime": since}
+    more.setdefault("where", "n0")
+    return pod(
+        name, uid=f"{name}-1", phase="Running", annotations={"pod-group-name": "g"},
+        status={"conditions": [said] if since else []}, **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store():
+    return store_of(group("g", minMember=3), member("p1"), member("p0"))
+
+
+@pytest.fixture
+def reports():
+    return []
+
+
+@pytest.fixture
+def marks(desk, reports):
+    return StaleMarks(desk, reports.append)
+
+
+def said(reports):
+    """(pod, status, time) of what was written, which is forgotten."""
+    written = []
+    for report in reports:
+        (condition,) = report._body["status"]["conditions"]
+        name = report._path.split("/")[-2]
+        written.append((name, condition["status"], condition["lastTransitionTime"]))
+    reports.clear()
+    return written
+
+
+def stale_since(store):
+    snapshot = store.snapshot()
+    return float(snapshot.jobs.stale_since_s[store.row_of_job("ns/g")])
+
+
+def test_one_pod_says_it(store, marks, reports):
+    marks.after(store, {"ns/g": NOON_S}, NOON_S + 9)
+    assert said(reports) == [("p0", "True", NOON)]
+    upsert(store, member("p0", NOON))
+    marks.after(store, {"ns/g": NOON_S + 0.9}, NOON_S + 9)
+    assert said(reports) == []
+
+
+def test_what_does_not_show_is_written_again_but_not_at_once(store, marks, reports, monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr(stale_marks, "monotonic_s", lambda: now_s[0])
+    for later_s in (0.0, AGAIN_S / 2, AGAIN_S):
+        now_s[0] = later_s
+        marks.after(store, {"ns/g": NOON_S}, NOON_S)
+    assert len(said(reports)) == 2
+
+
+def test_another_says_it_when_that_pod_is_gone(store, marks, reports):
+    upsert(store, member("p0", NOON))
+    assert stale_since(store) == NOON_S
+    remove(store, member("p0"))
+    assert math.isnan(stale_since(store))
+    marks.after(store, {"ns/g": NOON_S}, NOON_S)
+    assert said(reports) == [("p1", "True", NOON)]
+
+
+def test_a_gang_that_is_whole_takes_it_back(store, marks, reports):
+    upsert(store, member("p1", NOON))
+    marks.after(store, {}, NOON_S)
+    assert said(reports) == [("p1", "False", NOON)]
+    upsert(store, member("p1", NOON, status="False"))
+    assert math.isnan(stale_since(store))
+    marks.after(store, {}, NOON_S)
+    assert said(reports) == []
+
+
+@pytest.mark.parametrize("nonsense", ["yesterday", "2026-13-01T00:00:00Z"])
+def test_a_time_that_makes_no_sense_says_nothing(store, nonsense):
+    upsert(store, member("p0", nonsense))
+    assert math.isnan(stale_since(store))
+
+
+def test_the_latest_counts_and_a_change_of_the_group_does_not_hide_it(store):
+    upsert(store, member("p0", "2026-07-01T11:00:00Z"))
+    upsert(store, member("p1", NOON))
+    assert stale_since(store) == NOON_S
+    upsert(store, group("g", minMember=4))
+    upsert(store, member("p"))
+    assert stale_since(store) == NOON_S

@@ -1,0 +1,45 @@
+"""What a turn hands over."""
+
+import pytest
+
+from kaisched.clock import ManualClock
+from kaisched.engine.policy import default_policy
+from kaisched.engine.turn import take_turn
+from kaisched.framework import cycle
+from kaisched.framework.answers import CycleAbandonedError
+from kaisched.framework.memory import Memory
+from tests.contract.clusters import pod
+from tests.faults.deciding import store_of
+
+
+class Sink:
+    def __init__(self):
+        self.applied = []
+
+    def apply(self, *intents):
+        self.applied.append([len(it) for it in intents])
+
+
+def turn_of(store):
+    sink = Sink()
+    turn = take_turn(store, sink, default_policy(), None, ManualClock(1e9), Memory())
+    return turn, sink.applied
+
+
+@pytest.mark.fault("I124")
+def test_a_cycle_that_decides_nothing_is_handed_over_too():
+    """Whoever keeps promises learns from it that there are none."""
+    turn, applied = turn_of(store_of())
+    assert not turn.has_intents
+    assert applied == [[0, 0, 0]]
+    assert turn_of(store_of(pod("p")))[1] == [[1, 0, 0]]
+
+
+def test_a_cycle_that_was_abandoned_is_not(monkeypatch):
+    def abandoned(*_):
+        raise CycleAbandonedError("a test")
+
+    monkeypatch.setattr(cycle, "run_contained", abandoned)
+    turn, applied = turn_of(store_of(pod("p")))
+    assert turn.result.stats.abandoned
+    assert applied == []
