@@ -5,7 +5,8 @@ from http.client import HTTPConnection
 import pytest
 
 from kaisched.daemon.health import Check
-from kaisched.daemon.serving import metrics_page, probe_page, serve
+from kaisched.daemon.listening import serve
+from kaisched.daemon.serving import Source, metrics_page, probe_page
 from kaisched.errors import ConfigError
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 
@@ -18,7 +19,7 @@ def checks():
 @pytest.fixture
 def server(checks):
     pages = {
-        "/metrics": metrics_page(registry_of(CycleCollector())),
+        "/metrics": Source(metrics_page(registry_of(CycleCollector())), headers=("accept",)),
         "/readyz": probe_page(lambda: tuple(checks)),
     }
     running = serve("127.0.0.1", 0, pages, "metrics.port")
