@@ -28,7 +28,6 @@ FRAME: Final = struct.Struct(">II")
 _BATCH: Final = 64
 """Connections that are taken at a time, so that those there are get their turn."""
 _BLOCK: Final = 1 << 16
-_RELOAD_S: Final = 5.0
 _TEXT: Final = "text/plain; charset=utf-8"
 _HEADERS: Final = ("accept", "host", "authorization")
 
@@ -351,13 +350,13 @@ class Certificate:
         self._front = front
         self._stamp = self._times()
         self.context.load_cert_chain(files["cert"], files["key"])
-        front.loop.call_later(_RELOAD_S, self._look)
+        front.loop.call_later(front.limits["reload_s"], self._look)
 
     def _times(self) -> tuple[int, ...]:
         return tuple(os.stat(path).st_mtime_ns for path in self._files.values())  # noqa: PTH116 - pathlib would cost the start
 
     def _look(self) -> None:
-        self._front.loop.call_later(_RELOAD_S, self._look)
+        self._front.loop.call_later(self._front.limits["reload_s"], self._look)
         try:
             stamp = self._times()
             if stamp != self._stamp:

@@ -48,6 +48,8 @@ class Limits(NamedTuple):
     """Questions that are under way between the two processes."""
     tell_s: float = 10.0
     """How often it is told, at most, what was refused."""
+    reload_s: float = 5.0
+    """How often it is looked whether the certificate has changed."""
 
 
 USUAL: Final = Limits()
@@ -120,6 +122,7 @@ class Server:
         self._sock, self._pages, self._setting = sock, pages, setting
         self._settings = settings
         self._channel: _Channel | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._is_closing = threading.Event()
         self._lock = threading.Lock()
         self._keeper = threading.Thread(target=self._keep, name=f"http-{setting}", daemon=True)
@@ -155,7 +158,7 @@ class Server:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                process = self._started(theirs)
+                self._process = process = self._started(theirs)
             with self._lock:
                 self._channel = channel = _Channel(ours)
                 if self._is_closing.is_set():
