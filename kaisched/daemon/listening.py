@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FRONT: Final = Path(__file__).with_name("http_front.py")
 _BACKLOG: Final = 1024
+_BLOCK: Final = 1 << 16
 _AGAIN_S: Final = 1.0
 """Time between two starts of a process that ends."""
 _END_S: Final = 2.0
@@ -68,6 +69,7 @@ class _Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._reading, self._writing = threading.Lock(), threading.Lock()
+        self._buffer = bytearray()
 
     def next(self) -> dict[str, Any] | None:
         """Wait for a question; None once there will be no more."""
@@ -77,16 +79,18 @@ class _Channel:
         return json.loads(data) if data else None
 
     def _exactly(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
+        # As much as there is: each call gives way to a cycle, which gives back after 5 ms only.
+        while len(self._buffer) < size:
             try:
-                part = self._sock.recv(size - len(parts))
+                part = self._sock.recv(_BLOCK)
             except OSError:
                 part = b""
             if not part:
                 return b""
-            parts += part
-        return bytes(parts)
+            self._buffer += part
+        found = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return found
 
     def answer(self, number: int, page: Page) -> None:
         """Send a page; where nobody is there any more, nothing."""

@@ -144,6 +144,7 @@ def _phase(daemon: _Daemon, seconds: float) -> dict[str, Any]:
         "probes": len(probes),
         "probe_s": max(probes),
         "probe_median_s": statistics.median(probes),
+        "probe_p99_s": statistics.quantiles(probes, n=100)[-1] if len(probes) > 1 else probes[0],
         "threads": threads,
         "cycles": len(cycles),
         "cycle_ms": statistics.median(cycles),
