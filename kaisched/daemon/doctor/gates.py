@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from kaisched.daemon.doctor.finding import Visit
 
-_BINDING: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/kaisched-queue-use-pods"
+_BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+_NAME: Final = "kaisched-queue-use-pods"
 _CHECK: Final = "queue use"
 _FIX: Final = (
     "helm upgrade --reuse-values --set queueUsePolicy.create=true, or with kustomize add"
@@ -22,7 +23,7 @@ _FIX: Final = (
 
 def queue_use(visit: Visit) -> Iterator[Finding]:
     """Ask for the policy that lets only those use a queue who have the right to."""
-    answer = visit.client.call("GET", _BINDING)
+    answer = visit.client.call("GET", f"{_BINDINGS}/{_NAME}")
     if answer.is_done:
         yield Finding(_CHECK, "ok", "only who has the verb use may put work into a queue")
     elif answer.code == HTTPStatus.NOT_FOUND:
