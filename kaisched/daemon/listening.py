@@ -1,7 +1,7 @@
 """Servers: a process of its own takes the connections, threads of ours make the pages.
 
-The other process (``http_front``) has the caps and the deadlines. Whatever its clients do, what
-reaches us is one question at a time for each of a few threads.
+The other process (``kaisched.daemon.front``) has the caps and the deadlines. Whatever its clients
+do, what reaches us is one question at a time for each of a few threads.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
-from kaisched.daemon.http_front import FRAME
+from kaisched.daemon.front.channel import FRAME
 from kaisched.daemon.serving import Page, Pages, Request, text_page
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
     pass
 
-_FRONT: Final = Path(__file__).with_name("http_front.py")
+_ROOT: Final = str(Path(__file__).parents[2])
+_MAIN: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    " from kaisched.daemon.front.process import main; main()"
+)
 _BACKLOG: Final = 1024
 _BLOCK: Final = 1 << 16
 _AGAIN_S: Final = 1.0
@@ -190,9 +194,9 @@ class Server:
             for path, source in self._pages.items()
         }
         told = json.dumps({**self._settings, **fds, "pages": pages})
-        # Isolated and without site: nothing of ours is read, and it is there in 50 ms.
-        return subprocess.Popen(  # noqa: S603 - our own file, by its path
-            [sys.executable, "-I", "-S", str(_FRONT), told],
+        # Isolated and without site: it needs none of what is installed, and is there at once.
+        return subprocess.Popen(  # noqa: S603 - the interpreter that runs us
+            [sys.executable, "-I", "-S", "-c", _MAIN, _ROOT, told],
             pass_fds=tuple(fds.values()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

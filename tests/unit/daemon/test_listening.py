@@ -1,5 +1,6 @@
 """Servers under clients that mean no good: caps, deadlines, and one line for many of them."""
 
+import ast
 import shutil
 import signal
 import socket
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
 
 import pytest
 import structlog
@@ -18,6 +20,7 @@ from kaisched.daemon.listening import USUAL, Tls, serve
 from kaisched.daemon.serving import Page, Source, probe_page
 from kaisched.errors import ConfigError
 
+ROOT = Path(__file__).resolve().parents[3]
 LIMITS = USUAL._replace(connections=20, head_s=0.4, whole_s=1.0, head_bytes=500, tell_s=0.1)
 HUGE = b"x" * 40_000_000
 
@@ -313,3 +316,26 @@ def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path):
         serve("127.0.0.1", 0, {}, "metrics.port", tls=tls)
     assert "metrics.certFile: certificate and key cannot be used" in str(caught.value)
     assert "name files of PEM" in str(caught.value)
+
+
+# -- the process ---------------------------------------------------------------------------------
+
+
+def test_the_process_needs_the_standard_library_only():
+    """It is started without anything that is installed, so that it is small and there at once."""
+    files = sorted((ROOT / "kaisched" / "daemon" / "front").glob("*.py"))
+    assert len(files) > 4
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = (
+                    [node.module]
+                    if isinstance(node, ast.ImportFrom)
+                    else [it.name for it in node.names]
+                )
+                for name in names:
+                    is_ours = name.startswith("kaisched.daemon.front.")
+                    assert is_ours or name.partition(".")[0] in sys.stdlib_module_names, (
+                        path,
+                        name,
+                    )
