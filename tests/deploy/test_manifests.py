@@ -240,6 +240,13 @@ def test_nothing_secret_is_written_or_mounted():
         assert not re.search(r"password|secretKeyRef", path.read_text(encoding="utf-8")), path
 
 
+@pytest.mark.fault("A23")
+def test_no_priority_at_the_server_is_claimed():
+    """Whoever runs the cluster says who is served first; the scheduler waits as it is told to."""
+    kinds = {obj["kind"] for obj in written()}
+    assert not kinds & {"FlowSchema", "PriorityLevelConfiguration"}
+
+
 # -- policies ------------------------------------------------------------------------------------
 
 
@@ -288,6 +295,7 @@ def test_a_variable_is_made_before_it_is_used(policy):
     assert set(used) <= made
 
 
+@pytest.mark.fault("H113")
 def test_whoever_writes_work_is_asked_about_its_queue():
     """Pods, pod groups and the owners that built-in controllers make pods from."""
     asked = {
