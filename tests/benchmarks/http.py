@@ -100,6 +100,9 @@ class _Daemon:
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
     def cpu_s(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -133,10 +136,11 @@ def _running(nodes: int, pods: int) -> Iterator[_Daemon]:
 def _phase(daemon: _Daemon, seconds: float) -> dict[str, Any]:
     """Probe for a while, and return what the daemon did meanwhile."""
     done, cpu_s, end_s = len(daemon.cycles()), daemon.cpu_s(), time.monotonic() + seconds
-    probes, threads = [], 0
+    probes, threads, descriptors = [], 0, 0
     while time.monotonic() < end_s:
         probes.append(daemon.probe())
         threads = max(threads, daemon.threads())
+        descriptors = max(descriptors, daemon.descriptors())
         time.sleep(_PROBE_S)
     cycles = daemon.cycles()[done:]
     expect(cycles, "no cycle has ended")
@@ -146,6 +150,7 @@ def _phase(daemon: _Daemon, seconds: float) -> dict[str, Any]:
         "probe_median_s": statistics.median(probes),
         "probe_p99_s": statistics.quantiles(probes, n=100)[-1] if len(probes) > 1 else probes[0],
         "threads": threads,
+        "descriptors": descriptors,
         "cycles": len(cycles),
         "cycle_ms": statistics.median(cycles),
         "cycle_worst_ms": max(cycles),

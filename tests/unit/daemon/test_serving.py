@@ -1,5 +1,8 @@
 """Pages over real HTTP on loopback."""
 
+import os
+import subprocess
+import sys
 from http.client import HTTPConnection
 
 import pytest
@@ -73,3 +76,22 @@ def test_a_taken_port_is_one_line_that_names_the_setting(server):
         f"health.port: cannot listen on 127.0.0.1 port {server.port}: Address already in use;"
         " choose another port, or 0 for any that is free"
     )
+
+
+@pytest.mark.fault("H119")
+def test_a_cluster_in_memory_gives_no_metrics_to_strangers():
+    """It knows no tokens: who wants them open says so."""
+    words = ["run", "--metrics-port", "0", "--metrics-bind-address", "0.0.0.0"]
+    run = subprocess.run(
+        [sys.executable, "-m", "kaisched", *words],
+        env={k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 2
+    assert run.stderr.splitlines()[-1].startswith(
+        "kaisched: metrics.authentication: a cluster in memory knows no tokens, and this address"
+    )
+    assert "listen on 127.0.0.1, or set it to none" in run.stderr
