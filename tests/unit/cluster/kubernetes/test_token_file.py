@@ -6,7 +6,7 @@ import yaml
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.access import TOKEN_S, TokenFile, find_access
 from kaisched.errors import ClusterUnavailable
-from kaisched.telemetry.logs import MASK, masked
+from kaisched.telemetry.logs import masked
 
 
 def kubeconfig(folder, **user):
@@ -31,7 +31,7 @@ def test_a_token_file_is_read_again(tmp_path):
     assert token.authorization() == "Bearer first-token"
     clock.sleep(1)
     assert token.authorization() == "Bearer second-token"
-    assert masked("", "it was second-token") == f"it was {MASK}"
+    assert "second-token" not in masked("", "it was second-token")
 
 
 @pytest.mark.fault("I131")
