@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
+from kaisched.clock import monotonic_s
 from kaisched.daemon.front.channel import FRAME
 from kaisched.daemon.serving import Page, Pages, Request, text_page
 from kaisched.errors import ConfigError
@@ -131,6 +132,8 @@ class Server:
         self._settings = settings
         self._channel: _Channel | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._failure_s: dict[str, float] = {}
+        """By path: when it may be told again that its page fails."""
         self._is_closing = threading.Event()
         self._lock = threading.Lock()
         self._keeper = threading.Thread(target=self._keep, name=f"http-{setting}", daemon=True)
@@ -147,7 +150,10 @@ class Server:
             self._is_closing.set()
             if self._channel is not None:
                 self._channel.close()
-        self._keeper.join()
+        self._keeper.join(_END_S)
+        if self._process is not None and self._keeper.is_alive():
+            self._process.kill()
+            self._keeper.join()
         self._sock.close()
 
     def _keep(self) -> None:
@@ -155,7 +161,7 @@ class Server:
         while not self._is_closing.is_set():
             try:
                 code, said = self._run_once()
-            except OSError as wrong:  # no memory, no descriptors
+            except (OSError, RuntimeError) as wrong:  # no memory, descriptors or threads
                 code, said = -1, str(wrong)
             if not self._is_closing.is_set():
                 log.error("http_process_ended", setting=self._setting, code=code, err=said)
@@ -177,13 +183,9 @@ class Server:
             ]
             for thread in threads:
                 thread.start()
-            for thread in threads:
-                thread.join()
-        try:
-            _, said = process.communicate(timeout=_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            # Not for the threads: one may make a page that nobody waits for any more.
             _, said = process.communicate()
+            channel.close()
         lines = said.decode("utf-8", "replace").strip().splitlines()
         return process.returncode, lines[-1][:_LONGEST_ERROR] if lines else ""
 
@@ -222,11 +224,16 @@ class Server:
         try:
             return self._pages[request.path].make(request)
         except Exception as wrong:  # noqa: BLE001 - whatever a page raises costs that page only
-            log: Any = structlog.get_logger()
-            # One line that names it: nobody reads a traceback of every scrape.
-            told = {"path": request.path, "err": f"{type(wrong).__name__}: {wrong}"}
-            log.error("http_page_failed", **told)  # noqa: TRY400
+            self._tell_failure(request.path, f"{type(wrong).__name__}: {wrong}")
             return text_page(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the log says why")
+
+    def _tell_failure(self, path: str, error: str) -> None:
+        """Write one line that names it: nobody reads a traceback of every scrape."""
+        now_s = monotonic_s()
+        if now_s >= self._failure_s.get(path, now_s):
+            self._failure_s[path] = now_s + self._settings["limits"]["tell_s"]
+            log: Any = structlog.get_logger()
+            log.error("http_page_failed", path=path, err=error)
 
     def _tell(self, counts: dict[str, int]) -> None:
         log: Any = structlog.get_logger()

@@ -179,7 +179,7 @@ def _serve_recordings(
         pages = {"/snapshot": recording_page(shards)}
         limits = USUAL._replace(whole_s=WAIT_S + USUAL.whole_s)
         port = settings.snapshots.port
-        server = serve("127.0.0.1", port, pages, "snapshots.port", limits=limits)
+        server = serve("127.0.0.1", port, pages, "snapshots.port", threads=2, limits=limits)
         closing.callback(server.close)
         log: Any = structlog.get_logger()
         log.info("listening", address="127.0.0.1", port=server.port, pages=list(pages))

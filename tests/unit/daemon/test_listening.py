@@ -52,13 +52,9 @@ def server(asked, gate, log):
         gate.wait(10)
         return Page(200, "text/plain", b"slow\n")
 
-    def wrong(request):
-        raise RuntimeError("no such queue")
-
     pages = {
         "/livez": probe_page(lambda: (Check("loop", True, "turns"),)),
         "/slow": Source(slow, ("shard=", "verbose"), ("accept",)),
-        "/wrong": Source(wrong),
         "/huge": Source(lambda _: Page(200, "text/plain", HUGE)),
     }
     running = serve("127.0.0.1", 0, pages, "metrics.port", threads=2, limits=LIMITS)
@@ -206,10 +202,27 @@ def test_equal_questions_are_asked_once(server, asked, gate):
     ]
 
 
-def test_a_page_that_fails_costs_one_line(server, log):
-    assert get(server, "/wrong") == (500, "failed; the log says why\n")
+def test_a_page_that_fails_costs_one_line_however_often_it_is_asked_for(log):
+    def wrong(request):
+        raise RuntimeError("no such queue")
+
+    server = serve("127.0.0.1", 0, {"/wrong": Source(wrong)}, "metrics.port")
+    try:
+        for _ in range(3):
+            assert get(server, "/wrong") == (500, "failed; the log says why\n")
+    finally:
+        server.close()
     (line,) = [it for it in log if it["event"] == "http_page_failed"]
     assert (line["path"], line["err"]) == ("/wrong", "RuntimeError: no such queue")
+
+
+def test_a_server_ends_at_once_though_a_page_is_being_made(asked, gate, server):
+    waiting = connect(server, b"GET /slow HTTP/1.1\r\n\r\n")
+    until(lambda: asked)
+    begin_s = time.monotonic()
+    server.close()
+    assert time.monotonic() - begin_s < 1.5
+    assert heard(waiting) == b""
 
 
 @pytest.mark.fault("I128")
