@@ -63,27 +63,31 @@ def run_process(loaded: LoadedSettings) -> None:
         _run_on_kubernetes(settings, clock)
         return
     collector = CycleCollector()
+    metrics = _metrics_in_memory(settings, collector)
     with ExitStack() as closing:
         loop, recordings = _embedded_loop(settings, collector, clock, closing)
         health = _health_pages(
             lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
         )
         _serve_recordings(settings, lambda: [recordings], closing)
-        if settings.metrics.is_authenticated:
-            raise ConfigError(
-                "a cluster in memory knows no tokens, and this address is not a loopback one"
-                if settings.metrics.authentication == "auto"
-                else "a cluster in memory knows no tokens",
-                path="metrics.authentication",
-                value=settings.metrics.authentication,
-                fix="listen on 127.0.0.1, or set it to none: metrics tell the names of queues",
-            )
-        page = metrics_page(registry_of(collector))
-        metrics: Pages = {"/metrics": Source(page, headers=("accept",))}
         for server in _servers(settings, metrics, health):
             closing.callback(server.close)
         with _ended_by_signals(loop.stop):
             loop.run()
+
+
+def _metrics_in_memory(settings: SchedulerConfiguration, collector: CycleCollector) -> Pages:
+    """Return the page of metrics where there is no API server to ask who may have it."""
+    if settings.metrics.is_authenticated:
+        is_found_out = settings.metrics.authentication == "auto"
+        because = ", and this address is not a loopback one" if is_found_out else ""
+        raise ConfigError(
+            f"a cluster in memory knows no tokens{because}",
+            path="metrics.authentication",
+            value=settings.metrics.authentication,
+            fix="listen on 127.0.0.1, or set it to none: metrics tell the names of queues",
+        )
+    return {"/metrics": Source(metrics_page(registry_of(collector)), headers=("accept",))}
 
 
 def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
