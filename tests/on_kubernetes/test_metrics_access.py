@@ -1,5 +1,9 @@
 """Metrics behind the API server: whose token it is, and whether that user may get them."""
 
+import json
+import os
+import subprocess
+import sys
 from urllib.error import HTTPError
 from urllib.request import Request as Ask
 from urllib.request import urlopen
@@ -8,6 +12,7 @@ import pytest
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded.apiserver import ApiServer, Rule
+from kaisched.cluster.embedded.apiserver.furnish import kubeconfig_of
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.daemon import metrics_access
@@ -122,3 +127,53 @@ def test_a_page_that_is_guarded_is_so_over_http(access):
             assert answer.read() == b"queues\n"
     finally:
         server.close()
+
+
+@pytest.mark.fault("I128")
+@pytest.mark.slow  # a process that starts
+def test_a_daemon_asks_the_server_about_scrapes_and_nobody_about_probes(server, tmp_path):
+    server.api.access.rules["us"] = [*REVIEW, Rule(("*",), ("*",), ("*",))]
+    (tmp_path / "kubeconfig").write_text(kubeconfig_of(server.url, "ours"), encoding="utf-8")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
+    environment |= {
+        "KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "KAISCHED_METRICS__AUTHENTICATION": "kubernetes",
+        "KAISCHED_KUBERNETES__OBSERVE": "true",
+    }
+    words = ["run", "--cluster", "kubernetes", "--log-format", "json"]
+    ports = ["--metrics-port", "0", "--health-port", "0"]
+    command = [sys.executable, "-m", "kaisched", *words, *ports]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as daemon:
+        try:
+            port = {}
+            while len(port) < 4:
+                line = json.loads(daemon.stderr.readline())
+                port |= dict.fromkeys(line.get("pages", ()), line.get("port"))
+            told = {
+                (page, token): status_of(port[page], page, token)
+                for page in ("/metrics", "/observed", "/livez")
+                for token in ("", "of-prom", "of-team")
+            }
+        finally:
+            daemon.terminate()
+    assert told == {
+        ("/metrics", ""): 401,
+        ("/metrics", "of-prom"): 200,
+        ("/metrics", "of-team"): 403,
+        ("/observed", ""): 401,
+        ("/observed", "of-prom"): 403,
+        ("/observed", "of-team"): 403,
+        ("/livez", ""): 200,
+        ("/livez", "of-prom"): 200,
+        ("/livez", "of-team"): 200,
+    }
+
+
+def status_of(port, page, token):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urlopen(Ask(f"http://127.0.0.1:{port}{page}", headers=headers), timeout=30) as answer:
+            return answer.status
+    except HTTPError as refused:
+        with refused:
+            return refused.code
