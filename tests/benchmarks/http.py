@@ -1,6 +1,7 @@
 """HTTP: a daemon at work while connections drip at its ports. Do probes and cycles suffer?"""
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -15,6 +16,9 @@ from typing import Any
 
 import yaml
 
+from kaisched.daemon.health import Check
+from kaisched.daemon.listening import serve
+from kaisched.daemon.serving import probe_page
 from tests.benchmarks.harness import Measured, Watch, expect
 
 _DRIPPING = Path(__file__).with_name("dripping.py")
@@ -107,18 +111,42 @@ class _Daemon:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def probe(self) -> float:
-        """Return how long a probe takes, over a connection of its own as the kubelet's."""
-        start_s = time.perf_counter()
-        connection = HTTPConnection("127.0.0.1", self.ports["/livez"], timeout=10)
-        try:
-            connection.request("GET", "/livez")
-            answer = connection.getresponse()
-            said = answer.read()
-        finally:
-            connection.close()
-        expect(answer.status == 200, f"the probe failed: {said!r}")
-        return time.perf_counter() - start_s
+
+def _probe(port: int) -> float:
+    """Return how long a probe takes, over a connection of its own as the kubelet's."""
+    start_s = time.perf_counter()
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/livez")
+        answer = connection.getresponse()
+        said = answer.read()
+    finally:
+        connection.close()
+    expect(answer.status == 200, f"the probe failed: {said!r}")
+    return time.perf_counter() - start_s
+
+
+@contextmanager
+def _control() -> Iterator[int]:
+    """Serve the same page from this process, which does nothing else and which nobody attacks.
+
+    What its probes take is the machine's doing: on a busy one, a process waits for its turn.
+    """
+    pages = {"/livez": probe_page(lambda: (Check("loop", True, "none"),))}
+    server = serve("127.0.0.1", 0, pages, "control")
+    try:
+        yield server.port
+    finally:
+        server.close()
+
+
+def _spread(probes: list[float], name: str) -> dict[str, float]:
+    ordered = sorted(probes)
+    return {
+        f"{name}_median_s": statistics.median(ordered),
+        f"{name}_p99_s": ordered[math.ceil(0.99 * len(ordered)) - 1],
+        f"{name}_s": ordered[-1],
+    }
 
 
 @contextmanager
@@ -133,12 +161,13 @@ def _running(nodes: int, pods: int) -> Iterator[_Daemon]:
             daemon.process.wait()
 
 
-def _phase(daemon: _Daemon, seconds: float) -> dict[str, Any]:
-    """Probe for a while, and return what the daemon did meanwhile."""
+def _phase(daemon: _Daemon, control: int, seconds: float) -> dict[str, Any]:
+    """Probe for a while, in turns with the control; return what the daemon did meanwhile."""
     done, cpu_s, end_s = len(daemon.cycles()), daemon.cpu_s(), time.monotonic() + seconds
-    probes, threads, descriptors = [], 0, 0
+    probes, controls, threads, descriptors = [], [], 0, 0
     while time.monotonic() < end_s:
-        probes.append(daemon.probe())
+        probes.append(_probe(daemon.ports["/livez"]))
+        controls.append(_probe(control))
         threads = max(threads, daemon.threads())
         descriptors = max(descriptors, daemon.descriptors())
         time.sleep(_PROBE_S)
@@ -146,9 +175,8 @@ def _phase(daemon: _Daemon, seconds: float) -> dict[str, Any]:
     expect(cycles, "no cycle has ended")
     return {
         "probes": len(probes),
-        "probe_s": max(probes),
-        "probe_median_s": statistics.median(probes),
-        "probe_p99_s": statistics.quantiles(probes, n=100)[-1] if len(probes) > 1 else probes[0],
+        **_spread(probes, "probe"),
+        **_spread(controls, "control"),
         "threads": threads,
         "descriptors": descriptors,
         "cycles": len(cycles),
@@ -164,14 +192,14 @@ def dripping(
     """Drip at both ports for some seconds, after a calm of some others."""
     del repeat
     watch = Watch()
-    with _running(nodes, pods) as daemon:
-        before = _phase(daemon, calm)
+    with _running(nodes, pods) as daemon, _control() as control:
+        before = _phase(daemon, control, calm)
         ports = [str(daemon.ports[page]) for page in ("/livez", "/metrics")]
         command = [sys.executable, str(_DRIPPING), str(seconds), str(connections), *ports]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as dripping:
-            during = watch.time(lambda: _phase(daemon, seconds))
+            during = watch.time(lambda: _phase(daemon, control, seconds))
             said, _ = dripping.communicate()
-        after = _phase(daemon, calm)
+        after = _phase(daemon, control, calm)
         refused = [it for it in daemon.events() if it["event"] == "http_clients_refused"]
     came, _ = map(int, said.split())
     expect(came >= 2 * connections, "the connections did not come")
@@ -179,6 +207,7 @@ def dripping(
     calm_ms = (before["cpu_ms_a_cycle"] + after["cpu_ms_a_cycle"]) / 2
     detail = {
         "probe_s": during["probe_s"],
+        "control_s": during["control_s"],
         "cycle_growth": during["cpu_ms_a_cycle"] / calm_ms,
         "came": came,
         "log_lines": len(refused),
