@@ -196,8 +196,8 @@ class KubernetesDaemon:
             return None
         times = LeaseTimes(election.lease_duration, election.renew_deadline, election.retry_period)
         keeper = LeaseKeeper(
-            self._client,
-            namespace=how.namespace or self._client.access.namespace,
+            self.client,
+            namespace=how.namespace or self.client.access.namespace,
             identity=self.identity,
             times=times,
             most=max(len(found), 1),
