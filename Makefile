@@ -6,6 +6,7 @@
 #   make example  the example plugin, installed and tested as a third party's would be
 #   make bench    the benchmarks
 #   make lock     the lock files again, after a change of pyproject.toml (UPGRADE=1: newest versions)
+#   make sbom     what is installed at run time, with licences, as build/sbom.cdx.json
 #   make clean    remove what the above made
 
 PYTHON ?= python3
@@ -55,7 +56,7 @@ require = $(if $(filter missing:,$(firstword $(1))),$(error $(1)),$(1))
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test check static format lint types imports spelling docs example bench lock clean help
+.PHONY: demo test check static format lint types imports spelling docs example bench lock sbom clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -97,6 +98,11 @@ example: $(PACKAGE) $(DEV)
 
 bench: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.benchmarks $(ARGS)
+
+sbom: $(PACKAGE)
+	@mkdir -p build
+	$(BIN)/python deploy/image/sbom.py \
+	  $(VENV)/lib/python3*/site-packages requirements/runtime.lock > build/sbom.cdx.json
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --fork-strategy fewest --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)

@@ -35,7 +35,7 @@ def command(
     One line a check: ok, warn or fail. Asked are the server and its clock, our account and its
     rights, the kinds that are read, optional parts of the API, shards and their plugins, leases,
     nodes in no shard or in two, queues (also those that KAI-Scheduler would understand otherwise),
-    and the usage history with its gaps.
+    whether anybody may use any queue, and the usage history with its gaps.
 
     Nothing is written. Settings are those of `kaisched run`. The exit code is 1 if a check failed.
     """

@@ -5,6 +5,7 @@ Keys are camelCase in the file; ``metrics.port`` is ``KAISCHED_METRICS__PORT`` i
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -52,6 +53,38 @@ class Listener(BaseModel):
         default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface."
     )
     port: Port = Field(default=0, description="TCP port; 0 takes a free one and logs it.")
+
+
+class MetricsListener(Listener):
+    """Where metrics are served, and to whom."""
+
+    authentication: Literal["auto", "kubernetes", "none"] = Field(
+        default="auto",
+        description="`kubernetes`: only to bearer tokens of users who may `get` the page's path, as"
+        " the API server says; `none`: to everybody; `auto`: `none` on a loopback address, else"
+        " `kubernetes`.",
+    )
+    cert_file: str = Field(
+        default="",
+        description="Certificate (PEM) to serve metrics by HTTPS; read again when it changes.",
+    )
+    key_file: str = Field(default="", description="The private key of the certificate (PEM).")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if bool(self.cert_file) != bool(self.key_file):
+            raise ValueError("certFile and keyFile go together: set both or none")
+        return self
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the API server is asked about who reads."""
+        if self.authentication != "auto":
+            return self.authentication == "kubernetes"
+        try:
+            return not ip_address(self.bind_address).is_loopback
+        except ValueError:  # a name
+            return self.bind_address != "localhost"
 
 
 class Logs(BaseModel):
@@ -200,8 +233,8 @@ class SchedulerConfiguration(BaseSettings):
     leader_election: LeaderElection = Field(
         default=LeaderElection(), description="How one of several processes comes to lead."
     )
-    metrics: Listener = Field(
-        default=Listener(port=8080), description="Where `/metrics` is served."
+    metrics: MetricsListener = Field(
+        default=MetricsListener(port=8080), description="Where `/metrics` is served."
     )
     health: Listener = Field(
         default=Listener(port=8081), description="Where `/livez` and `/readyz` are served."

@@ -66,7 +66,7 @@ class KubernetesDaemon:
             # Every kind keeps one connection busy, beside those of the writers.
             wanted = len(ALL) + how.writers + _SPARE_CONNECTIONS
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
-        self._client = client
+        self.client = client
         random_part = uuid.uuid4().hex[:8]
         self.identity = (
             settings.leader_election.identity
@@ -169,7 +169,7 @@ class KubernetesDaemon:
             )
             for it in self.reflectors
         )
-        return tenure.state(watches, self._client.requests.read())
+        return tenure.state(watches, self.client.requests.read())
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class KubernetesDaemon:
     def _tenure(self, found: FoundShard) -> Tenure:
         return Tenure(
             self._settings,
-            self._client,
+            self.client,
             found,
             self._clock,
             keeper=self._keeper,
@@ -196,8 +196,8 @@ class KubernetesDaemon:
             return None
         times = LeaseTimes(election.lease_duration, election.renew_deadline, election.retry_period)
         keeper = LeaseKeeper(
-            self._client,
-            namespace=how.namespace or self._client.access.namespace,
+            self.client,
+            namespace=how.namespace or self.client.access.namespace,
             identity=self.identity,
             times=times,
             most=max(len(found), 1),
@@ -219,7 +219,7 @@ class KubernetesDaemon:
         )
         return tuple(
             Reflector(
-                self._client,
+                self.client,
                 watched,
                 self._tell,
                 pace=self._pace(),
@@ -237,7 +237,7 @@ class KubernetesDaemon:
         pauses, unauthorized = Pauses(), 0
         while not self._end.is_set():
             try:
-                found = find_gang_api(self._client)
+                found = find_gang_api(self.client)
             except ClusterUnavailable as error:
                 unauthorized += isinstance(error, AccountUnknownError)
                 if unauthorized >= MOST_UNAUTHORIZED:
@@ -260,7 +260,7 @@ class KubernetesDaemon:
         pauses = Pauses()
         while not files and not self._end.is_set():
             try:
-                answer = self._client.call("GET", SHARDS.path)
+                answer = self.client.call("GET", SHARDS.path)
                 if answer.code == _ABSENT:
                     break
                 if answer.is_done:

@@ -7,25 +7,26 @@ import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from kaisched import __version__
 from kaisched.clock import SystemClock
+from kaisched.daemon.listening import USUAL, Server, Tls, serve
 from kaisched.daemon.loop import Loop
+from kaisched.daemon.metrics_access import MetricsAccess
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
 from kaisched.daemon.policy import policy_of
-from kaisched.daemon.recordings import Recordings, recording_page
+from kaisched.daemon.recordings import WAIT_S, Recordings, recording_page
 from kaisched.daemon.serving import (
     Page,
     Pages,
     Request,
-    Server,
+    Source,
     json_page,
     metrics_page,
     probe_page,
-    serve,
 )
 from kaisched.daemon.usage import usage_feed
 from kaisched.engine.planning import fill, group_by_owners, open_cluster, read_manifests
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.daemon.health import Check
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SCRAPES_AT_A_TIME: Final = 4
+"""Each may wait for the API server to say whose token it was sent."""
 
 
 def run_process(loaded: LoadedSettings) -> None:
@@ -60,25 +63,42 @@ def run_process(loaded: LoadedSettings) -> None:
         _run_on_kubernetes(settings, clock)
         return
     collector = CycleCollector()
+    metrics = _metrics_in_memory(settings, collector)
     with ExitStack() as closing:
         loop, recordings = _embedded_loop(settings, collector, clock, closing)
         health = _health_pages(
             lambda: loop.health.live(clock.now_s()), lambda: loop.health.ready(clock.now_s())
         )
         _serve_recordings(settings, lambda: [recordings], closing)
-        metrics: Pages = {"/metrics": metrics_page(registry_of(collector))}
         for server in _servers(settings, metrics, health):
             closing.callback(server.close)
         with _ended_by_signals(loop.stop):
             loop.run()
 
 
+def _metrics_in_memory(settings: SchedulerConfiguration, collector: CycleCollector) -> Pages:
+    """Return the page of metrics where there is no API server to ask who may have it."""
+    if settings.metrics.is_authenticated:
+        is_found_out = settings.metrics.authentication == "auto"
+        because = ", and this address is not a loopback one" if is_found_out else ""
+        raise ConfigError(
+            f"a cluster in memory knows no tokens{because}",
+            path="metrics.authentication",
+            value=settings.metrics.authentication,
+            fix="listen on 127.0.0.1, or set it to none: metrics tell the names of queues",
+        )
+    return {"/metrics": Source(metrics_page(registry_of(collector)), headers=("accept",))}
+
+
 def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
     daemon = KubernetesDaemon(settings, clock)
     # Shards are known once the cluster answers, which may take a while; probes come before.
-    metrics: Pages = {"/metrics": lambda request: _metrics_of(daemon, request)}
+    metrics: Pages = {"/metrics": Source(partial(_metrics_of, daemon), ("shard=",), ("accept",))}
     if settings.kubernetes.observe:
-        metrics = {**metrics, "/observed": lambda request: _observed_of(daemon, request)}
+        metrics = {**metrics, "/observed": Source(partial(_observed_of, daemon), ("shard=",))}
+    if settings.metrics.is_authenticated:
+        access = MetricsAccess(daemon.client)
+        metrics = {path: access.guarded(source) for path, source in metrics.items()}
     with ExitStack() as closing:
         for server in _servers(settings, metrics, _health_pages(daemon.live, daemon.ready)):
             closing.callback(server.close)
@@ -161,7 +181,9 @@ def _serve_recordings(
     """Serve recordings until closed, on loopback only, if the settings say so."""
     if settings.snapshots.enabled:
         pages = {"/snapshot": recording_page(shards)}
-        server = serve("127.0.0.1", settings.snapshots.port, pages, "snapshots.port")
+        limits = USUAL._replace(whole_s=WAIT_S + USUAL.whole_s)
+        port = settings.snapshots.port
+        server = serve("127.0.0.1", port, pages, "snapshots.port", threads=2, limits=limits)
         closing.callback(server.close)
         log: Any = structlog.get_logger()
         log.info("listening", address="127.0.0.1", port=server.port, pages=list(pages))
@@ -175,14 +197,25 @@ def _health_pages(
 
 def _servers(settings: SchedulerConfiguration, metrics: Pages, health: Pages) -> list[Server]:
     """Start what probes and scrapes ask; one server where both have one address and port."""
-    wanted = [("metrics", settings.metrics, metrics), ("health", settings.health, health)]
-    if settings.metrics == settings.health and settings.metrics.port != 0:
-        wanted = [("metrics", settings.metrics, {**metrics, **health})]
+    scraped, probed = settings.metrics, settings.health
+    wanted = [("metrics", scraped, metrics), ("health", probed, health)]
+    is_one = (scraped.bind_address, scraped.port) == (probed.bind_address, probed.port)
+    if is_one and scraped.port != 0:
+        wanted = [("metrics", scraped, {**metrics, **health})]
+    tls = Tls(scraped.cert_file, scraped.key_file) if scraped.cert_file else None
     servers: list[Server] = []
     log: Any = structlog.get_logger()
     try:
         for name, listener, pages in wanted:
-            server = serve(listener.bind_address, listener.port, pages, f"{name}.port")
+            is_scraped = name == "metrics"
+            server = serve(
+                listener.bind_address,
+                listener.port,
+                pages,
+                f"{name}.port",
+                threads=_SCRAPES_AT_A_TIME if is_scraped else 1,
+                tls=tls if is_scraped else None,
+            )
             servers.append(server)
             log.info(
                 "listening", address=listener.bind_address, port=server.port, pages=list(pages)

@@ -7,7 +7,7 @@ from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.daemon.serving import Page
+from kaisched.daemon.serving import Page, Source, text_page
 from kaisched.engine.recording import record, recorded_usage
 from kaisched.engine.recording_file import encoded
 from kaisched.engine.replaying import sealed
@@ -28,7 +28,6 @@ WAIT_S: Final = 30.0
 """How long a cycle is waited for."""
 _HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 _JSON: Final = "application/json"
-_TEXT: Final = "text/plain; charset=utf-8"
 
 
 class _Wish:
@@ -123,9 +122,7 @@ class Recorder:
             self._recordings.end(turn, self._state, facts, policy)
 
 
-def recording_page(
-    shards: Callable[[], Iterable[Recordings]],
-) -> Callable[[Request], Page]:
+def recording_page(shards: Callable[[], Iterable[Recordings]]) -> Source:
     """Return the page that gives the next cycle of one shard, the first or that of ``?shard=``.
 
     It tells names of all tenants, so it is served on loopback only, and to no page of a browser
@@ -134,20 +131,16 @@ def recording_page(
 
     def page(request: Request) -> Page:
         if request.host.rpartition(":")[0] not in _HOSTS and request.host not in _HOSTS:
-            return _said(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
+            return text_page(HTTPStatus.FORBIDDEN, "only as localhost: forward the port")
         wanted = request.query.get("shard", [""])[0]
         known = list(shards())
         chosen = next((it for it in known if wanted in {"", it.name}), None)
         if chosen is None:
             names = ", ".join(it.name for it in known)
-            return _said(HTTPStatus.NOT_FOUND, f"no such shard; here are {names or 'none yet'}")
+            return text_page(HTTPStatus.NOT_FOUND, f"no such shard; here are {names or 'none yet'}")
         try:
             return Page(HTTPStatus.OK, _JSON, encoded(chosen.next_one()))
         except KaischedError as error:
-            return _said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return text_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
-    return page
-
-
-def _said(status: HTTPStatus, text: str) -> Page:
-    return Page(status, _TEXT, f"{text}\n".encode())
+    return Source(page, query=("shard=",), headers=("host",))

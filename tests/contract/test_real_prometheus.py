@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from kaisched.core.usage import PARTS, UsageState
-from kaisched.daemon.serving import Page, metrics_page, serve
+from kaisched.daemon.listening import serve
+from kaisched.daemon.serving import Page, Source, metrics_page
 from kaisched.framework.records import QueueShare
 from kaisched.objects.cron import parse_cron
 from kaisched.telemetry.metrics import CycleCollector, registry_of
@@ -141,7 +142,8 @@ class Exporter:
         self.port = free_port()
         self.text = ""
         self.page = lambda _: Page(200, "text/plain; version=0.0.4", self.text.encode())
-        self.server = serve("127.0.0.1", self.port, {"/metrics": self.answer}, "test")
+        pages = {"/metrics": Source(self.answer, headers=("accept",))}
+        self.server = serve("127.0.0.1", self.port, pages, "test")
 
     def answer(self, request):
         return self.page(request)

@@ -138,8 +138,49 @@ def test_probes_and_ports_are_those_of_the_settings():
     (service,) = read("kustomize/base/service.yaml")
     assert service["spec"]["ports"][0]["port"] == settings.metrics.port
     (network,) = read("kustomize/base/network-policy.yaml")
-    allowed = {port["port"] for rule in network["spec"]["ingress"] for port in rule["ports"]}
-    assert allowed == set(ports.values())
+    scrapes, asked = network["spec"]["ingress"]
+    assert [port["port"] for port in scrapes["ports"]] == [ports["metrics"]]
+    assert [port["port"] for port in asked["ports"]] == [ports["health"]]
+
+
+@pytest.mark.fault("I128")
+@pytest.mark.parametrize("path", SETTINGS)
+def test_metrics_are_for_those_only_whom_the_server_knows(path):
+    assert load_settings(DEPLOY / path).settings.metrics.authentication == "kubernetes"
+    (network,) = read("kustomize/base/network-policy.yaml")
+    assert network["spec"]["ingress"][0]["from"]
+    (monitor,) = read("monitoring/service-monitor.yaml")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["bearerTokenFile"].endswith("/serviceaccount/token")
+    (role,) = [it for it in written() if key_of(it) == "ClusterRole /kaisched-metrics-reader"]
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics", "/observed"], "verbs": ["get"]}]
+
+
+def test_the_chart_serves_metrics_by_https_with_a_secret():
+    objects = {key_of(obj): obj for obj in templated("metricsTLS.secretName=certs")}
+    pod = objects["Deployment kaisched/kaisched"]["spec"]["template"]["spec"]
+    assert {"name": "tls", "secret": {"secretName": "certs"}} in pod["volumes"]
+    mounts = {it["name"]: it["mountPath"] for it in pod["containers"][0]["volumeMounts"]}
+    metrics = objects["ConfigMap kaisched/kaisched"]["data"]["kaisched.yaml"]["metrics"]
+    assert metrics["certFile"] == f"{mounts['tls']}/tls.crt"
+    assert metrics["keyFile"] == f"{mounts['tls']}/tls.key"
+    assert metrics["authentication"] == "kubernetes"
+    (endpoint,) = objects["ServiceMonitor kaisched/kaisched"]["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "certs", "key": "ca.crt"}}
+
+
+def test_the_chart_lets_those_scrape_who_are_named():
+    where = "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus"
+    (network,) = of_kind(templated(where), "NetworkPolicy")
+    wanted = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    assert network["spec"]["ingress"][0]["from"] == wanted
+
+
+def test_the_notes_say_that_queues_are_open_to_all():
+    notes = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    assert "if not .Values.queueUsePolicy.create" in notes
+    assert "--set queueUsePolicy.create=true" in notes
 
 
 def test_selectors_find_the_pod():
@@ -199,6 +240,13 @@ def test_nothing_secret_is_written_or_mounted():
         assert not re.search(r"password|secretKeyRef", path.read_text(encoding="utf-8")), path
 
 
+@pytest.mark.fault("A23")
+def test_no_priority_at_the_server_is_claimed():
+    """Whoever runs the cluster says who is served first; the scheduler waits as it is told to."""
+    kinds = {obj["kind"] for obj in written()}
+    assert not kinds & {"FlowSchema", "PriorityLevelConfiguration"}
+
+
 # -- policies ------------------------------------------------------------------------------------
 
 
@@ -247,6 +295,7 @@ def test_a_variable_is_made_before_it_is_used(policy):
     assert set(used) <= made
 
 
+@pytest.mark.fault("H113")
 def test_whoever_writes_work_is_asked_about_its_queue():
     """Pods, pod groups and the owners that built-in controllers make pods from."""
     asked = {

@@ -209,6 +209,7 @@ def person(server):
         server.remove(obj)
 
 
+@pytest.mark.fault("H113")
 def test_a_queue_is_used_by_whom_it_is_given_to(person):
     until(lambda: person(pod("p", "theirs")).is_done, what="taking the policy up")
     assert "name a queue in the label" in refusal(person(pod("p")))

@@ -15,8 +15,7 @@ HEAD = """# The catalogue of faults
 
 What can go wrong, and what kaisched does about it, row by row. {tested} of {all} rows have a
 test, which carries the mark `fault` with the letter and number of its row;
-`make test ARGS="-m fault"` runs them all. For the other rows the page says what is so, and nothing
-checks it.
+`make test ARGS="-m fault"` runs them all. The others say why they have none.
 
 This page is printed by `python -m tests.reference.test_faults_documented`.
 
@@ -25,7 +24,7 @@ Without a test: {untested}.
 
 
 def parts():
-    """Letter to its title and its rows: number to (what happens, what is done)."""
+    """Letter to its title and its rows: number to what happens, what is done, why no test."""
     text = (ROOT / "tests" / "faults" / "rows.yaml").read_text(encoding="utf-8")
     return yaml.safe_load(text)
 
@@ -71,13 +70,14 @@ def page():
     lines = [HEAD.format(tested=len(tests), all=len(every), untested=untested)]
     for letter, part in parts().items():
         lines += [f"## {letter}. {part['title']}", ""]
-        lines += ["| row | what happens | what kaisched does | tests |", "|---|---|---|---|"]
-        for number, (happens, does) in part["rows"].items():
+        head = "| row | what happens | what kaisched does | tests, or why there is none |"
+        lines += [head, "|---|---|---|---|"]
+        for number, (happens, does, *why) in part["rows"].items():
             links = [
                 f"[{name}](../../{path.relative_to(ROOT).as_posix()})"
                 for path, name in tests.get(f"{letter}{number}", ())
             ]
-            shown = ", ".join(links) or "none"
+            shown = ", ".join(links) or "".join(why) or "none"
             lines.append(f"| {letter}{number} | {happens} | {does} | {shown} |")
         lines.append("")
     return "\n".join(lines)

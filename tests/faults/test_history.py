@@ -68,3 +68,15 @@ def test_c42_a_sample_that_is_nonsense_does_not_reach_a_decision():
         "gpu: used, but its capacity is 0",
         "fpga: queue a used 3 times the capacity; do both count in the same unit?",
     )
+
+
+@pytest.mark.fault("C55")
+def test_c55_history_goes_by_name():
+    """A queue that is renamed begins with nothing; one of its old name inherits."""
+    store = MemoryStore(Window())
+    fill(store, [sample(60 * at, old=10) for at in range(60)])
+    fill(store, [sample(HOUR + 60 * at, new=10) for at in range(61)])
+    usage = store.usage(2 * HOUR, ["old", "new"], RESOURCES)
+    assert [parts_of(usage, 0), parts_of(usage, 1)] == [PARTS // 2, PARTS // 2]
+    fill(store, [sample(2 * HOUR + 60 * at, old=0, new=0) for at in range(1, 61)])
+    assert parts_of(store.usage(3 * HOUR, ["old"], RESOURCES)) == pytest.approx(PARTS / 3, rel=0.01)

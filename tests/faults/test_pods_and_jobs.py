@@ -241,3 +241,67 @@ def test_what_others_overfill_gets_nothing_more_and_loses_nothing():
     result = decide(store)
     assert set(placed(result).values()) == {"n1"}
     assert len(result.evictions) == 0
+
+
+@pytest.mark.fault("D70")
+def test_a_pod_that_leaves_for_hours_gives_its_room_when_it_is_gone():
+    """Its room is promised all the while, and nobody is evicted to have it sooner."""
+    leaving = pod(
+        "leaving", "b", 8, where="n0", phase="Running",
+        metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"},
+    )  # fmt: skip
+    store = store_of(leaving, pod("waits", gpus=8))
+    for later_s in (0.0, 3600.0, 100_000.0):
+        result = decide(store, now_s=NOW_S + later_s)
+        assert (placed(result), len(result.evictions)) == ({}, 0)
+        assert [one.pod for one in result.nominations] == ["ns/waits"]
+    remove(store, leaving)
+    assert placed(decide(store)) == {"waits": "n0"}
+
+
+@pytest.mark.fault("D71")
+def test_finished_pods_hold_no_room_and_no_row():
+    """10,000 that nobody deletes, between two that run."""
+    store = store_of(pod("first", where="n0", phase="Running"))
+    for at in range(10_000):
+        phase = "Succeeded" if at % 2 else "Failed"
+        upsert(store, pod(f"done-{at}", gpus=8, where="n0", phase=phase))
+    upsert(store, pod("last", where="n0", phase="Running"))
+    snapshot = store.snapshot()
+    assert len(snapshot.tasks.state) < 100
+    assert set(store._pods) == {"ns/first", "ns/last"}
+    assert snapshot.nodes.idle[GPU].tolist() == [6000]
+    assert_adds_up(snapshot)
+
+
+def picky(name, terms):
+    """A pod that goes to nodes with one of many labels."""
+    wanted = [
+        {"matchExpressions": [{"key": "rack", "operator": "In", "values": [f"r{at}"]}]}
+        for at in range(terms)
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}
+    return pod(name, spec={"affinity": {"nodeAffinity": required}})
+
+
+@pytest.mark.fault("D73")
+def test_an_affinity_of_a_thousand_terms_is_looked_at_once_for_all_that_are_equal():
+    nodes = [node(f"m{at}", labels={"rack": f"r{at}"}) for at in (7, 999, 1000)]
+    pods = [picky(f"p{at}", 1000) for at in range(16)]
+    store = store_of(*nodes, *pods, pod("plain"))
+    snapshot = store.snapshot()
+    assert len(set(snapshot.tasks.shape_of_task.tolist())) == 2
+    where = placed(decide(store))
+    assert {where[f"p{at}"] for at in range(16)} == {"m7", "m999"}
+
+
+@pytest.mark.fault("D75")
+def test_a_pod_that_grew_beyond_its_node_counts_as_it_is_and_loses_nothing():
+    store = store_of(pod("r", gpus=8, where="n0", phase="Running"), pod("waits"))
+    upsert(store, pod("r", gpus=8, extra={"cpu": "100"}, where="n0", phase="Running"))
+    result = decide(store)
+    assert (placed(result), len(result.evictions)) == ({}, 0)
+    assert store.snapshot().nodes.idle[CPU].tolist() == [-36_000]
+    upsert(store, pod("r", gpus=7, where="n0", phase="Running"))
+    assert placed(decide(store)) == {"waits": "n0"}
+    assert_adds_up(store.snapshot())

@@ -48,8 +48,9 @@ def test_nobody_else_is_evicted_for_who_is_gone():
     assert set(binds(result)) == {victim}
 
 
+@pytest.mark.fault("F97")
 def test_a_victim_that_does_not_leave_is_no_reason_to_evict_another():
-    """Half of row F97: there is no time after which its room is not counted on."""
+    """There is no time after which its room is not counted on."""
     victim, result = claimed()
     (node_of_victim,) = promised(result).values()
 

@@ -107,6 +107,7 @@ def test_a06_pages_that_expire_are_read_anew(cluster, server, monkeypatch):
     cluster.wait_placed(*(f"p{number}" for number in range(5)))
 
 
+@pytest.mark.fault("A23")
 @pytest.mark.fault("A7")
 def test_a07_a_busy_server_is_obeyed(cluster, server):
     cluster.start().wait_leading()

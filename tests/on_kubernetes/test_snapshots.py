@@ -3,8 +3,9 @@
 import pytest
 
 from kaisched.clock import SystemClock
+from kaisched.daemon.listening import serve
 from kaisched.daemon.recordings import recording_page
-from kaisched.daemon.serving import Request, serve
+from kaisched.daemon.serving import Request
 from kaisched.daemon.taking import from_cluster, from_daemon
 from kaisched.engine.recording_file import encoded, parsed
 from kaisched.engine.redaction import redacted
@@ -76,11 +77,12 @@ def test_a_daemon_without_the_setting_keeps_nothing(cluster):
 def test_the_page_is_for_this_machine_only(cluster):
     daemon = cluster.start(snapshots={"enabled": True}).wait_leading()
     (tenure,) = daemon.daemon.tenures
-    page = recording_page(lambda: [tenure.recordings])
+    source = recording_page(lambda: [tenure.recordings])
+    page = source.make
     assert page(Request({}, "", "evil.example:8082")).status == 403
     assert page(Request({}, "", "")).status == 403
     assert page(Request({"shard": ["other"]}, "", "localhost:1")).status == 404
-    server = serve("127.0.0.1", 0, {"/snapshot": page}, "snapshots.port")
+    server = serve("127.0.0.1", 0, {"/snapshot": source}, "snapshots.port")
     try:
         taken = from_daemon(f"http://127.0.0.1:{server.port}", tenure.name)
         replayed(taken.recording)

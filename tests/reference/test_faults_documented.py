@@ -12,19 +12,20 @@ import pytest
 from tests.faults.catalogue import ROOT, found_by_row, functions, marks_of, page, parts, rows
 
 PAGE = ROOT / "docs" / "reference" / "faults.md"
-LEAST, LEAST_OF_HISTORY = 66, 18
+BEING_BUILT = {"E88", "E89", "E92", *(f"I{number}" for number in (*range(121, 128), 129, 130))}
+"""What they say is not all true yet."""
 
 
 def test_the_page_is_current():
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-def test_rows_are_numbered_through_and_say_two_things():
+def test_rows_are_numbered_through_and_say_two_things_or_three():
     numbers = [number for part in parts().values() for number in part["rows"]]
     assert numbers == list(range(1, 132))
     for part in parts().values():
         for said in part["rows"].values():
-            assert len(said) == 2
+            assert len(said) in {2, 3}
             assert all(text.endswith(".") for text in said)
 
 
@@ -32,10 +33,16 @@ def test_every_mark_names_a_row():
     assert set(found_by_row()) - set(rows()) == set()
 
 
-def test_most_rows_have_a_test():
+def test_every_row_has_a_test_or_the_reason_why_it_has_none():
     tested = set(found_by_row())
-    assert len(tested) >= LEAST
-    assert sum(row.startswith("C") for row in tested) >= LEAST_OF_HISTORY
+    reasoned = {
+        f"{letter}{number}"
+        for letter, part in parts().items()
+        for number, said in part["rows"].items()
+        if len(said) > 2
+    }
+    assert set(rows()) - tested - reasoned <= BEING_BUILT
+    assert tested & reasoned == set()
 
 
 def test_a_test_named_after_a_row_carries_its_mark():

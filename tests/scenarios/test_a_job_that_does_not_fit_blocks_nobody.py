@@ -1,8 +1,11 @@
 """Allocate goes on: no job waits because another one cannot start."""
 
+import pytest
+
 from kaisched.testing import draw
 
 
+@pytest.mark.fault("F105")
 def test_a_small_job_passes_a_big_gang_of_its_own_queue():
     before = draw("""
         queue a

@@ -1,8 +1,11 @@
 """What may not be evicted may not rest on borrowed room either."""
 
+import pytest
+
 from kaisched.testing import draw
 
 
+@pytest.mark.fault("H114")
 def test_a_non_preemptible_job_is_placed_within_the_quota_only():
     before = draw("""
         queue a   deserved=2

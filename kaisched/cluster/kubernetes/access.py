@@ -11,11 +11,14 @@ from typing import Any, Final
 
 import urllib3
 
+from kaisched.clock import monotonic_s
 from kaisched.errors import ClusterUnavailable, ConfigError
 from kaisched.telemetry.masking import hide
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"
+TOKEN_S: Final = 60.0
+"""How long a token counts that was read from a file, as that of a pod does."""
 
 
 def _nobody() -> str:
@@ -58,6 +61,7 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
 
     config: Any = official
     found = Configuration()
+    token_file = None
     is_in_pod = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
     try:
         if kubeconfig is None and not context and is_in_pod:
@@ -68,6 +72,7 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
                 context=context or None,
                 client_configuration=found,
             )
+            token_file = _token_file(kubeconfig, context)
     except Exception as wrong:
         # The official client raises whatever a bad file leads to. What it says of its own accord is
         # fit to be shown; the words of another exception may be a part of the file.
@@ -81,7 +86,65 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
     if not found.verify_ssl:
         # Who wrote `insecure-skip-tls-verify` knows; a warning a connection would be in the log.
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    return Access(found.host.rstrip("/"), _pool_of(found), _authorization(found), _namespace())
+    asked = _authorization(found) if token_file is None else TokenFile(token_file).authorization
+    return Access(found.host.rstrip("/"), _pool_of(found), asked, _namespace())
+
+
+class TokenFile:
+    """A file that somebody else keeps filled with a token that is good at the time."""
+
+    def __init__(self, path: Path, now_s: Callable[[], float] = monotonic_s) -> None:
+        """Read it when it is first asked for."""
+        self._path = path
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._token = ""
+        self._until_s = 0.0
+
+    def authorization(self) -> str:
+        """Return the header's value, of what was in the file within the last minute.
+
+        Raises:
+            ClusterUnavailable: it cannot be read, or is empty, and never was otherwise.
+
+        """
+        with self._lock:
+            now_s = self._now_s()
+            if not self._token or now_s >= self._until_s:
+                self._read(now_s)
+            return f"Bearer {self._token}"
+
+    def _read(self, now_s: float) -> None:
+        problem = "it is empty"
+        try:
+            token = self._path.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as wrong:
+            token, problem = "", getattr(wrong, "strerror", None) or type(wrong).__name__
+        if token:
+            self._token, self._until_s = token, now_s + TOKEN_S
+            hide(token)
+        elif not self._token:
+            raise ClusterUnavailable(f"the token cannot be read: {self._path}: {problem}")
+        # Else it is being replaced: the old one may do for a moment, and is read again next time.
+
+
+def _token_file(kubeconfig: Path | None, context: str) -> Path | None:
+    """Return the file that the context's user has its token in.
+
+    The official client reads it once; whoever renews the token does so in the file.
+    """
+    from kubernetes.config import kube_config  # noqa: PLC0415
+
+    official: Any = kube_config
+    places = official.KUBE_CONFIG_DEFAULT_LOCATION if kubeconfig is None else str(kubeconfig)
+    merged = official.KubeConfigMerger(places).config
+    chosen = merged["contexts"].get_with_name(context or merged["current-context"])["context"]
+    user = merged["users"].get_with_name(chosen["user"], safe=True) if "user" in chosen else None
+    entry = user["user"] if user is not None and "user" in user else None
+    if not entry or "tokenFile" not in entry or not entry["tokenFile"]:
+        return None
+    # A path is relative to the file that names it.
+    return Path(entry.path).expanduser().absolute().parent / str(entry["tokenFile"])
 
 
 def _pool_of(found: Any) -> dict[str, Any]:

@@ -43,6 +43,10 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right("", "pods", "get"),
         Right("", "persistentvolumeclaims", "get"),
     ),
+    "review": (
+        Right("authentication.k8s.io", "tokenreviews", "create"),
+        Right("authorization.k8s.io", "subjectaccessreviews", "create"),
+    ),
     "write": (
         Right("", "pods/binding", "create"),
         Right("", "pods/eviction", "create"),
@@ -58,5 +62,5 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     ),
     "delete": (Right("", "pods", "delete"),),
 }
-"""By the role that gives them: reading, writing what is decided, the lease in our own namespace by
-name, and deleting pods, which only ``evictionMode: delete`` needs."""
+"""By the role that gives them: reading, asking who scrapes, writing what is decided, the lease in
+our own namespace by name, and deleting pods, which only ``evictionMode: delete`` needs."""

@@ -25,7 +25,7 @@ _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 def rights(visit: Visit) -> Iterator[Finding]:
     """Ask about every request of every role that the settings need; one line a role."""
     kubernetes = visit.settings.kubernetes
-    wanted = ["read"]
+    wanted = ["read", "review"] if visit.settings.metrics.is_authenticated else ["read"]
     if not kubernetes.observe:
         wanted.append("write")
         if visit.settings.leader_election.enabled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kaisched.daemon.doctor import access, history, queues, served, shards
+from kaisched.daemon.doctor import access, gates, history, queues, served, shards
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.errors import KaischedError
 
@@ -24,6 +24,7 @@ CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
     "leases": shards.leases,
     "nodes": shards.nodes,
     "queues": queues.queues,
+    "queue use": gates.queue_use,
     "usage": history.usage,
 }
 """In the order in which they need each other's answers."""

@@ -6,7 +6,9 @@ never the file.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 """``user_version`` of the files we write."""
 _BUSY_S: Final = 0.2
+_OURS: Final = 0o600
 _ASIDE: Final = ("", "-wal", "-shm")
 _TABLES: Final = """
 CREATE TABLE stretch (
@@ -66,8 +69,10 @@ class UsageFile:
 
         """
         self.path = path
+        self.warning = ""
+        """What is wrong with the file although it can be used; empty if nothing is."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self.warning = _make_private(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
         except (OSError, sqlite3.OperationalError) as error:
             raise FileUnusableError(f"{path}: {_said(error)}") from error
@@ -147,6 +152,33 @@ class UsageFile:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+
+def _make_private(path: Path) -> str:
+    """Make the file our own before SQLite does: it names queues and what they used.
+
+    Returns:
+        What others may still do, because it could not be taken from them.
+
+    Raises:
+        OSError: file or folder cannot be made.
+
+    """
+    if not path.parent.exists():
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+    # SQLite gives the files beside it the mode of this one.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, _OURS))
+    for part in (path.with_name(path.name + ending) for ending in _ASIDE):
+        if not part.exists():
+            continue
+        mode = stat.S_IMODE(part.stat().st_mode)
+        try:
+            if mode & ~_OURS:
+                part.chmod(mode & _OURS)
+        except OSError as error:
+            return f"others may read {part}: its mode {mode:o} stays ({_said(error)})"
+    return ""
 
 
 def move_aside(path: Path, now_s: float) -> Path:

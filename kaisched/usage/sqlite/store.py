@@ -133,5 +133,7 @@ class SqliteStore:
         except sqlite3.DatabaseError:
             file.close()
             raise
+        if file.warning:
+            self._lasting = (*self._lasting, file.warning)
         self._memory.history.restore((row.stretch for row in rows), first_s)
         return file

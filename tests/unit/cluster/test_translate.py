@@ -115,6 +115,7 @@ def test_a_pod_that_makes_no_sense_asks_for_nothing_and_says_why():
     assert "whole" in row.fault
 
 
+@pytest.mark.fault("D63")
 @pytest.mark.parametrize("annotation", ["gpu-fraction", "gpu-memory"])
 def test_shared_gpus_are_not_offered(annotation):
     assert annotation in pod_row(pod("p", annotations={annotation: "1"}), OURS, GPU_RESOURCES).fault

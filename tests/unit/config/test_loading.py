@@ -168,3 +168,28 @@ def test_the_example_spells_out_the_defaults():
     loaded = load_settings(file)
     assert loaded.settings == load_settings().settings
     assert sorted(loaded.origins) == sorted(leaf.path for leaf in leaves())
+
+
+@pytest.mark.parametrize(
+    ("address", "given", "is_asked"),
+    [
+        ("127.0.0.1", "auto", False),
+        ("::1", "auto", False),
+        ("localhost", "auto", False),
+        ("0.0.0.0", "auto", True),
+        ("::", "auto", True),
+        ("10.0.0.7", "auto", True),
+        ("0.0.0.0", "none", False),
+        ("127.0.0.1", "kubernetes", True),
+    ],
+)
+def test_metrics_for_others_than_this_machine_need_a_token(tmp_path, address, given, is_asked):
+    text = f"metrics: {{bindAddress: '{address}', authentication: {given}}}\n"
+    metrics = load_settings(written(tmp_path, text)).settings.metrics
+    assert metrics.is_authenticated is is_asked
+
+
+def test_a_certificate_without_its_key_is_refused(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load_settings(written(tmp_path, "metrics: {certFile: a.crt}\n"))
+    assert "certFile and keyFile go together: set both or none" in str(caught.value)

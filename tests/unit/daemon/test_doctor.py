@@ -21,7 +21,7 @@ from kaisched.daemon.doctor.examine import examine
 from kaisched.daemon.doctor.finding import Finding, Visit, named
 from kaisched.objects.labels import format_time
 from tests.contract.prometheus import Prometheus, needs_prometheus
-from tests.on_kubernetes.rig import definition
+from tests.on_kubernetes.rig import definition, until
 
 RUN = "/apis/scheduling.run.ai/v2/queues"
 SHARDS = "/apis/kai.scheduler/v1/schedulingshards"
@@ -444,3 +444,37 @@ def test_the_command_is_json_and_its_code_says_whether_something_failed(run, hea
     assert document["schemaVersion"] == "kaisched.io/doctor/v1"
     assert document["fail"] == 1
     assert set(document["checks"][0]) == {"check", "level", "text", "fix"}
+
+
+# -- who may use a queue -------------------------------------------------------------------------
+
+POLICY = "admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.mark.fault("I131")
+def test_queues_that_anybody_may_use_are_told_with_what_closes_them(healthy):
+    (finding,) = of(found(healthy), "queue use")
+    assert finding.level == "warn"
+    assert finding.text == "anybody who may make pods may put them into any queue"
+    assert "--set queueUsePolicy.create=true" in finding.fix
+
+
+def test_queues_with_the_policy_are_well(healthy):
+    body = definition(*POLICY, "ValidatingAdmissionPolicyBinding", "Cluster")
+    must(healthy, "POST", DEFINITIONS, body)
+    path = f"/apis/{'/'.join(POLICY)}"
+    kind = {"apiVersion": "/".join(POLICY[:2]), "kind": "ValidatingAdmissionPolicyBinding"}
+    name = {"metadata": {"name": "kaisched-queue-use-pods"}}
+    until(lambda: client_of(healthy).call("GET", path).is_done)
+    must(healthy, "POST", path, {**kind, **name, "spec": {}})
+    assert texts(found(healthy), "queue use", "ok") == [
+        "only who has the verb use may put work into a queue"
+    ]
+
+
+def test_who_may_not_look_at_policies_is_told_so(healthy):
+    healthy.api.access.tokens = {"person": "person"}
+    healthy.api.access.rules = {"person": [Rule(("get", "list"), ("scheduling.run.ai",), ("*",))]}
+    (finding,) = of(found(healthy, token="person"), "queue use")
+    assert finding.level == "warn"

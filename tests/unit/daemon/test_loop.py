@@ -137,6 +137,7 @@ def test_without_events_it_turns_once_a_period():
         thread.join(5.0)
 
 
+@pytest.mark.fault("G107")
 def test_a_loop_that_stands_still_is_not_alive():
     loop = loop_on(StoreCluster(), ManualClock(1000.0))
     assert all(check.is_ok for check in loop.health.live(1059.0))

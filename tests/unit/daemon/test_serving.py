@@ -1,11 +1,15 @@
 """Pages over real HTTP on loopback."""
 
+import os
+import subprocess
+import sys
 from http.client import HTTPConnection
 
 import pytest
 
 from kaisched.daemon.health import Check
-from kaisched.daemon.serving import metrics_page, probe_page, serve
+from kaisched.daemon.listening import serve
+from kaisched.daemon.serving import Source, metrics_page, probe_page
 from kaisched.errors import ConfigError
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 
@@ -18,7 +22,7 @@ def checks():
 @pytest.fixture
 def server(checks):
     pages = {
-        "/metrics": metrics_page(registry_of(CycleCollector())),
+        "/metrics": Source(metrics_page(registry_of(CycleCollector())), headers=("accept",)),
         "/readyz": probe_page(lambda: tuple(checks)),
     }
     running = serve("127.0.0.1", 0, pages, "metrics.port")
@@ -72,3 +76,22 @@ def test_a_taken_port_is_one_line_that_names_the_setting(server):
         f"health.port: cannot listen on 127.0.0.1 port {server.port}: Address already in use;"
         " choose another port, or 0 for any that is free"
     )
+
+
+@pytest.mark.fault("H119")
+def test_a_cluster_in_memory_gives_no_metrics_to_strangers():
+    """It knows no tokens: who wants them open says so."""
+    words = ["run", "--metrics-port", "0", "--metrics-bind-address", "0.0.0.0"]
+    run = subprocess.run(
+        [sys.executable, "-m", "kaisched", *words],
+        env={k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 2
+    assert run.stderr.splitlines()[-1].startswith(
+        "kaisched: metrics.authentication: a cluster in memory knows no tokens, and this address"
+    )
+    assert "listen on 127.0.0.1, or set it to none" in run.stderr

@@ -1,7 +1,9 @@
 """The file: what is in it after an orderly end and after a kill, and what can be wrong with it."""
 
+import os
 import random
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -251,3 +253,60 @@ def test_a_disk_that_stands_still_makes_nobody_wait(tmp_path):
     gate.append(True)
     store.close()
     assert store.writer.dropped == 0
+
+
+# -- who may read it -----------------------------------------------------------------------------
+
+
+def modes(folder):
+    """Name to mode, of a folder and of what is in it."""
+    return {
+        path.name: f"{stat.S_IMODE(path.stat().st_mode):o}" for path in (folder, *folder.iterdir())
+    }
+
+
+@pytest.fixture
+def lenient():
+    """Whoever starts us lets everybody read what we make."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.fault("I131")
+def test_the_file_and_its_folder_are_our_own(tmp_path, lenient):
+    folder = tmp_path / "state" / "kaisched"
+    store = fill(opened(folder / "u.db"), samples_of(1))
+    until(lambda: store.writer.written_until_s > 0)
+    assert modes(folder) == {"kaisched": "700", "u.db": "600", "u.db-wal": "600"}
+    store.close()
+
+
+@pytest.mark.fault("I131")
+def test_a_file_that_others_could_read_is_tightened(tmp_path, lenient):
+    path = tmp_path / "u.db"
+    fill(opened(path), samples_of(1)).close()
+    path.chmod(0o644)
+    tmp_path.chmod(0o755)
+    store = opened(path, HOUR)
+    assert store.usage(HOUR, ["a"], RESOURCES).reasons == ()
+    store.close()
+    # A folder that was there may be somebody else's: it is left alone.
+    assert modes(tmp_path) == {tmp_path.name: "755", "u.db": "600"}
+
+
+@pytest.mark.fault("I131")
+def test_a_file_that_cannot_be_tightened_is_told(tmp_path, monkeypatch):
+    path = tmp_path / "u.db"
+    fill(opened(path), samples_of(1)).close()
+    path.chmod(0o644)
+
+    def refused(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    store = opened(path, HOUR)
+    assert store.usage(HOUR, ["a"], RESOURCES).reasons == (
+        f"others may read {path}: its mode 644 stays (Operation not permitted)",
+    )
+    store.close()

@@ -17,7 +17,7 @@ _ALL: Final = "*"
 class Rule:
     """What one rule of a role allows; ``*`` stands for all, no names and no namespaces likewise.
 
-    A subresource is written ``pods/binding``.
+    A subresource is written ``pods/binding``; ``urls`` are paths that are no resources.
     """
 
     verbs: tuple[str, ...]
@@ -25,6 +25,7 @@ class Rule:
     resources: tuple[str, ...]
     names: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
 
     def allows(self, wanted: Wanted) -> bool:
         """Tell whether the rule covers what is wanted."""
@@ -77,6 +78,13 @@ class Access:
         """Tell whether a user may do something."""
         rules = self.rules.get(user)
         return rules is None or any(rule.allows(wanted) for rule in rules)
+
+    def may_visit(self, user: str, verb: str, path: str) -> bool:
+        """Answer the ``nonResourceAttributes`` of a SubjectAccessReview."""
+        rules = self.rules.get(user)
+        return rules is None or any(
+            _is_among(verb, rule.verbs) and _is_among(path, rule.urls) for rule in rules
+        )
 
     def check(self, resource: Resource, request: Request) -> str:
         """Return the user of a request.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kaisched.cluster.embedded.apiserver.access import Access
+from kaisched.cluster.embedded.apiserver.access import Access, Wanted
 from kaisched.cluster.embedded.apiserver.answers import Answer
 from kaisched.cluster.embedded.apiserver.binding import bind, set_condition
 from kaisched.cluster.embedded.apiserver.budgets import take_from_budget
@@ -14,7 +14,12 @@ from kaisched.cluster.embedded.apiserver.reading import must_get
 from kaisched.cluster.embedded.apiserver.requests import Request
 from kaisched.cluster.embedded.apiserver.resources import Resource
 from kaisched.cluster.embedded.apiserver.shapes import Binding, Eviction, Review, check
-from kaisched.cluster.embedded.apiserver.statuses import bad_request, not_found, success
+from kaisched.cluster.embedded.apiserver.statuses import (
+    ApiError,
+    bad_request,
+    not_found,
+    success,
+)
 from kaisched.cluster.embedded.apiserver.storage import encode
 from kaisched.cluster.embedded.apiserver.writing import Writer
 
@@ -82,7 +87,19 @@ def _access_review(access: Access, user: str, review: dict[str, Any]) -> dict[st
     spec = review.get("spec") or {}
     asked = spec.get("resourceAttributes")
     whose = spec.get("user", user)
-    return {"allowed": asked is None or access.review(whose, asked)}
+    if asked is None:
+        path = spec.get("nonResourceAttributes") or {}
+        return {"allowed": access.may_visit(whose, path.get("verb", ""), path.get("path", ""))}
+    return {"allowed": access.review(whose, asked)}
+
+
+def _token_review(access: Access, _: str, review: dict[str, Any]) -> dict[str, Any]:
+    try:
+        user = access.user_of(str((review.get("spec") or {}).get("token", "")))
+    except ApiError:
+        return {"authenticated": False, "error": "the token is not known"}
+    told = {"username": user, "groups": ["system:authenticated"]}
+    return {"authenticated": True, "user": told}
 
 
 def _rules_review(access: Access, user: str, _: dict[str, Any]) -> dict[str, Any]:
@@ -125,6 +142,7 @@ REVIEWS: Final[
         False,
         _access_review,
     ),
+    ("authentication.k8s.io", "tokenreviews"): ("TokenReview", False, _token_review),
     ("authentication.k8s.io", "selfsubjectreviews"): ("SelfSubjectReview", False, _self_review),
 }
 """Group and plural to kind, whether it is namespaced, and what answers it."""
@@ -134,7 +152,7 @@ def review(access: Access, request: Request) -> Answer | None:
     """Answer a question about access; None if the request is none.
 
     Raises:
-        ApiError: 400, it cannot be read; 401, the token is unknown.
+        ApiError: 400, it cannot be read; 401, the token is unknown; 403, it is about others.
 
     """
     found = REVIEWS.get((request.group, request.plural))
@@ -144,6 +162,11 @@ def review(access: Access, request: Request) -> Answer | None:
         raise bad_request(f"{request.plural} can only be created")
     kind, _, answer = found
     user = access.user_of(request.token)
+    # Everybody may ask about themselves; about others only who has the right to.
+    is_of_self = request.plural.startswith("self")
+    if not is_of_self and not access.may(user, Wanted("create", request.group, request.plural)):
+        message = f'{request.plural} is forbidden: User "{user}" cannot create it'
+        raise ApiError(403, "Forbidden", message)
     asked = request.object()
     check(Review, asked, kind)
     api_version = f"{request.group}/{request.version}"

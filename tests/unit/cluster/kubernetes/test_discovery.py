@@ -37,6 +37,7 @@ def resources(*names):
 PLURALS = resources("podgroups", "podgroups/status", "workloads")
 
 
+@pytest.mark.fault("A22")
 @pytest.mark.parametrize(
     ("answers", "version"),
     [
@@ -60,6 +61,7 @@ def test_the_version_that_is_read(answers, version):
     assert (found and found.api_version) == (version and f"scheduling.k8s.io/{version}")
 
 
+@pytest.mark.fault("A22")
 def test_of_other_versions_nothing_is_asked():
     server = Server(group=group("v1", "v1alpha1", "v9"))
     find_gang_api(server)

@@ -1,0 +1,35 @@
+"""Policies of the API server: whether anybody may put work into any queue."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from kaisched.daemon.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.daemon.doctor.finding import Visit
+
+_BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+_NAME: Final = "kaisched-queue-use-pods"
+_CHECK: Final = "queue use"
+_FIX: Final = (
+    "helm upgrade --reuse-values --set queueUsePolicy.create=true, or with kustomize add"
+    " components/queue-use; who may, gets the verb use on the queue"
+)
+
+
+def queue_use(visit: Visit) -> Iterator[Finding]:
+    """Ask for the policy that lets only those use a queue who have the right to."""
+    answer = visit.client.call("GET", f"{_BINDINGS}/{_NAME}")
+    if answer.is_done:
+        yield Finding(_CHECK, "ok", "only who has the verb use may put work into a queue")
+    elif answer.code == HTTPStatus.NOT_FOUND:
+        text = "anybody who may make pods may put them into any queue"
+        yield Finding(_CHECK, "warn", text, _FIX)
+    else:
+        text = f"whether anybody may use any queue is not known: {answer.text()}"
+        fix = "look as somebody who may get validatingadmissionpolicybindings"
+        yield Finding(_CHECK, "warn", text, fix)

@@ -1,0 +1,82 @@
+"""The way to the parent: questions out, pages in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import struct
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kaisched.daemon.front.client import Client
+
+FRAME: Final = struct.Struct(">II")
+"""Before each message: the length of its JSON and of the bytes after it."""
+
+
+class Channel(asyncio.Protocol):
+    """Asks the parent, equal questions once, and hands out what it says."""
+
+    def __init__(self, most_asked: int) -> None:
+        """Ask at most so many questions at a time; the others wait."""
+        self._most_asked = most_asked
+        self._waiting: dict[str, list[Client]] = {}
+        """By question: equal questions are asked once."""
+        self._queue: deque[str] = deque()
+        self._asked: dict[int, str] = {}
+        self._number = 0
+        self._buffer = bytearray()
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the way out."""
+        self._transport = transport
+
+    def ask(self, question: str, client: Client) -> None:
+        """Have a client answered."""
+        clients = self._waiting.setdefault(question, [])
+        clients.append(client)
+        if len(clients) == 1:
+            self._queue.append(question)
+            self._send_next()
+
+    def tell(self, counts: Counter[str]) -> None:
+        """Tell the parent what was refused."""
+        self._write({"notice": counts})
+
+    def _send_next(self) -> None:
+        while self._queue and len(self._asked) < self._most_asked:
+            question = self._queue.popleft()
+            if all(client.is_gone for client in self._waiting[question]):
+                del self._waiting[question]
+                continue
+            self._number += 1
+            self._asked[self._number] = question
+            self._write({"id": self._number, **json.loads(question)})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message).encode()
+        self._transport.write(FRAME.pack(len(data), 0) + data)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand out the pages that are whole."""
+        self._buffer += data
+        while len(self._buffer) >= FRAME.size:
+            said, body = FRAME.unpack_from(self._buffer)
+            end = FRAME.size + said + body
+            if len(self._buffer) < end:
+                return
+            answer = json.loads(self._buffer[FRAME.size : FRAME.size + said])
+            page = bytes(self._buffer[FRAME.size + said : end])
+            del self._buffer[:end]
+            clients = self._waiting.pop(self._asked.pop(answer["id"]))
+            for client in clients:
+                client.answer(answer["status"], answer["type"], page)
+            self._send_next()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End with the parent: there is nobody left to ask."""
+        del exc
+        os._exit(0)

@@ -1,0 +1,155 @@
+"""One connection: one request, one answer, and a time by which all of it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import socket
+
+    from kaisched.daemon.front.listener import Listener
+
+TEXT: Final = "text/plain; charset=utf-8"
+_BLOCK: Final = 1 << 16
+
+
+class Client(asyncio.Protocol):
+    """Reads a request and sends its answer, bounded in bytes and in time."""
+
+    def __init__(self, listener: Listener, sock: socket.socket, address: str) -> None:
+        """Start the clock."""
+        self.address = address
+        self.is_gone = False
+        self.is_answered = False
+        """Whether the request is there: who only drips goes first when it is full."""
+        self.task: asyncio.Task[None] | None = None
+        self._listener = listener
+        self._sock = sock
+        self._transport: Any = None
+        self._head = bytearray()
+        self._left = memoryview(b"")
+        self._is_full = False
+        self._has_body = True
+        later, limits = listener.loop.call_later, listener.limits
+        self._timers = (
+            later(limits["head_s"], self._late_head),
+            later(limits["whole_s"], self.drop, "late"),
+        )
+
+    def start(self, context: ssl.SSLContext | None) -> None:
+        """Begin to read, after the handshake where there is one."""
+        self.task = self._listener.loop.create_task(self._begin(context))
+        self.task.add_done_callback(self._begun)
+
+    def _begun(self, _: asyncio.Task[None]) -> None:
+        self.task = None
+        if self._transport is None:
+            self._sock.close()
+
+    async def _begin(self, context: ssl.SSLContext | None) -> None:
+        loop, limit = self._listener.loop, self._listener.limits["head_s"]
+        wait_s = None if context is None else limit
+        try:
+            await loop.connect_accepted_socket(
+                lambda: self, self._sock, ssl=context, ssl_handshake_timeout=wait_s
+            )
+        except (OSError, ssl.SSLError):
+            self.drop("gone" if context is None else "handshake")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the way out; little is kept of what a slow client does not take."""
+        self._transport = transport
+        self._transport.set_write_buffer_limits(high=_BLOCK)
+        if self.is_gone:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read until the head is whole; what comes after it is not looked at."""
+        if self.is_answered or self.is_gone:
+            return
+        self._head += data
+        if b"\r\n\r\n" in self._head or b"\n\n" in self._head:
+            self.is_answered = True
+            self._listener.received(self, bytes(self._head))
+        elif len(self._head) > self._listener.limits["head_bytes"]:
+            self.refuse("too_long", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def eof_received(self) -> bool:
+        """Wait with closing where an answer is on its way."""
+        if not self.is_answered:
+            self.drop("gone")
+        return self.is_answered and self._listener.context is None
+
+    def refuse(self, reason: str, status: HTTPStatus, text: str = "") -> None:
+        """Answer with an error, and count it."""
+        self._listener.refused[reason] += 1
+        self.is_answered = True
+        self.answer(status, TEXT, f"{text or status.phrase.lower()}\n".encode())
+
+    def without_body(self) -> None:
+        """Leave out the body: it was asked for by HEAD."""
+        self._has_body = False
+
+    def answer(self, status: int, content_type: str, body: bytes) -> None:
+        """Send an answer as fast as it is taken."""
+        if self.is_gone:
+            return
+        phrase = HTTPStatus(status).phrase
+        lines = [
+            f"HTTP/1.1 {status} {phrase}",
+            f"Content-Type: {content_type}",
+            f"Content-Length: {len(body)}",
+            "Connection: close",
+            *(["WWW-Authenticate: Bearer"] if status == HTTPStatus.UNAUTHORIZED else []),
+            *(["Allow: GET, HEAD"] if status == HTTPStatus.METHOD_NOT_ALLOWED else []),
+        ]
+        self._transport.write("\r\n".join([*lines, "", ""]).encode("latin-1", "replace"))
+        self._left = memoryview(body if self._has_body else b"")
+        self._pour()
+
+    def _pour(self) -> None:
+        while self._left and not self._is_full:
+            part, self._left = self._left[:_BLOCK], self._left[_BLOCK:]
+            self._transport.write(part)
+        if not self._left:
+            self._transport.close()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to take what it was sent."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Go on sending."""
+        self._is_full = False
+        self._pour()
+
+    def _late_head(self) -> None:
+        if not self.is_answered:
+            self.drop("late")
+
+    def drop(self, reason: str) -> None:
+        """End it at once, and count it."""
+        if self.is_gone:
+            return
+        self._listener.refused[reason] += 1
+        self._end()
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.task is not None:
+            self.task.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count who went before the answer was out."""
+        if exc is not None and not self.is_gone:
+            self._listener.refused["gone"] += 1
+        self._end()
+
+    def _end(self) -> None:
+        self.is_gone = True
+        self._left = memoryview(b"")
+        for timer in self._timers:
+            timer.cancel()
+        self._listener.forget(self)

@@ -1,0 +1,134 @@
+"""The socket that listens, and who is connected."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from kaisched.daemon.front.certificate import Certificate
+from kaisched.daemon.front.client import TEXT, Client
+from kaisched.daemon.front.request import read
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    import ssl
+
+    from kaisched.daemon.front.channel import Channel
+
+_BATCH: Final = 64
+"""Connections that are taken at a time, so that those there are get their turn."""
+_HEADERS: Final = ("accept", "host", "authorization")
+
+
+class Listener:
+    """Takes connections, never more than so many, and says what became of them."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        channel: Channel,
+        settings: dict[str, Any],
+    ) -> None:
+        """Begin to listen."""
+        self.loop = loop
+        self.limits = settings["limits"]
+        self.refused: Counter[str] = Counter()
+        self._pages = settings["pages"]
+        self._sock = sock
+        self._channel = channel
+        self._clients: dict[Client, None] = {}
+        """The oldest first."""
+        self._by_address: Counter[str] = Counter()
+        self._certificate = Certificate(**settings["tls"]) if settings["tls"] else None
+        loop.add_reader(sock, self._take)
+        self._tell()
+        self._renew()
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """How connections are encrypted; None if they are not."""
+        return None if self._certificate is None else self._certificate.context
+
+    def _renew(self) -> None:
+        if self._certificate is not None:
+            try:
+                self._certificate.renew()
+            except OSError:
+                self.refused["certificate"] += 1
+            self.loop.call_later(self.limits["reload_s"], self._renew)
+
+    def _tell(self) -> None:
+        if self.refused:
+            self._channel.tell(self.refused)
+            self.refused.clear()
+        self.loop.call_later(self.limits["tell_s"], self._tell)
+
+    def _take(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no more descriptors: somebody has to go
+                self._make_room()
+                return
+            sock.setblocking(False)
+            client = Client(self, sock, str(address[0]))
+            self._clients[client] = None
+            self._by_address[client.address] += 1
+            if len(self._clients) > self.limits["connections"]:
+                self._make_room()
+            client.start(self.context)
+
+    def _make_room(self) -> None:
+        """Drop the oldest that has said nothing whole yet, of the address that has most.
+
+        A client that says at once what it wants has long been served when its turn would come.
+        """
+        most = max(self._by_address.values(), default=0)
+        crowd = [it for it in self._clients if self._by_address[it.address] == most]
+        idle = next((it for it in crowd if not it.is_answered), None)
+        idle = idle or next((it for it in self._clients if not it.is_answered), None)
+        if idle is None and self._clients:
+            idle = next(iter(self._clients))
+        if idle is not None:
+            idle.drop("crowded")
+
+    def forget(self, client: Client) -> None:
+        """Note that a connection has ended."""
+        if client in self._clients:
+            del self._clients[client]
+            self._by_address[client.address] -= 1
+            if not self._by_address[client.address]:
+                del self._by_address[client.address]
+
+    def received(self, client: Client, head: bytes) -> None:
+        """Answer a request, or have the parent answer it."""
+        try:
+            method, path, query, headers = read(head)
+        except ValueError:
+            client.refuse("malformed", HTTPStatus.BAD_REQUEST)
+            return
+        if method == "HEAD":
+            client.without_body()
+        elif method != "GET":
+            client.refuse("method", HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD only")
+            return
+        page = self._pages.get(path)
+        if page is None:
+            text = f"here are {', '.join(self._pages)}\n"
+            client.answer(HTTPStatus.NOT_FOUND, TEXT, text.encode())
+            return
+        # Only what the page rests on: who varies the rest asks the same question again.
+        wanted = {
+            name.rstrip("="): query[name.rstrip("=")][:1] if name.endswith("=") else [""]
+            for name in page["query"]
+            if name.rstrip("=") in query
+        }
+        asked = {name: headers.get(name, "") for name in _HEADERS if name in page["headers"]}
+        question = json.dumps({"path": path, "query": wanted, "headers": asked})
+        self._channel.ask(question, client)

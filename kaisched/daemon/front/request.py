@@ -1,0 +1,40 @@
+"""The head of a request."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+_MOST_FIELDS = 32
+
+
+class Head(NamedTuple):
+    """What a client said it wants."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    """By name in small letters."""
+
+
+def read(head: bytes) -> Head:
+    """Return what the bytes up to the empty line say.
+
+    Raises:
+        ValueError: it is no HTTP/1.
+
+    """
+    first, *rest = head.decode("latin-1").replace("\r\n", "\n").partition("\n\n")[0].split("\n")
+    method, target, version = first.split(" ")
+    if not version.startswith("HTTP/1."):
+        raise ValueError(version)
+    url = urlsplit(target)
+    headers = {}
+    for line in rest:
+        name, colon, value = line.partition(":")
+        if not colon or name != name.strip():
+            raise ValueError(line)
+        headers[name.lower()] = value.strip()
+    query = parse_qs(url.query, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    return Head(method, url.path, query, headers)

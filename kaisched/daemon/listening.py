@@ -1,0 +1,297 @@
+"""Servers: a process of its own takes the connections, threads of ours make the pages.
+
+The other process (``kaisched.daemon.front``) has the caps and the deadlines. Whatever its clients
+do, what reaches us is one question at a time for each of a few threads.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import structlog
+
+from kaisched.clock import monotonic_s
+from kaisched.daemon.front.channel import FRAME
+from kaisched.daemon.serving import Page, Pages, Request, text_page
+from kaisched.errors import ConfigError
+
+if TYPE_CHECKING:
+    pass
+
+_ROOT: Final = str(Path(__file__).parents[2])
+_MAIN: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    " from kaisched.daemon.front.process import main; main()"
+)
+_BACKLOG: Final = 1024
+_BLOCK: Final = 1 << 16
+_AGAIN_S: Final = 1.0
+"""Time between two starts of a process that ends."""
+_END_S: Final = 2.0
+_LONGEST_ERROR: Final = 300
+
+
+class Limits(NamedTuple):
+    """What one listener puts up with."""
+
+    connections: int = 1024
+    """Open at a time; one more costs the oldest that has not said yet what it wants."""
+    head_s: float = 5.0
+    """From the connection to a whole request, the handshake of TLS included."""
+    whole_s: float = 30.0
+    """From the connection to the last byte of the answer."""
+    head_bytes: int = 16 * 1024
+    asked: int = 8
+    """Questions that are under way between the two processes."""
+    tell_s: float = 10.0
+    """How often it is told, at most, what was refused."""
+    reload_s: float = 5.0
+    """How often it is looked whether the certificate has changed."""
+
+
+USUAL: Final = Limits()
+
+
+class Tls(NamedTuple):
+    """Files of PEM; they are read again when they change."""
+
+    cert: str
+    key: str
+
+
+class _Channel:
+    """Questions come in and pages go out, by any number of threads."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._reading, self._writing = threading.Lock(), threading.Lock()
+        self._buffer = bytearray()
+
+    def next(self) -> dict[str, Any] | None:
+        """Wait for a question; None once there will be no more."""
+        with self._reading:
+            frame = self._exactly(FRAME.size)
+            data = frame and self._exactly(FRAME.unpack(frame)[0])
+        return json.loads(data) if data else None
+
+    def _exactly(self, size: int) -> bytes:
+        # As much as there is: each call gives way to a cycle, which gives back after 5 ms only.
+        while len(self._buffer) < size:
+            try:
+                part = self._sock.recv(_BLOCK)
+            except OSError:
+                part = b""
+            if not part:
+                return b""
+            self._buffer += part
+        found = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return found
+
+    def answer(self, number: int, page: Page) -> None:
+        """Send a page; where nobody is there any more, nothing."""
+        said = {"id": number, "status": int(page.status), "type": page.content_type}
+        data = json.dumps(said).encode()
+        with self._writing:
+            try:
+                self._sock.sendall(FRAME.pack(len(data), len(page.body)) + data + page.body)
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        """End it for both sides."""
+        with suppress(OSError):  # it has ended already
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class Server:
+    """A listener, with a process that is started again should it end."""
+
+    def __init__(
+        self, sock: socket.socket, pages: Pages, setting: str, settings: dict[str, Any]
+    ) -> None:
+        """Begin to answer.
+
+        Args:
+            sock: where to listen.
+            pages: by path.
+            setting: its name in the settings, for the log.
+            settings: what the process is told: limits, certificate, and the threads to be used.
+
+        """
+        self._sock, self._pages, self._setting = sock, pages, setting
+        self._settings = settings
+        self._channel: _Channel | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure_s: dict[str, float] = {}
+        """By path: when it may be told again that its page fails."""
+        self._is_closing = threading.Event()
+        self._lock = threading.Lock()
+        self._keeper = threading.Thread(target=self._keep, name=f"http-{setting}", daemon=True)
+        self._keeper.start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, also where 0 was asked for."""
+        return int(self._sock.getsockname()[1])
+
+    def close(self) -> None:
+        """Stop listening."""
+        with self._lock:
+            self._is_closing.set()
+            if self._channel is not None:
+                self._channel.close()
+        self._keeper.join(_END_S)
+        if self._process is not None and self._keeper.is_alive():
+            self._process.kill()
+            self._keeper.join()
+        self._sock.close()
+
+    def _keep(self) -> None:
+        log: Any = structlog.get_logger()
+        while not self._is_closing.is_set():
+            try:
+                code, said = self._run_once()
+            except (OSError, RuntimeError) as wrong:  # no memory, descriptors or threads
+                code, said = -1, str(wrong)
+            if not self._is_closing.is_set():
+                log.error("http_process_ended", setting=self._setting, code=code, err=said)
+                self._is_closing.wait(_AGAIN_S)
+
+    def _run_once(self) -> tuple[int, str]:
+        """Run the process until it ends, and return its exit code and its last words."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                self._process = process = self._started(theirs)
+            with self._lock:
+                self._channel = channel = _Channel(ours)
+                if self._is_closing.is_set():
+                    channel.close()
+            threads = [
+                threading.Thread(target=self._answer, args=(channel,), daemon=True)
+                for _ in range(self._settings["threads"])
+            ]
+            for thread in threads:
+                thread.start()
+            # Not for the threads: one may make a page that nobody waits for any more.
+            _, said = process.communicate()
+            channel.close()
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        return process.returncode, lines[-1][:_LONGEST_ERROR] if lines else ""
+
+    def _started(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        fds = {"channel": theirs.fileno(), "listening": self._sock.fileno()}
+        pages = {
+            path: {"query": source.query, "headers": source.headers}
+            for path, source in self._pages.items()
+        }
+        told = json.dumps({**self._settings, **fds, "pages": pages})
+        # Isolated and without site: it needs none of what is installed, and is there at once.
+        return subprocess.Popen(  # noqa: S603 - the interpreter that runs us
+            [sys.executable, "-I", "-S", "-c", _MAIN, _ROOT, told],
+            pass_fds=tuple(fds.values()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def _answer(self, channel: _Channel) -> None:
+        while (asked := channel.next()) is not None:
+            if "notice" in asked:
+                self._tell(asked["notice"])
+                continue
+            headers = asked["headers"]
+            request = Request(
+                asked["query"],
+                headers.get("accept", ""),
+                headers.get("host", ""),
+                asked["path"],
+                headers.get("authorization", ""),
+            )
+            channel.answer(asked["id"], self._page(request))
+
+    def _page(self, request: Request) -> Page:
+        try:
+            return self._pages[request.path].make(request)
+        except Exception as wrong:  # noqa: BLE001 - whatever a page raises costs that page only
+            self._tell_failure(request.path, f"{type(wrong).__name__}: {wrong}")
+            return text_page(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the log says why")
+
+    def _tell_failure(self, path: str, error: str) -> None:
+        """Write one line that names it: nobody reads a traceback of every scrape."""
+        now_s = monotonic_s()
+        if now_s >= self._failure_s.get(path, now_s):
+            self._failure_s[path] = now_s + self._settings["limits"]["tell_s"]
+            log: Any = structlog.get_logger()
+            log.error("http_page_failed", path=path, err=error)
+
+    def _tell(self, counts: dict[str, int]) -> None:
+        log: Any = structlog.get_logger()
+        log.warning("http_clients_refused", setting=self._setting, reasons=counts)
+
+
+def serve(
+    address: str,
+    port: int,
+    pages: Pages,
+    setting: str,
+    *,
+    threads: int = 1,
+    tls: Tls | None = None,
+    limits: Limits = USUAL,
+) -> Server:
+    """Serve pages until closed.
+
+    Args:
+        address: where to listen.
+        port: 0 for any that is free.
+        pages: by path.
+        setting: the name of the port's setting, for errors and the log.
+        threads: how many pages are made at a time.
+        tls: certificate and key; without, what is sent can be read on its way.
+        limits: what is put up with.
+
+    Raises:
+        ConfigError: the address is not ours, the port is taken, or certificate and key do not fit.
+
+    """
+    if tls is not None:
+        _check(tls, setting)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen(_BACKLOG)
+    except OSError as wrong:
+        sock.close()
+        raise ConfigError(
+            f"cannot listen on {address} port {port}: {wrong.strerror or wrong}",
+            path=setting,
+            fix="choose another port, or 0 for any that is free",
+        ) from wrong
+    told = {"limits": limits._asdict(), "threads": threads, "tls": tls and tls._asdict()}
+    return Server(sock, pages, setting, told)
+
+
+def _check(tls: Tls, setting: str) -> None:
+    section = setting.partition(".")[0]
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.cert, tls.key)
+    except OSError as wrong:  # of files, and of what is in them: ssl's own error is one
+        raise ConfigError(
+            f"certificate and key cannot be used: {wrong.strerror or wrong}",
+            file=tls.cert,
+            path=f"{section}.certFile",
+            fix=f"name files of PEM that belong together in {section}.certFile and .keyFile",
+        ) from wrong

@@ -1,0 +1,179 @@
+"""Metrics behind the API server: whose token it is, and whether that user may get them."""
+
+import json
+import os
+import subprocess
+import sys
+from urllib.error import HTTPError
+from urllib.request import Request as Ask
+from urllib.request import urlopen
+
+import pytest
+
+from kaisched.clock import ManualClock
+from kaisched.cluster.embedded.apiserver import ApiServer, Rule
+from kaisched.cluster.embedded.apiserver.furnish import kubeconfig_of
+from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.daemon import metrics_access
+from kaisched.daemon.listening import serve
+from kaisched.daemon.metrics_access import KEPT_S, MetricsAccess
+from kaisched.daemon.serving import Page, Request, Source
+
+REVIEW = [
+    Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
+    Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
+]
+METRICS = Rule(("get",), (), (), urls=("/metrics",))
+
+
+@pytest.fixture
+def server():
+    with ApiServer() as server:
+        server.api.access.tokens = {"ours": "us", "of-prom": "prometheus", "of-team": "team-a"}
+        server.api.access.rules = {"us": list(REVIEW), "prometheus": [METRICS], "team-a": []}
+        yield server
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(100.0)
+
+
+@pytest.fixture
+def access(server, clock):
+    client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=1.0)
+    return MetricsAccess(client, clock.now_s)
+
+
+def asked(access, authorization, path="/metrics"):
+    refusal = access.refusal(Request({}, "", "", path, authorization))
+    return (200, "") if refusal is None else (refusal.status, refusal.body.decode())
+
+
+@pytest.mark.fault("I128")
+@pytest.mark.parametrize(
+    ("authorization", "status", "said"),
+    [
+        ("Bearer of-prom", 200, ""),
+        ("bearer of-prom", 200, ""),
+        ("", 401, "a bearer token is needed\n"),
+        ("Basic b2YtcHJvbQ==", 401, "a bearer token is needed\n"),
+        ("Bearer ", 401, "a bearer token is needed\n"),
+        ("Bearer stolen", 401, "the API server does not know this token\n"),
+        (
+            "Bearer of-team",
+            403,
+            "team-a may not get /metrics: bind it to the ClusterRole kaisched-metrics-reader\n",
+        ),
+    ],
+)
+def test_only_who_may_get_them_gets_them(access, authorization, status, said):
+    assert asked(access, authorization) == (status, said)
+
+
+def test_each_page_is_a_right_of_its_own(access):
+    assert asked(access, "Bearer of-prom") == (200, "")
+    assert asked(access, "Bearer of-prom", "/observed")[0] == 403
+
+
+@pytest.mark.fault("I128")
+def test_where_nothing_can_be_asked_nobody_may(server, access):
+    server.stop()
+    status, said = asked(access, "Bearer of-prom")
+    assert status == 503
+    assert said.startswith("access cannot be checked: no answer from the API server")
+    assert "of-prom" not in said
+
+
+def test_a_missing_right_of_ours_says_which_role_is_missing(server, access):
+    server.api.access.rules["us"] = []
+    status, said = asked(access, "Bearer of-prom")
+    assert status == 503
+    assert said == (
+        "access cannot be checked: we may not make a TokenReview; apply the role kaisched-review of"
+        " deploy/ and bind it to our account\n"
+    )
+
+
+def test_an_answer_counts_for_some_seconds(server, access, clock):
+    assert asked(access, "Bearer of-prom") == (200, "")
+    server.api.access.rules["prometheus"] = []
+    clock.sleep(KEPT_S - 0.1)
+    assert asked(access, "Bearer of-prom") == (200, "")
+    clock.sleep(0.2)
+    assert asked(access, "Bearer of-prom")[0] == 403
+
+
+def test_what_is_kept_is_bounded_and_holds_no_token(access, monkeypatch):
+    monkeypatch.setattr(metrics_access, "MOST_KEPT", 3)
+    for number in range(5):
+        asked(access, f"Bearer guess-{number}")
+    assert len(access._kept) == 3
+    assert "guess" not in repr(access._kept)
+
+
+@pytest.mark.fault("I128")
+def test_a_page_that_is_guarded_is_so_over_http(access):
+    page = Source(lambda _: Page(200, "text/plain", b"queues\n"))
+    server = serve("127.0.0.1", 0, {"/metrics": access.guarded(page)}, "metrics.port")
+    url = f"http://127.0.0.1:{server.port}/metrics"
+    try:
+        with pytest.raises(HTTPError) as caught:
+            urlopen(url)
+        with caught.value as answer:
+            assert (answer.code, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+        with urlopen(Ask(url, headers={"Authorization": "Bearer of-prom"})) as answer:
+            assert answer.read() == b"queues\n"
+    finally:
+        server.close()
+
+
+@pytest.mark.fault("I128")
+@pytest.mark.slow  # a process that starts
+def test_a_daemon_asks_the_server_about_scrapes_and_nobody_about_probes(server, tmp_path):
+    server.api.access.rules["us"] = [*REVIEW, Rule(("*",), ("*",), ("*",))]
+    (tmp_path / "kubeconfig").write_text(kubeconfig_of(server.url, "ours"), encoding="utf-8")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("KAISCHED_")}
+    environment |= {
+        "KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "KAISCHED_METRICS__AUTHENTICATION": "kubernetes",
+        "KAISCHED_KUBERNETES__OBSERVE": "true",
+    }
+    words = ["run", "--cluster", "kubernetes", "--log-format", "json"]
+    ports = ["--metrics-port", "0", "--health-port", "0"]
+    command = [sys.executable, "-m", "kaisched", *words, *ports]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as daemon:
+        try:
+            port = {}
+            while len(port) < 4:
+                line = json.loads(daemon.stderr.readline())
+                port |= dict.fromkeys(line.get("pages", ()), line.get("port"))
+            told = {
+                (page, token): status_of(port[page], page, token)
+                for page in ("/metrics", "/observed", "/livez")
+                for token in ("", "of-prom", "of-team")
+            }
+        finally:
+            daemon.terminate()
+    assert told == {
+        ("/metrics", ""): 401,
+        ("/metrics", "of-prom"): 200,
+        ("/metrics", "of-team"): 403,
+        ("/observed", ""): 401,
+        ("/observed", "of-prom"): 403,
+        ("/observed", "of-team"): 403,
+        ("/livez", ""): 200,
+        ("/livez", "of-prom"): 200,
+        ("/livez", "of-team"): 200,
+    }
+
+
+def status_of(port, page, token):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urlopen(Ask(f"http://127.0.0.1:{port}{page}", headers=headers), timeout=30) as answer:
+            return answer.status
+    except HTTPError as refused:
+        with refused:
+            return refused.code

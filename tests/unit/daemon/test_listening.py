@@ -1,0 +1,354 @@
+"""Servers under clients that mean no good: caps, deadlines, and one line for many of them."""
+
+import ast
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
+
+import pytest
+import structlog
+
+from kaisched.daemon.health import Check
+from kaisched.daemon.listening import USUAL, Tls, serve
+from kaisched.daemon.serving import Page, Source, probe_page
+from kaisched.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[3]
+LIMITS = USUAL._replace(connections=20, head_s=0.4, whole_s=1.0, head_bytes=500, tell_s=0.1)
+HUGE = b"x" * 40_000_000
+
+
+@pytest.fixture
+def asked():
+    """What the parent was asked, in order."""
+    return []
+
+
+@pytest.fixture
+def gate():
+    """The page /slow is made once this is set."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def log():
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+@pytest.fixture
+def server(asked, gate, log):
+    def slow(request):
+        asked.append(request)
+        gate.wait(10)
+        return Page(200, "text/plain", b"slow\n")
+
+    pages = {
+        "/livez": probe_page(lambda: (Check("loop", True, "turns"),)),
+        "/slow": Source(slow, ("shard=", "verbose"), ("accept",)),
+        "/huge": Source(lambda _: Page(200, "text/plain", HUGE)),
+    }
+    running = serve("127.0.0.1", 0, pages, "metrics.port", threads=2, limits=LIMITS)
+    yield running
+    running.close()
+
+
+def get(server, path, **headers):
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def connect(server, said=b""):
+    sock = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+    sock.sendall(said)
+    return sock
+
+
+def heard(sock):
+    """All that comes until the other side ends it."""
+    parts = []
+    with sock:
+        try:
+            while part := sock.recv(1 << 16):
+                parts.append(part)
+        except ConnectionResetError:
+            pass
+    return b"".join(parts)
+
+
+def until(condition):
+    end_s = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+def reasons(log):
+    """Every reason that was told, and how often."""
+    found = {}
+    for line in list(log):
+        if line["event"] == "http_clients_refused":
+            assert line["setting"] == "metrics.port"
+            for reason, count in line["reasons"].items():
+                found[reason] = found.get(reason, 0) + count
+    return found
+
+
+@pytest.mark.fault("I128")
+def test_who_drips_is_dropped_when_its_time_is_over(server, log):
+    dripping = connect(server, b"GET /livez HTT")
+    start_s = time.monotonic()
+    dripped = threading.Event()
+
+    def drip():
+        while not dripped.wait(0.1):
+            try:
+                dripping.sendall(b"P")
+            except OSError:
+                return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    assert heard(dripping) == b""
+    dripped.set()
+    thread.join()
+    assert time.monotonic() - start_s < LIMITS.whole_s
+    until(lambda: reasons(log).get("late") == 1)
+
+
+@pytest.mark.fault("I128")
+def test_who_does_not_take_the_answer_is_dropped_too(server, log):
+    lazy = connect(server, b"GET /huge HTTP/1.1\r\n\r\n")
+    until(lambda: reasons(log).get("late") == 1)
+    assert len(heard(lazy)) < len(HUGE)
+
+
+@pytest.mark.fault("I128")
+def test_an_answer_that_is_taken_slowly_comes_whole(server):
+    assert get(server, "/huge") == (200, HUGE.decode())
+
+
+@pytest.mark.fault("I128")
+def test_a_crowd_costs_its_own_oldest_and_locks_nobody_out(server, log):
+    crowd = [connect(server, b"GET /li") for _ in range(LIMITS.connections)]
+    assert get(server, "/livez") == (200, "ok\n")
+    assert heard(crowd[0]) == b""
+    until(lambda: reasons(log).get("crowded") == 1)
+    crowd[-1].sendall(b"vez HTTP/1.1\r\n\r\n")
+    assert heard(crowd[-1]).endswith(b"ok\n")
+    for sock in crowd:
+        sock.close()
+
+
+@pytest.mark.fault("I128")
+@pytest.mark.parametrize(
+    ("said", "status", "reason"),
+    [
+        (b"GET http://[::1 HTTP/1.1\r\n\r\n", b"400", "malformed"),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", b"400", "malformed"),
+        (b"GET /livez\r\n\r\n", b"400", "malformed"),
+        (b"GET /livez HTTP/2.0\r\n\r\n", b"400", "malformed"),
+        (b"GET /livez HTTP/1.1\r\nno colon\r\n\r\n", b"400", "malformed"),
+        (b"GET /livez?" + b"&".join([b"a"] * 40) + b" HTTP/1.1\r\n\r\n", b"400", "malformed"),
+        (b"POST /livez HTTP/1.1\r\n\r\n", b"405", "method"),
+        (b"GET /" + b"a" * 600, b"431", "too_long"),
+    ],
+)
+def test_what_is_no_request_is_refused_and_counted(server, log, said, status, reason):
+    assert heard(connect(server, said)).startswith(b"HTTP/1.1 " + status)
+    until(lambda: reasons(log).get(reason) == 1)
+
+
+@pytest.mark.fault("I128")
+def test_who_drops_the_line_is_a_number_in_one_line(server, log, gate, capfd):
+    for _ in range(5):
+        connect(server, b"GET /slow HTTP/1.1\r\n\r\n").close()
+        connect(server, b"GE").close()
+    until(lambda: reasons(log).get("gone", 0) >= 5)
+    gate.set()
+    assert get(server, "/livez") == (200, "ok\n")
+    assert len(log) <= 5
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.fault("I128")
+def test_equal_questions_are_asked_once(server, asked, gate):
+    crowd = [
+        connect(server, f"GET /slow?shard=a&x={at} HTTP/1.1\r\nAccept: text/a\r\n\r\n".encode())
+        for at in range(10)
+    ]
+    until(lambda: len(asked) == 1)
+    other = connect(server, b"GET /slow?shard=b&verbose=7 HTTP/1.1\r\n\r\n")
+    until(lambda: len(asked) == 2)
+    gate.set()
+    assert all(heard(sock).endswith(b"slow\n") for sock in [*crowd, other])
+    assert [(it.query, it.accept) for it in asked] == [
+        ({"shard": ["a"]}, "text/a"),
+        ({"shard": ["b"], "verbose": [""]}, ""),
+    ]
+
+
+def test_a_page_that_fails_costs_one_line_however_often_it_is_asked_for(log):
+    def wrong(request):
+        raise RuntimeError("no such queue")
+
+    server = serve("127.0.0.1", 0, {"/wrong": Source(wrong)}, "metrics.port")
+    try:
+        for _ in range(3):
+            assert get(server, "/wrong") == (500, "failed; the log says why\n")
+    finally:
+        server.close()
+    (line,) = [it for it in log if it["event"] == "http_page_failed"]
+    assert (line["path"], line["err"]) == ("/wrong", "RuntimeError: no such queue")
+
+
+def test_a_server_ends_at_once_though_a_page_is_being_made(asked, gate, server):
+    waiting = connect(server, b"GET /slow HTTP/1.1\r\n\r\n")
+    until(lambda: asked)
+    begin_s = time.monotonic()
+    server.close()
+    assert time.monotonic() - begin_s < 1.5
+    assert heard(waiting) == b""
+
+
+@pytest.mark.fault("I128")
+def test_a_process_that_ends_is_started_again(server, log):
+    assert get(server, "/livez") == (200, "ok\n")
+    server._process.kill()
+    # Whoever comes meanwhile waits: the socket is still there.
+    assert get(server, "/livez") == (200, "ok\n")
+    (line,) = [it for it in log if it["event"] == "http_process_ended"]
+    assert (line["setting"], line["code"]) == ("metrics.port", -signal.SIGKILL)
+
+
+def test_a_parent_that_is_killed_takes_its_process_along(tmp_path):
+    """Otherwise the port would be taken when the scheduler is started again."""
+    code = (
+        "from kaisched.daemon.listening import serve; import time;"
+        "s = serve('127.0.0.1', 0, {}, 'test'); print(s.port, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with parent:
+        port = int(parent.stdout.readline())
+        parent.kill()
+    until(lambda: _is_free(port))
+
+
+def _is_free(port):
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+            sock.listen()
+        except OSError:
+            return False
+        return True
+
+
+@pytest.mark.fault("I128")
+def test_threads_are_those_that_were_asked_for(server, gate):
+    assert get(server, "/livez") == (200, "ok\n")
+    before = threading.active_count()
+    crowd = [connect(server, b"GET /slow HTTP/1.1\r\n\r\n") for _ in range(LIMITS.connections)]
+    time.sleep(0.1)
+    assert threading.active_count() == before
+    gate.set()
+    for sock in crowd:
+        sock.close()
+
+
+# -- TLS -----------------------------------------------------------------------------------------
+
+
+def certificate(folder, name):
+    """Files of a certificate that signs itself, and of its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    words = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+    files = folder / "tls.crt", folder / "tls.key"
+    command = ["openssl", "req", "-x509", *words, "-out", files[0], "-keyout", files[1]]
+    subprocess.run(
+        [*command, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True
+    )
+    return Tls(*map(str, files))
+
+
+def secure_get(server, tls):
+    context = ssl.create_default_context(cafile=tls.cert)
+    connection = HTTPSConnection("127.0.0.1", server.port, timeout=5, context=context)
+    try:
+        connection.request("GET", "/livez")
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_pages_are_served_by_https_and_a_new_certificate_is_taken_up(tmp_path, log):
+    tls = certificate(tmp_path, "first")
+    pages = {"/livez": probe_page(lambda: (Check("loop", True, "turns"),))}
+    limits = LIMITS._replace(reload_s=0.1)
+    server = serve("127.0.0.1", 0, pages, "metrics.port", tls=tls, limits=limits)
+    try:
+        assert secure_get(server, tls) == (200, "ok\n")
+        assert heard(connect(server, b"GET /livez HTTP/1.1\r\n\r\n")) == b""
+        silent = connect(server)
+        assert heard(silent) == b""
+        until(lambda: reasons(log).get("handshake") and reasons(log).get("late"))
+        certificate(tmp_path, "second")
+
+        def is_new():
+            try:
+                return secure_get(server, tls) == (200, "ok\n")
+            except ssl.SSLError:
+                return False
+
+        until(is_new)
+    finally:
+        server.close()
+
+
+def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path):
+    (tmp_path / "tls.crt").write_text("none", encoding="utf-8")
+    tls = Tls(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    with pytest.raises(ConfigError) as caught:
+        serve("127.0.0.1", 0, {}, "metrics.port", tls=tls)
+    assert "metrics.certFile: certificate and key cannot be used" in str(caught.value)
+    assert "name files of PEM" in str(caught.value)
+
+
+# -- the process ---------------------------------------------------------------------------------
+
+
+def test_the_process_needs_the_standard_library_only():
+    """It is started without anything that is installed, so that it is small and there at once."""
+    files = sorted((ROOT / "kaisched" / "daemon" / "front").glob("*.py"))
+    assert len(files) > 4
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = (
+                    [node.module]
+                    if isinstance(node, ast.ImportFrom)
+                    else [it.name for it in node.names]
+                )
+                for name in names:
+                    is_ours = name.startswith("kaisched.daemon.front.")
+                    assert is_ours or name.partition(".")[0] in sys.stdlib_module_names, (
+                        path,
+                        name,
+                    )
