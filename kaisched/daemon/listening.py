@@ -15,7 +15,7 @@ import threading
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -23,9 +23,6 @@ from kaisched.clock import monotonic_s
 from kaisched.daemon.front.channel import FRAME
 from kaisched.daemon.serving import Page, Pages, Request, text_page
 from kaisched.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 _ROOT: Final = str(Path(__file__).parents[2])
 _MAIN: Final = (
