@@ -1,0 +1,52 @@
+"""What is printed at the end of a run."""
+
+import time
+
+from tests.chaos.soak import lines_of
+
+
+def told(run):
+    """Return the summary as lines."""
+    checker, replicas = run.checker, run.replicas
+    counts = checker.counts
+    promises = {type(it).__name__: it for it in checker.promises}
+    leaders = promises["BoundOnce"].leaders
+    lines = [
+        (
+            f"seed {run.seed}, {run.size.nodes} nodes, {time.monotonic() - run.begun_s:.0f} s,"
+            f" {counts['revisions']} changes seen, {sum(it.gaps for it in run.streams)} gaps,"
+            f" {run.sorter.late} out of order"
+        ),
+        "jobs: " + ", ".join(f"{much} {name}" for name, much in run.churn.made.items()),
+        (
+            f"binds {counts['binds']}, evictions {counts['evictions']},"
+            f" binds of an earlier epoch {counts['binds of an earlier epoch']}"
+        ),
+        *(f"{name} {much}" for name, much in sorted(counts.items()) if "without a bind" in name),
+        (
+            f"longest time of a gang below its minimum past its grace:"
+            f" {promises['WholeGangs'].longest_s:.0f} s"
+        ),
+        "faults: " + ", ".join(f"{kind} {much}" for kind, much in run.faults_by_kind().items()),
+        (
+            f"leaders {len(leaders)}, processes {len(replicas.lives)},"
+            f" quiet moments {run.quiet_moments}"
+        ),
+    ]
+    if run.faults.left_out:
+        lines.append("left out, only our server can play them: " + ", ".join(run.faults.left_out))
+    for at_s, life, why in replicas.losses:
+        cause = life.why or _cause(run, at_s)
+        lines.append(f"lease lost by {life.name} at {run.at(at_s)}: {why}; {cause}")
+    lines += [f"log of {name} at {run.at(at_s)}: {text}" for at_s, name, text in replicas.bad]
+    lines += [f"soak of {line}" for line in lines_of(replicas.lives)]
+    lines.append(f"breaches: {len(checker.breaches)}")
+    return lines
+
+
+def _cause(run, at_s):
+    near = [
+        it for it in run.faults.before(at_s, 8)
+        if it.lane == "server" and at_s - (it.ended_s or at_s) < 15.0
+    ]  # fmt: skip
+    return f"after {near[0].kind}" if near else "no fault behind it"
