@@ -47,7 +47,7 @@ def main():
             say(line)
         for breach in run.checker.breaches:
             say(run.described(breach))
-        return 1 if run.checker.breaches else 0
+        return 1 if run.checker.breaches or run.replicas.bad else 0
 
 
 if __name__ == "__main__":

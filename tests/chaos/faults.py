@@ -70,8 +70,12 @@ class Done:
 class Faults:
     """Plays the faults until told to end; the last one is over when ``stop`` returns."""
 
-    def __init__(self, stage, asking, world, replicas, churn, outages, seed, *, is_fixed):
+    def __init__(
+        self, stage, asking, world, replicas, churn, outages, seed, *, is_fixed, is_gentle=False
+    ):
         self.done, self.left_out = [], []
+        self._is_gentle = is_gentle
+        """Whether the replicas are to live on, so that it can be seen whether they grow."""
         self._stage, self._asking, self._world = stage, asking, world
         self._replicas, self._churn, self._outages = replicas, churn, outages
         self._end, self._is_fixed = threading.Event(), is_fixed
@@ -81,6 +85,8 @@ class Faults:
         for lane, kinds in LANES.items():
             if lane == "server" and not stage.has_faults:
                 self.left_out = list(kinds)
+                continue
+            if lane == "replicas" and is_gentle:
                 continue
             thread = threading.Thread(target=self._run, args=(lane,), name=lane, daemon=True)
             self._threads.append(thread)
@@ -149,7 +155,7 @@ class Faults:
         if life is None:
             return ""
         life.why = f"killed by {number.name}"
-        life.process.send_signal(number)
+        life.process.terminate() if number is signal.SIGTERM else life.signal(number)
         self._settle()
         return life.name
 
@@ -168,13 +174,17 @@ class Faults:
         if life is None:
             return ""
         life.why = "stopped for longer than its lease"
-        life.process.send_signal(signal.SIGSTOP)
+        life.signal(signal.SIGSTOP)
         time.sleep(seconds)
-        life.process.send_signal(signal.SIGCONT)
+        life.signal(signal.SIGCONT)
         self._settle()
         return f"{life.name} for {seconds:.0f} s"
 
     # -- the API server --------------------------------------------------------------------------
+
+    def _most(self, much):
+        """Return a bound of a fault: a third of it where no lease shall be lost by it."""
+        return much / 3 if self._is_gentle else much
 
     def _out(self, begin, end, seconds):
         """Let nobody do anything for a while."""
@@ -186,10 +196,12 @@ class Faults:
         return f"for {seconds:.1f} s"
 
     def _server_restarted(self, chance):
-        return self._out(self._stage.down, self._stage.up, chance.uniform(0.5, 8.0))
+        return self._out(self._stage.down, self._stage.up, chance.uniform(0.5, self._most(8.0)))
 
     def _server_paused(self, chance):
-        return self._out(self._stage.pause, self._stage.go_on, chance.uniform(1.0, 12.0))
+        return self._out(
+            self._stage.pause, self._stage.go_on, chance.uniform(1.0, self._most(12.0))
+        )
 
     def _for_a_while(self, chance, *faults):
         seconds = chance.uniform(4.0, 12.0)
@@ -201,13 +213,14 @@ class Faults:
 
     def _server_slow(self, chance):
         # A lease that cannot be renewed in time is another fault.
-        delay_s = chance.uniform(0.2, 1.5)
+        delay_s = chance.uniform(0.2, self._most(1.5))
         return self._for_a_while(chance, {"delay_s": delay_s}) + f", {delay_s:.1f} s an answer"
 
     def _server_errors(self, chance):
-        share, code = chance.choice((0.3, 0.7)), chance.choice((500, 503, 504))
+        share = chance.choice((0.3, self._most(0.7)))
+        code = chance.choice((500, 503, 504))
         fault = {"effect": "status", "code": code, "share": share, "seed": chance.randrange(999)}
-        return self._for_a_while(chance, fault) + f", {code} to {share:.0%}"
+        return f"{self._for_a_while(chance, fault)}, {code} to {share:.0%}"
 
     def _server_busy(self, chance):
         fault = {

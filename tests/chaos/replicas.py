@@ -8,12 +8,15 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from tests.deploy.manifests import KUSTOMIZE
 
-SETTINGS = KUSTOMIZE / "base" / "kaisched.yaml"
+SHIPPED = KUSTOMIZE / "base" / "kaisched.yaml"
 AGAIN_S = 2.0
 """How soon a process that ended is started again."""
 _TOLD = frozenset({"action_failed", "plugin_failed", "news_left_out", "write_failed"})
@@ -34,6 +37,9 @@ class Life:
     """What was done to it, if it was ended by us."""
     port: int = 0
     read: int = 0
+    """So much of its log has been read, in bytes."""
+    is_read: bool = False
+    """Whether all of it has been, since it is over."""
     samples: list = field(default_factory=list)
 
     @property
@@ -43,6 +49,24 @@ class Life:
     @property
     def is_alive(self):
         return self.process.poll() is None
+
+    def signal(self, number):
+        """Send a signal to all of it, as to a container."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+def _settings_in(folder, kubeconfig):
+    """Write the shipped settings; only on the loopback, where they listen on all interfaces."""
+    settings = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
+    for name in ("metrics", "health"):
+        settings[name] = {"bindAddress": "127.0.0.1", "port": 0}
+    settings["kubernetes"] = {
+        **settings.get("kubernetes", {}), "kubeconfig": str(kubeconfig), "namespace": "kaisched",
+    }  # fmt: skip
+    file = folder / "kaisched.yaml"
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return file
 
 
 class Replicas:
@@ -57,9 +81,10 @@ class Replicas:
         self.losses = []
         """(when, life, why) of leases that were lost."""
         self.lines = Counter()
-        self.bad = []
-        """Lines of the logs that no fault excuses."""
-        self._kubeconfig, self._folder, self._end = kubeconfig, folder, end
+        self.bad = {}
+        """(life, sort) to the number of lines that no fault excuses, the first and the last."""
+        self._settings = _settings_in(folder, kubeconfig)
+        self._folder, self._end = folder, end
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="replicas", daemon=True)
 
@@ -75,34 +100,27 @@ class Replicas:
         log = self._folder / f"replica-{replica}-{number}.log"
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("KAISCHED_")},
-            "KUBECONFIG": "",
-            "KAISCHED_KUBERNETES__KUBECONFIG": str(self._kubeconfig),
             "KAISCHED_LEADER_ELECTION__IDENTITY": f"replica-{replica}-{number}",
-            # What is shipped listens on all interfaces; a test stays on the loopback.
-            "KAISCHED_METRICS__BIND_ADDRESS": "127.0.0.1",
-            "KAISCHED_METRICS__PORT": "0",
-            "KAISCHED_HEALTH__BIND_ADDRESS": "127.0.0.1",
-            "KAISCHED_HEALTH__PORT": "0",
             "XDG_STATE_HOME": str(state),
         }
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "kaisched", "run", "--config", str(SETTINGS)],
-                env=environment, stdout=out, stderr=out,
+                [sys.executable, "-m", "kaisched", "run", "--config", str(self._settings)],
+                env=environment, stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
         self.lives.append(Life(replica, number, process, log, time.monotonic(), state))
 
     def stop(self):
         self._thread.join(10)
-        for life in self.alive():
-            life.process.send_signal(signal.SIGCONT)
+        alive = self.alive()
+        for life in alive:
+            life.signal(signal.SIGCONT)
             life.process.terminate()
-        for life in self.alive():
-            try:
+        for life in alive:
+            with suppress(subprocess.TimeoutExpired):
                 life.process.wait(20)
-            except subprocess.TimeoutExpired:
-                life.process.kill()
-                life.process.wait()
+            life.signal(signal.SIGKILL)
+            life.process.wait()
         self._read_all()
 
     def alive(self):
@@ -127,12 +145,16 @@ class Replicas:
                     continue
                 if not life.ended_s:
                     life.ended_s = now_s
+                    life.signal(signal.SIGKILL)  # what it leaves behind ends with its container
                 elif now_s - life.ended_s >= AGAIN_S:
                     self._start(replica)
 
     def _read_all(self):
         with self._lock:
             for life in self.lives:
+                if life.is_read:
+                    continue
+                life.is_read = not life.is_alive  # what follows is all there will be
                 with life.log.open("rb") as file:
                     file.seek(life.read)
                     text = file.read()
@@ -146,7 +168,9 @@ class Replicas:
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
-            self._note_bad(life, text.decode("utf-8", "replace"))
+            # What the command line says as it ends is for people.
+            if not text.startswith(b"kaisched: "):
+                self._note_bad(life, "lines that are not JSON", text.decode("utf-8", "replace"))
             return
         event, now_s = line.get("event", ""), time.monotonic()
         self.lines[event] += 1
@@ -159,8 +183,10 @@ class Replicas:
         elif event == "lease_lost":
             self.losses.append((now_s, life, line.get("why", "")))
         elif event in _TOLD or "exception" in line:
-            self._note_bad(life, json.dumps(line)[:1500])
+            self._note_bad(life, event, json.dumps(line)[:1500])
 
-    def _note_bad(self, life, text):
-        if len(self.bad) < 200:
-            self.bad.append((time.monotonic(), life.name, text))
+    def _note_bad(self, life, sort, text):
+        """Count what no fault excuses; of each sort the first and the last are told."""
+        found = self.bad.setdefault((life.name, sort), [0, text, text])
+        found[0] += 1
+        found[2] = text if text.strip(" -^~") else found[2]

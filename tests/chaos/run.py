@@ -22,10 +22,15 @@ from tests.chaos.world import World
 
 QUIET_S = 62.0
 """After the last fault, before it is asked what could run."""
+DRAIN_S, SETTLE_S = 12.0, 15.0
+"""Then pods end for a while, and what waits has so long to take their room."""
 LOOKS, LOOK_S = 6, 2.0
 """What could run is a breach if it could at each of so many looks."""
 SPELL_S = 600.0
 """Between two quiet moments of a long run."""
+REST = ("pods", "nodes", "podgroups", "queues")
+LONG_S = 1800.0
+"""In the middle half of so long a run the replicas live on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Size:
 
 
 LARGE = Size(60)
-SMALL = Size(12, run_s=(10.0, 60.0), gang=8, burst=2)
+SMALL = Size(12, load=(1.0, 2.2), run_s=(10.0, 60.0), gang=8)
 
 
 class Run:
@@ -111,11 +116,13 @@ class Run:
         self.churn.start()
         self.soak.start()
 
-    def _faults(self):
-        return Faults(
+    def _faults(self, before=(), *, is_gentle=False):
+        faults = Faults(
             self.stage, self.asking, self.world, self.replicas, self.churn, self.outages,
-            self._chance.random(), is_fixed=self._is_fixed,
+            self._chance.random(), is_fixed=self._is_fixed, is_gentle=is_gentle,
         )  # fmt: skip
+        faults.done += before
+        return faults
 
     def _hear(self, event):
         self.sorter.put(event)
@@ -132,19 +139,19 @@ class Run:
 
     def play(self, seconds):
         """Churn with faults for so long, with a quiet moment now and then and at the end."""
-        played = []
-        left_s = seconds
-        while left_s > 0:
+        passed_s = 0.0
+        while passed_s < seconds:
+            left_s = seconds - passed_s
             spell_s = left_s if left_s < 1.5 * SPELL_S else SPELL_S
+            is_middle = 0.25 <= (passed_s + spell_s / 2) / seconds < 0.75
+            is_gentle = is_middle and seconds >= LONG_S
+            self.faults = self._faults(self.faults.done, is_gentle=is_gentle)
             self.churn.is_making, self.kubelet.is_holding = True, False
             self.faults.start()
             self._pass(spell_s)
-            left_s -= spell_s
             self.faults.stop()
-            played.append(self.faults)
             self._be_quiet()
-            self.faults = _joined(self._faults(), played)
-        self.faults = played[-1]
+            passed_s += spell_s
 
     def _pass(self, seconds):
         """Let time pass and check on the way."""
@@ -181,13 +188,19 @@ class Run:
         """Let nothing come or end for a while, then look for what waits though it could run."""
         self.churn.is_making, self.kubelet.is_holding = False, True
         self._pass(QUIET_S)
+        self._look()
+        self.kubelet.is_holding = False
+        self._pass(DRAIN_S)
+        self.kubelet.is_holding = True
+        self._pass(SETTLE_S)
+        self._look()
+        self.quiet_moments += 1
+
+    def _look(self):
         looks = []
         for _ in range(LOOKS):
-            looks.append(dict(rest.could_run(*map(self.world.all, (
-                "pods", "nodes", "podgroups", "queues"
-            )))))  # fmt: skip
+            looks.append(dict(rest.could_run(*map(self.world.all, REST))))
             self._pass(LOOK_S)
-        self.quiet_moments += 1
         version = max(it.version for it in self.streams)
         for key in sorted(set.intersection(*map(set, looks))):
             text = f"{looks[-1][key]}, at each look for {LOOKS * LOOK_S:.0f} s"
@@ -215,9 +228,3 @@ class Run:
     def faults_by_kind(self):
         met = Counter(it.kind for it in self.faults.done if it.text != "nobody to meet")
         return dict(sorted(met.items()))
-
-
-def _joined(new, played):
-    """Let new faults know of those before, so that breaches name them."""
-    new.done = [it for faults in played[-1:] for it in faults.done]
-    return new

@@ -62,13 +62,14 @@ class Soak:
                     life.samples.append(self._sample(life))
 
     def _sample(self, life):
-        folder = Path(f"/proc/{life.process.pid}")
-        status = (folder / "status").read_text(encoding="utf-8")
+        folders = _processes(life.process.pid)
+        status = [(it / "status").read_text(encoding="utf-8") for it in folders]
+        pages = [(it / "statm").read_text(encoding="utf-8").split()[1] for it in folders]
         return Sample(
             time.monotonic(),
-            int((folder / "statm").read_text(encoding="utf-8").split()[1]) * _PAGE_MB,
-            int(status.partition("Threads:")[2].split()[0]),
-            len(list((folder / "fd").iterdir())),
+            sum(map(int, pages)) * _PAGE_MB,
+            sum(int(it.partition("Threads:")[2].split()[0]) for it in status),
+            sum(len(list((it / "fd").iterdir())) for it in folders),
             self._cycle_ms(life),
             sum(it.stat().st_size for it in life.state.rglob("*.sqlite3*")) / 1000,
         )
@@ -79,6 +80,13 @@ class Soak:
         before_s, before = self._cycles.get(life.name, (0.0, 0.0))
         self._cycles[life.name] = total_s, count
         return 1000 * (total_s - before_s) / (count - before) if count > before else float("nan")
+
+
+def _processes(pid):
+    """Return the folders of a process and its children below /proc."""
+    folder = Path(f"/proc/{pid}")
+    told = [(it / "children").read_text(encoding="utf-8") for it in (folder / "task").iterdir()]
+    return [folder, *(Path(f"/proc/{child}") for each in told for child in each.split())]
 
 
 def _cycles_of(port):

@@ -38,9 +38,11 @@ def told(run):
     for at_s, life, why in replicas.losses:
         cause = life.why or _cause(run, at_s)
         lines.append(f"lease lost by {life.name} at {run.at(at_s)}: {why}; {cause}")
-    lines += [f"log of {name} at {run.at(at_s)}: {text}" for at_s, name, text in replicas.bad]
+    for (name, sort), (much, first, last) in replicas.bad.items():
+        lines.append(f"log of {name}: {much} {sort}: {first!r} ... {last!r}")
     lines += [f"soak of {line}" for line in lines_of(replicas.lives)]
-    lines.append(f"breaches: {len(checker.breaches)}")
+    bad = sum(much for much, _, _ in replicas.bad.values())
+    lines.append(f"breaches: {len(checker.breaches)}, lines of the logs that are wrong: {bad}")
     return lines
 
 
