@@ -28,7 +28,9 @@ from tests.chaos.objects import (
 TAKE_OVER_S = 40.0
 """So long nothing more is done to the replicas after one of them was hurt."""
 LANES = {
-    "replicas": ("leader_killed", "leader_stopped", "leader_terminated", "standby_killed"),
+    "replicas": (
+        "leader_killed", "leader_stopped", "leader_hung", "leader_terminated", "standby_killed",
+    ),
     "server": (
         "server_restarted", "server_paused", "server_slow", "server_errors", "server_busy",
         "answers_dropped", "watches_cut", "watches_expired",
@@ -41,7 +43,7 @@ LANES = {
 PAUSES_S = {"replicas": (15.0, 50.0), "server": (10.0, 35.0), "objects": (2.0, 8.0)}
 """Between the end of a fault and the next one of its lane."""
 FIXED = {
-    "replicas": ("leader_killed", "leader_stopped", "standby_killed"),
+    "replicas": ("leader_killed", "leader_stopped", "standby_killed", "leader_hung"),
     "server": (
         "answers_dropped", "watches_cut", "server_paused", "server_errors", "watches_expired",
         "server_restarted", "server_slow", "server_busy",
@@ -169,14 +171,21 @@ class Faults:
         return self._kill(self._standby(), signal.SIGKILL)
 
     def _leader_stopped(self, chance):
-        """Stop it for longer than its lease lasts."""
+        """Stop all of it for longer than its lease lasts."""
+        return self._stopped(chance, lambda life, number: life.signal(number))
+
+    def _leader_hung(self, chance):
+        """Stop the process that decides, and none that it has started."""
+        return self._stopped(chance, lambda life, number: life.process.send_signal(number))
+
+    def _stopped(self, chance, send):
         life, seconds = self._leader(), chance.uniform(18.0, 28.0)
         if life is None:
             return ""
         life.why = "stopped for longer than its lease"
-        life.signal(signal.SIGSTOP)
+        send(life, signal.SIGSTOP)
         time.sleep(seconds)
-        life.signal(signal.SIGCONT)
+        send(life, signal.SIGCONT)
         self._settle()
         return f"{life.name} for {seconds:.0f} s"
 

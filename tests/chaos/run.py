@@ -220,7 +220,7 @@ class Run:
             f"  {breach.subject} at revision {breach.order}, {self.at(breach.at_s)}",
             f"  {breach.text}",
         ]
-        for it in self.faults.before(breach.at_s, 5):
+        for it in self.faults.before(breach.at_s, 1 if breach.promise == rest.NAME else 5):
             until = self.at(it.ended_s) if it.ended_s else "now"
             lines.append(f"  fault {it.kind}, {self.at(it.begun_s)} to {until}: {it.text}")
         return "\n".join(lines)
