@@ -86,7 +86,9 @@ def shipped():
     for obj in found:
         if obj["kind"] == "SchedulingShard":
             obj["spec"]["usageDBConfig"] = {
-                "clientType": "sqlite", "usageParams": {"fetchInterval": "10s"},
+                "clientType": "sqlite",
+                # A window so short that the file is to stay as large as it is after ten minutes.
+                "usageParams": {"fetchInterval": "10s", "windowSize": "10m"},
             }  # fmt: skip
     return sorted(found, key=lambda it: _FIRST.index(it["kind"]) if it["kind"] in _FIRST else 9)
 
