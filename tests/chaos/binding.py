@@ -10,13 +10,20 @@ class BoundOnce(Promise):
         super().__init__(checker)
         self.leaders = {}
         """(lease, epoch) to the leaders it was seen with."""
-        self._newest = {}
+        self.take_overs = []
+        """(when, seconds since the last renewal of the leader before) of each new leader."""
+        self._newest, self._renewed = {}, {}
 
     def changed(self, event, before, after):
         if event.kind == "pods":
             self._pod(event, before, after)
         elif event.kind == "leases" and after is not None and after.holder:
             self._leads(event, after.key.rpartition("/")[2], after.epoch, after.holder, "the lease")
+            holder, at_s = self._renewed.get(after.key, (after.holder, event.at_s))
+            if holder != after.holder:
+                left_s = self.checker.outages.counted(at_s, event.at_s)
+                self.take_overs.append((event.at_s, left_s))
+            self._renewed[after.key] = after.holder, event.at_s
 
     def _pod(self, event, before, after):
         was, now = (it.node if it is not None else "" for it in (before, after))

@@ -4,7 +4,6 @@ Amounts are read here a second time, on purpose: the checker shares no line with
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 
 OURS = "kaisched"
@@ -182,8 +181,3 @@ def lease_of(obj):
         epoch=int(spec.get("leaseTransitions") or 0),
         renewed=spec.get("renewTime") or "",
     )
-
-
-def seconds_of(text):
-    """Read a time of the API as seconds since 1970."""
-    return datetime.fromisoformat(text).timestamp()

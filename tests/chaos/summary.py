@@ -10,7 +10,7 @@ def told(run):
     checker, replicas = run.checker, run.replicas
     counts = checker.counts
     promises = {type(it).__name__: it for it in checker.promises}
-    leaders = promises["BoundOnce"].leaders
+    leaders, take_overs = promises["BoundOnce"].leaders, promises["BoundOnce"].take_overs
     lines = [
         (
             f"seed {run.seed}, {run.size.nodes} nodes, {time.monotonic() - run.begun_s:.0f} s,"
@@ -33,6 +33,12 @@ def told(run):
             f" quiet moments {run.quiet_moments}"
         ),
     ]
+    if take_overs:
+        at_s, longest_s = max(take_overs, key=lambda it: it[1])
+        lines.append(
+            f"take-overs {len(take_overs)}, the longest {longest_s:.1f} s after the last renewal,"
+            f" at {run.at(at_s)}"
+        )
     if run.faults.left_out:
         lines.append("left out, only our server can play them: " + ", ".join(run.faults.left_out))
     for at_s, life, why in replicas.losses:

@@ -115,6 +115,14 @@ def test_p2_an_epoch_has_one_leader(leader, found):
     assert history.put(pod("a", "n", leader=leader, **words)).breaches == found
 
 
+def test_a_take_over_is_timed_from_the_last_renewal_of_the_leader_before():
+    history = History()
+    for at_s, holder, epoch in ((1.0, "x", 1), (3.0, "x", 1), (19.5, "y", 2), (21.0, "y", 2)):
+        history.put(Lease("kaisched/l", "uid", holder, epoch, str(at_s)), at_s=at_s)
+    assert history.breaches == []
+    assert history.checker.promises[1].take_overs == [(19.5, 16.5)]
+
+
 # -- P3 ------------------------------------------------------------------------------------------
 
 
