@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from tests.chaos.promise import Promise
 
 PATIENCE_S = 60.0
+LATE_S = 5.0
+"""An eviction that is sent so long after nothing of its beneficiary waited any more is counted."""
 EXEMPT = ("stalegang", "drain", "timelimit")
 
 
@@ -25,7 +27,9 @@ class EvictedForSomebody(Promise):
     def __init__(self, checker, who_for):
         super().__init__(checker)
         self._who_for = who_for
-        self._open, self._binds = {}, {}
+        self._open = {}
+        self._waiting, self._idle_since = {}, {}
+        """Job to its pods that wait, and to when the last of them was placed or deleted."""
         self._changes = {}
         """(kind, key) to when it was last deleted, made, or changed by people."""
 
@@ -36,24 +40,41 @@ class EvictedForSomebody(Promise):
             self._changes[event.kind, event.facts.key] = event.at_s
 
     def _pod(self, event, before, after):
-        counts = self.checker.counts
+        self._note_waiting(event, before, after)
         if after is not None and after.is_evicted and not (before and before.is_evicted):
-            counts["evictions"] += 1
+            self.checker.counts["evictions"] += 1
+            self._note_late(event)
             if after.holds_room:
                 self._open[after.uid] = Eviction(after, event.order, event.at_s)
         if after is not None and after.node and not (before and before.node):
-            self._binds[after.node] = event.at_s
             self._serve(after.node)
-        is_over = after is None or not after.holds_room
-        if before is not None and before.holds_room and is_over:
-            eviction = self._open.get(before.uid)
-            if eviction is not None:
-                eviction.ended_s = event.at_s
-            elif after is None:
-                job = before.group or before.key
-                self._changes["jobs", job] = event.at_s
+        was_held = before is not None and before.holds_room
+        is_held = after is not None and after.holds_room
+        eviction = self._open.get(before.uid) if before is not None else None
+        if was_held and not is_held and eviction is not None:
+            eviction.ended_s = event.at_s
         elif before is not None and after is None:
             self._changes["jobs", before.group or before.key] = event.at_s
+
+    def _note_waiting(self, event, before, after):
+        it = after or before
+        job = it.group or it.key
+        pods = self._waiting.setdefault(job, set())
+        if after is not None and not after.node and not after.is_leaving:
+            pods.add(it.uid)
+            self._idle_since.pop(job, None)
+        elif it.uid in pods:
+            pods.discard(it.uid)
+            if not pods:
+                self._idle_since[job] = event.at_s
+        if not pods:
+            del self._waiting[job]
+
+    def _note_late(self, event):
+        """Count an eviction for a job that has wanted nothing for a while."""
+        action, job = self._who_for(event.facts.key) or ("", "")
+        if action not in EXEMPT and event.at_s - self._idle_since.get(job, event.at_s) > LATE_S:
+            self.checker.counts["evictions for a job of which nothing waited"] += 1
 
     def _serve(self, node):
         """Settle the evictions whose room is free on a node to which a pod was bound now."""

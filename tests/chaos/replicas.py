@@ -130,6 +130,13 @@ class Replicas:
         """Return the living process that holds the lease, or None."""
         return next((it for it in self.alive() if it.name == holder), None)
 
+    def last_words(self):
+        """Return the last line of each log, for when nothing comes of it."""
+        texts = (
+            (it.name, it.log.read_text(encoding="utf-8", errors="replace")) for it in self.lives
+        )
+        return [f"{name}: {text.strip().rpartition(chr(10))[2]}" for name, text in texts]
+
     def who_for(self, pod):
         return self.evicted.get(pod)
 

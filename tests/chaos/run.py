@@ -112,7 +112,10 @@ class Run:
         self.soak = Soak(self.replicas, self._end)
         self.kubelet.start()
         self.replicas.start()
-        self._wait(lambda: self.world.leader, 60.0, "a leader")
+        if not self._comes(lambda: self.world.leader, 60.0):
+            raise RuntimeError(
+                "\n".join(["nobody leads after a minute", *self.replicas.last_words()])
+            )
         self.churn.start()
         self.soak.start()
 
@@ -128,12 +131,12 @@ class Run:
         self.sorter.put(event)
         self.world.hear(event)
 
-    def _wait(self, condition, seconds, what):
+    def _comes(self, condition, seconds):
+        """Wait for a condition, and tell whether it came true."""
         end_s = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > end_s:
-                raise TimeoutError(f"{what} was waited for in vain, {seconds:.0f} s")
+        while not condition() and time.monotonic() < end_s:
             time.sleep(0.1)
+        return condition()
 
     # -- the run ---------------------------------------------------------------------------------
 

@@ -22,7 +22,11 @@ def told(run):
             f"binds {counts['binds']}, evictions {counts['evictions']},"
             f" binds of an earlier epoch {counts['binds of an earlier epoch']}"
         ),
-        *(f"{name} {much}" for name, much in sorted(counts.items()) if "without a bind" in name),
+        *(
+            f"{name} {much}"
+            for name, much in sorted(counts.items())
+            if name.startswith("evictions ")
+        ),
         (
             f"longest time of a gang below its minimum past its grace:"
             f" {promises['WholeGangs'].longest_s:.0f} s"

@@ -217,6 +217,15 @@ def test_p4_who_it_was_for_is_not_known():
     assert history.checker.counts["evictions without a bind, untold whom for"] == 1
 
 
+@pytest.mark.parametrize(("at_s", "counted"), [(14.0, 0), (16.0, 1)])
+def test_p4_an_eviction_for_a_job_that_has_run_for_a_while_is_counted(at_s, counted):
+    history = eviction().put(pod("b", "m", 4), at_s=10.0)
+    late = pod("late", "n")
+    history.checker.promises[3]._who_for = {"t/late": ("reclaim", "t/b")}.get
+    history.put(late, at_s=12.0).put(replace(late, is_evicted=True), at_s=at_s)
+    assert history.checker.counts["evictions for a job of which nothing waited"] == counted
+
+
 CHANGES = {
     "the beneficiary is deleted": lambda it: it.gone(pod("b", gpus=4)),
     "its queue has another quota": lambda it: it.put(Queue("q", "uid", quota=3.0)),
