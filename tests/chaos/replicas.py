@@ -35,6 +35,7 @@ class Life:
     ended_s: float = 0.0
     why: str = ""
     """What was done to it, if it was ended by us."""
+    has_led: bool = False
     port: int = 0
     read: int = 0
     """So much of its log has been read, in bytes."""
@@ -54,6 +55,11 @@ class Life:
         """Send a signal to all of it, as to a container."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
+
+
+def _last_line(life):
+    text = life.log.read_text(encoding="utf-8", errors="replace")
+    return text.strip().rpartition("\n")[2]
 
 
 def _settings_in(folder, kubeconfig):
@@ -78,8 +84,8 @@ class Replicas:
         """Pod to (action, beneficiary), as the log told."""
         self.recent = []
         """(when, pod, action, beneficiary) of evictions, the latest last."""
-        self.losses = []
-        """(when, life, why) of leases that were lost."""
+        self.ends = []
+        """(when, life, last words) of processes that ended while nothing was done to them."""
         self.lines = Counter()
         self.bad = {}
         """(life, sort) to the number of lines that no fault excuses, the first and the last."""
@@ -114,6 +120,7 @@ class Replicas:
         self._thread.join(10)
         alive = self.alive()
         for life in alive:
+            life.why = "the end of the run"
             life.signal(signal.SIGCONT)
             life.process.terminate()
         for life in alive:
@@ -153,8 +160,17 @@ class Replicas:
                 if not life.ended_s:
                     life.ended_s = now_s
                     life.signal(signal.SIGKILL)  # what it leaves behind ends with its container
+                    self._note_end(life)
                 elif now_s - life.ended_s >= AGAIN_S:
                     self._start(replica)
+
+    def _note_end(self, life):
+        """Note an end that we did not bring about; a standby has no reason to end."""
+        if life.why:
+            return
+        self.ends.append((life.ended_s, life, _last_line(life)))
+        if not life.has_led:
+            self._note_bad(life, "end of a standby", _last_line(life))
 
     def _read_all(self):
         with self._lock:
@@ -187,8 +203,8 @@ class Replicas:
             told = line["action"], line["beneficiary"]
             self.evicted[line["pod"]] = told
             self.recent = [*self.recent[-50:], (now_s, line["pod"], *told)]
-        elif event == "lease_lost":
-            self.losses.append((now_s, life, line.get("why", "")))
+        elif event == "lease_won":
+            life.has_led = True
         elif event in _TOLD or "exception" in line:
             self._note_bad(life, event, json.dumps(line)[:1500])
 

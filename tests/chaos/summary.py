@@ -45,9 +45,8 @@ def told(run):
         )
     if run.faults.left_out:
         lines.append("left out, only our server can play them: " + ", ".join(run.faults.left_out))
-    for at_s, life, why in replicas.losses:
-        cause = life.why or _cause(run, at_s)
-        lines.append(f"lease lost by {life.name} at {run.at(at_s)}: {why}; {cause}")
+    for at_s, life, words in replicas.ends:
+        lines.append(f"{life.name} ended by itself at {run.at(at_s)}: {words}; {_cause(run, at_s)}")
     for (name, sort), (much, first, last) in replicas.bad.items():
         lines.append(f"log of {name}: {much} {sort}: {first!r} ... {last!r}")
     lines += [f"soak of {line}" for line in lines_of(replicas.lives)]
