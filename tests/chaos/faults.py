@@ -100,7 +100,8 @@ class Faults:
     def stop(self):
         self._end.set()
         for thread in self._threads:
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
     def before(self, at_s, count=3):
         """Return the last faults that had begun by a moment, the latest first."""

@@ -211,6 +211,8 @@ class Run:
             self.say(self.described(self.checker.breaches[-1]))
 
     def stop(self):
+        if hasattr(self, "faults"):
+            self.faults.stop()
         self._end.set()
         if hasattr(self, "replicas"):
             self.replicas.stop()
