@@ -3,6 +3,7 @@
 Amounts are read here a second time, on purpose: the checker shares no line with what it checks.
 """
 
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -17,6 +18,17 @@ _FACTORS = {
     "G": Decimal(10**9), "T": Decimal(10**12), "Ki": Decimal(2**10), "Mi": Decimal(2**20),
     "Gi": Decimal(2**30), "Ti": Decimal(2**40),
 }  # fmt: skip
+
+
+_ALONE = re.compile(
+    r"(?P<namespace>[^/]+)/pg-(?P<pod>.+)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+
+
+def job_of(name):
+    """Return the pod group a job's name means; of a pod that is a job of its own, the pod."""
+    found = _ALONE.fullmatch(name)
+    return f"{found['namespace']}/{found['pod']}" if found else name
 
 
 def amount(text):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.chaos.facts import job_of
 from tests.deploy.manifests import KUSTOMIZE
 
 SHIPPED = KUSTOMIZE / "base" / "kaisched.yaml"
@@ -81,7 +82,7 @@ class Replicas:
     def __init__(self, kubeconfig, folder, end, count=2):
         self.lives, self.count = [], count
         self.evicted = {}
-        """Pod to (action, beneficiary), as the log told."""
+        """Pod to (action, beneficiary), as the log told; of a job without a pod group, its pod."""
         self.recent = []
         """(when, pod, action, beneficiary) of evictions, the latest last."""
         self.ends = []
@@ -200,7 +201,7 @@ class Replicas:
         if event == "listening" and "/metrics" in line.get("pages", ()):
             life.port = int(line["port"])
         elif event == "pod_evicted":
-            told = line["action"], line["beneficiary"]
+            told = line["action"], job_of(line["beneficiary"])
             self.evicted[line["pod"]] = told
             self.recent = [*self.recent[-50:], (now_s, line["pod"], *told)]
         elif event == "lease_won":

@@ -7,7 +7,7 @@ import pytest
 
 from tests.chaos import rest
 from tests.chaos.checker import Checker, Outages
-from tests.chaos.facts import GPU, Group, Lease, Node, Pod, Queue, amount, pod_of
+from tests.chaos.facts import GPU, Group, Lease, Node, Pod, Queue, amount, job_of, pod_of
 from tests.chaos.soak import slope
 from tests.chaos.watching import Event, Sorter
 
@@ -333,6 +333,18 @@ def test_p5_a_gang_that_runs_wants_one_more():
 )
 def test_amounts(text, much):
     assert amount(text) == much
+
+
+@pytest.mark.parametrize(
+    ("name", "job"),
+    [
+        ("t/pg-single-1-0-2-03e22fc1-512d-4176-9b36-eb2625f263ea", "t/single-1-0-2"),
+        ("t/gang-1", "t/gang-1"),
+        ("t/pg-gang", "t/pg-gang"),
+    ],
+)
+def test_a_job_without_a_pod_group_is_its_pod(name, job):
+    assert job_of(name) == job
 
 
 def test_a_pod_is_read_as_the_api_writes_it():
