@@ -87,8 +87,8 @@ def shipped():
         if obj["kind"] == "SchedulingShard":
             obj["spec"]["usageDBConfig"] = {
                 "clientType": "sqlite",
-                # A window so short that the file is to stay as large as it is after ten minutes.
-                "usageParams": {"fetchInterval": "10s", "windowSize": "10m"},
+                # A window so short that the file is to stay as large as it is after five minutes.
+                "usageParams": {"fetchInterval": "10s", "windowSize": "5m"},
             }  # fmt: skip
     return sorted(found, key=lambda it: _FIRST.index(it["kind"]) if it["kind"] in _FIRST else 9)
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_S = 10.0
-WARM_UP_S = 60.0
-"""A life's first minute is left out: it reads the cluster and makes what it keeps."""
 LEAST = 6
 """So many samples a slope needs."""
 FIGURES = {
-    "memory": ("MB", "rss"), "threads": ("", "threads"), "files": ("", "files"),
-    "cycle": ("ms", "cycle"), "history": ("kB", "history"),
+    "memory": ("MB", "rss", 60.0), "threads": ("", "threads", 60.0), "files": ("", "files", 60.0),
+    "cycle": ("ms", "cycle", 60.0), "history": ("kB", "history", 400.0),
 }  # fmt: skip
+"""Unit, field, and how much of the beginning of a life is left out: it reads the cluster, makes
+what it keeps, and the file of usage history grows until the window is full."""
 _HOUR_S = 3600.0
 _PAGE_MB = 4096 / 2**20
 
@@ -77,6 +77,8 @@ class Soak:
     def _cycle_ms(self, life):
         """Return the mean duration of the cycles since the last sample."""
         total_s, count = _cycles_of(life.port)
+        if not count:
+            return float("nan")
         before_s, before = self._cycles.get(life.name, (0.0, 0.0))
         self._cycles[life.name] = total_s, count
         return 1000 * (total_s - before_s) / (count - before) if count > before else float("nan")
@@ -110,11 +112,9 @@ def lines_of(lives):
     """Return the slopes of all lives that lasted long enough, as lines of a table."""
     lines = []
     for life in lives:
-        samples = [it for it in life.samples if it.at_s - life.begun_s >= WARM_UP_S]
-        if len(samples) < LEAST:
-            continue
         parts = []
-        for title, (unit, name) in FIGURES.items():
+        for title, (unit, name, warm_up_s) in FIGURES.items():
+            samples = [it for it in life.samples if it.at_s - life.begun_s >= warm_up_s]
             points = [(it.at_s, getattr(it, name)) for it in samples]
             points = [(t, v) for t, v in points if v == v]  # noqa: PLR0124 - NaN
             if len(points) < LEAST:
@@ -122,6 +122,7 @@ def lines_of(lives):
             rise, error = slope([t for t, _ in points], [v for _, v in points])
             last = points[-1][1]
             parts.append(f"{title} {last:.1f}{unit} {rise:+.1f}±{error:.1f}/h")
-        minutes = (samples[-1].at_s - life.begun_s) / 60
-        lines.append(f"{life.name} ({minutes:.0f} min): {', '.join(parts)}")
+        if parts:
+            minutes = (life.samples[-1].at_s - life.begun_s) / 60
+            lines.append(f"{life.name} ({minutes:.0f} min): {', '.join(parts)}")
     return lines
