@@ -55,7 +55,7 @@ FIXED = {
     ),
 }  # fmt: skip
 """The list of the short run, each lane in this order, again and again."""
-FIXED_PAUSES_S = {"replicas": (5.0, 5.0), "server": (4.0, 4.0), "objects": (3.0, 3.0)}
+FIXED_PAUSES_S = {"replicas": (15.0, 15.0), "server": (4.0, 4.0), "objects": (3.0, 3.0)}
 
 
 @dataclass(slots=True)
