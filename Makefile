@@ -5,6 +5,7 @@
 #   make check    everything a change must pass: format, lint, types, imports, spelling, tests, docs
 #   make example  the example plugin, installed and tested as a third party's would be
 #   make bench    the benchmarks
+#   make chaos    churn and faults with two replicas, MINUTES=20 SEED=by chance
 #   make lock     the lock files again, after a change of pyproject.toml (UPGRADE=1: newest versions)
 #   make sbom     what is installed at run time, with licences, as build/sbom.cdx.json
 #   make clean    remove what the above made
@@ -13,6 +14,10 @@ PYTHON ?= python3
 VENV ?= .venv
 # Arguments for pytest, as in: make test ARGS="-k gang"
 ARGS ?=
+
+# How long `make chaos` goes on, and the seed of what happens in it.
+MINUTES ?= 20
+SEED ?=
 
 # Stamps: what they stand for is installed, and they are newer than the lock files it came from.
 BASE := $(VENV)/.stamp-base
@@ -56,7 +61,7 @@ require = $(if $(filter missing:,$(firstword $(1))),$(error $(1)),$(1))
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test check static format lint types imports spelling docs example bench lock sbom clean help
+.PHONY: demo test check static format lint types imports spelling docs example bench chaos lock sbom clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -103,6 +108,9 @@ sbom: $(PACKAGE)
 	@mkdir -p build
 	$(BIN)/python deploy/image/sbom.py \
 	  $(VENV)/lib/python3*/site-packages requirements/runtime.lock > build/sbom.cdx.json
+
+chaos: $(PACKAGE) $(DEV)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --fork-strategy fewest --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)

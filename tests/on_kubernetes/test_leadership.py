@@ -1,5 +1,6 @@
 """Who leads, and what becomes of a leader in trouble: rows B of the catalogue of faults."""
 
+import math
 import threading
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.client import Client
-from kaisched.cluster.kubernetes.gate import Gate, Term
+from kaisched.cluster.kubernetes.gate import Board, Gate, SharedGate, Term
 from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE, later_leader
 from kaisched.errors import ClusterUnavailable
@@ -73,6 +74,33 @@ def test_b28_a_leader_ends_when_a_later_one_turns_out_to_bind(cluster):
     until(lambda: daemon.has_ended)
     assert isinstance(daemon.error, ClusterUnavailable)
     assert "another leads since" in str(daemon.error)
+
+
+def test_a_standby_sees_the_leader_bind_and_stays(cluster):
+    cluster.start().wait_leading()
+    cluster.stop()  # so that the lease has changed hands, and its number is not 0
+    leader = cluster.start().wait_leading()
+    standby = cluster.start()
+    cluster.pod("too-large", "a", 9)
+    (tenure,) = until(lambda: standby.daemon.tenures)
+    store, namespace = tenure.cluster.store, cluster.namespace
+    until(lambda: store.is_waiting(f"{namespace}/too-large"))
+    cluster.pod("p", "a")
+    until(lambda: store.version_of(f"{namespace}/p")[0] and not store.is_waiting(f"{namespace}/p"))
+    cluster.delete_pod("too-large")
+    until(lambda: standby.has_ended or not store.is_waiting(f"{namespace}/too-large"))
+    assert [leader.has_ended, standby.has_ended] == [False, False]
+
+
+def test_a_gate_that_was_never_open_is_nobodys():
+    board = Board.make(1)
+    ours = SharedGate(board, 0, "us", "kaisched-a")
+    assert ours.term == Term()
+    SharedGate(board, 0, "us", "kaisched-a").open(7.0, epoch=0)
+    assert ours.term == Term(7.0, "us", 0, "kaisched-a")
+    ours.shut()
+    assert ours.term == Term(-math.inf, "us", 0, "kaisched-a")
+    board.close()
 
 
 @pytest.mark.parametrize(

@@ -227,13 +227,14 @@ def test_the_ci_script_installs_what_is_missing_and_ends_with_the_tests(tmp_path
     run = ci(tmp_path)
     assert run.returncode == 0, run.stdout
     assert "apt-get install -q -y --no-install-recommends python3-venv" in run.stdout
-    steps = re.findall(r"^make (\w+)$", run.stdout, flags=re.MULTILINE)
+    steps = re.findall(r"^make (\w+)", run.stdout, flags=re.MULTILINE)
     assert [step for step in steps if step != "example"] == [
         "format",
         "lint",
         "types",
         "imports",
         "spelling",
+        "chaos",
         "test",
     ]
     assert run.stdout.splitlines()[-1] == "make test"

@@ -49,6 +49,10 @@ class Gate:
         return monotonic_s() + write_s < self.term.until_s
 
 
+NEVER: Final = -1
+"""The number of a lease that none of ours has held yet."""
+
+
 class Board:
     """Memory that two processes share: for each lease until when it is sure, and its number.
 
@@ -76,7 +80,7 @@ class Board:
         os.ftruncate(descriptor, 8 * cls._WIDTH * slots)
         board = cls(descriptor, slots)
         for slot in range(slots):
-            board.write(slot, -math.inf)
+            board.write(slot, -math.inf, NEVER)
         return board
 
     def read(self, slot: int) -> tuple[float, int]:
@@ -118,6 +122,8 @@ class SharedGate(Gate):
     def term(self) -> Term:
         """The present leadership, over or not."""
         until_s, epoch = self._board.read(self.slot)
+        if epoch == NEVER:
+            return Term()  # who has never led cannot have been followed by another
         return Term(-math.inf if self._is_shut else until_s, self._holder, epoch, self._lease)
 
     def open(self, until_s: float, holder: str = "", epoch: int = 0, lease: str = "") -> None:

@@ -44,6 +44,8 @@ class Fault:
     name: str = ""
     namespace: str = ""
     subresource: str | None = None
+    token: str = ""
+    """Only who asks with this bearer token is met."""
     code: int = 500
     retry_after_s: int = 0
     delay_s: float = 0.0
@@ -78,6 +80,7 @@ class Fault:
             and self.name in {"", request.name}
             and self.namespace in {"", request.namespace}
             and self.subresource in {None, request.subresource}
+            and self.token in {"", request.token}
         )
 
     def error(self) -> ApiError:

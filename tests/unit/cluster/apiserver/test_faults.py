@@ -38,6 +38,13 @@ def test_others_are_not_met(server, client, pods):
     assert client.post(f"{pods}/p/binding", binding("p", "n")).code == 500
 
 
+def test_only_who_asks_with_its_token_is_met(server, client, pods):
+    server.faults.add(Fault("status", token="a", times=None))
+    assert client.get(pods).code == 200
+    assert Client(server.url, token="b").get(pods).code == 200
+    assert Client(server.url, token="a").get(pods).code == 500
+
+
 def test_faults_are_taken_off(server, client, pods):
     fault = server.faults.add(Fault("status", times=None))
     assert codes(client, pods, 2) == [500, 500]

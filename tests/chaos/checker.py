@@ -1,0 +1,115 @@
+"""The checker: events in order in, breaches of promises out."""
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+
+from tests.chaos.binding import BoundOnce
+from tests.chaos.capacity import WithinCapacity
+from tests.chaos.evictions import EvictedForSomebody
+from tests.chaos.gangs import WholeGangs
+
+
+@dataclass(slots=True)
+class Breach:
+    promise: str
+    subject: str
+    order: int
+    """The revision at which it was seen."""
+    at_s: float
+    text: str
+
+
+class Outages:
+    """When nobody could have done anything, since the API server did not answer by our doing."""
+
+    def __init__(self):
+        self._spans, self._lock = [], threading.Lock()
+
+    def begin(self, at_s):
+        with self._lock:
+            self._spans.append([at_s, None])
+
+    def end(self, at_s):
+        with self._lock:
+            self._spans[-1][1] = at_s
+
+    def between(self, start_s, end_s):
+        """Return how many of the seconds between two moments do not count."""
+        with self._lock:
+            return sum(
+                max(0.0, min(end_s, end_s if until is None else until) - max(start_s, since))
+                for since, until in self._spans
+            )
+
+    def counted(self, start_s, end_s):
+        """Return how many seconds between two moments count."""
+        return end_s - start_s - self.between(start_s, end_s)
+
+
+class Cluster:
+    """The objects as of one revision."""
+
+    def __init__(self):
+        self.pods, self.nodes, self.podgroups, self.queues, self.leases = {}, {}, {}, {}, {}
+
+    def of(self, kind):
+        return getattr(self, kind)
+
+
+class Checker:
+    """Applies events and asks every promise after each revision."""
+
+    def __init__(self, outages=None, who_for=lambda _: None):
+        self.cluster = Cluster()
+        self.outages = outages or Outages()
+        self.breaches = []
+        self.counts = Counter()
+        self.promises = [
+            WithinCapacity(self), BoundOnce(self), WholeGangs(self),
+            EvictedForSomebody(self, who_for),
+        ]  # fmt: skip
+
+    def breach(self, promise, subject, order, at_s, text):
+        self.breaches.append(Breach(promise, subject, order, at_s, text))
+
+    def take(self, events):
+        """Take in events that are in order."""
+        batch = []
+        for event in events:
+            if batch and event.order != batch[-1].order:
+                self._settle(batch)
+                batch = []
+            batch.append(event)
+            self._apply(event)
+        if batch:
+            self._settle(batch)
+
+    def pass_time(self, now_s):
+        """Look at what has lasted too long by now."""
+        for promise in self.promises:
+            promise.pass_time(now_s)
+
+    def _apply(self, event):
+        known, it = self.cluster.of(event.kind), event.facts
+        before = known.get(it.key)
+        if before is not None and before.uid != it.uid and event.is_deleted:
+            return  # an earlier one of that name
+        if before is not None and before.uid != it.uid:
+            self._changed(event, before, None)
+            before = None
+        after = None if event.is_deleted else it
+        if after is None:
+            known.pop(it.key, None)
+        else:
+            known[it.key] = after
+        self._changed(event, before, after)
+
+    def _changed(self, event, before, after):
+        self.counts["revisions"] += 1
+        for promise in self.promises:
+            promise.changed(event, before, after)
+
+    def _settle(self, batch):
+        for promise in self.promises:
+            promise.settle(batch[-1])

@@ -1,0 +1,136 @@
+"""No eviction is for nobody: the freed room is used within a minute of the victim's end."""
+
+from dataclasses import dataclass
+
+from tests.chaos.promise import Promise
+
+PATIENCE_S = 60.0
+LATE_S = 5.0
+"""An eviction that is sent so long after nothing of its beneficiary waited any more is counted."""
+EXEMPT = ("stalegang", "drain", "timelimit")
+
+
+@dataclass(slots=True)
+class Eviction:
+    pod: object
+    order: int
+    sent_s: float
+    ended_s: float = 0.0
+    """When its room was free; 0 while it is not."""
+
+
+class EvictedForSomebody(Promise):
+    """``who_for`` returns (action, beneficiary) of an evicted pod's key, None where untold."""
+
+    NAME = "P4 no eviction without a bind in the freed room"
+
+    def __init__(self, checker, who_for):
+        super().__init__(checker)
+        self._who_for = who_for
+        self._open = {}
+        self._waiting, self._idle_since = {}, {}
+        """Job to its pods that wait, and to when the last of them was placed or deleted."""
+        self._changes = {}
+        """(kind, key) to when it was last deleted, made, or changed by people."""
+
+    def changed(self, event, before, after):
+        if event.kind == "pods":
+            self._pod(event, before, after)
+        elif before is None or after is None or _is_other(event.kind, before, after):
+            self._changes[event.kind, event.facts.key] = event.at_s
+
+    def _pod(self, event, before, after):
+        self._note_waiting(event, before, after)
+        if after is not None and after.is_evicted and not (before and before.is_evicted):
+            self.checker.counts["evictions"] += 1
+            self._note_late(event)
+            if after.holds_room:
+                self._open[after.uid] = Eviction(after, event.order, event.at_s)
+        if after is not None and after.node and not (before and before.node):
+            self._serve(after.node)
+        was_held = before is not None and before.holds_room
+        is_held = after is not None and after.holds_room
+        eviction = self._open.get(before.uid) if before is not None else None
+        if was_held and not is_held and eviction is not None:
+            eviction.ended_s = event.at_s
+        elif before is not None and after is None:
+            self._changes["jobs", before.group or before.key] = event.at_s
+
+    def _note_waiting(self, event, before, after):
+        it = after or before
+        job = it.group or it.key
+        pods = self._waiting.setdefault(job, set())
+        if after is not None and not after.node and not after.is_leaving:
+            pods.add(it.uid)
+            self._idle_since.pop(job, None)
+        elif it.uid in pods:
+            pods.discard(it.uid)
+            if not pods:
+                self._idle_since[job] = event.at_s
+        if not pods:
+            del self._waiting[job]
+
+    def _note_late(self, event):
+        """Count an eviction for a job that has wanted nothing for a while."""
+        action, job = self._who_for(event.facts.key) or ("", "")
+        if action not in EXEMPT and event.at_s - self._idle_since.get(job, event.at_s) > LATE_S:
+            self.checker.counts["evictions for a job of which nothing waited"] += 1
+
+    def _serve(self, node):
+        """Settle the evictions whose room is free on a node to which a pod was bound now."""
+        for uid, it in list(self._open.items()):
+            if it.ended_s and it.pod.node == node:
+                del self._open[uid]
+
+    def pass_time(self, now_s):
+        for uid, it in list(self._open.items()):
+            if it.ended_s and self.checker.outages.counted(it.ended_s, now_s) > PATIENCE_S:
+                del self._open[uid]
+                self._look(it)
+
+    def _look(self, eviction):
+        pod, counts = eviction.pod, self.checker.counts
+        told = self._who_for(pod.key)
+        if told is None:
+            counts["evictions without a bind, untold whom for"] += 1
+            return
+        action, job = told
+        if action in EXEMPT:
+            return
+        excuse = self._excuse(eviction, job)
+        if excuse:
+            counts[f"evictions without a bind, {excuse}"] += 1
+            return
+        self.checker.breach(
+            self.NAME, f"pod {pod.key}", eviction.order, eviction.sent_s,
+            f"evicted from {pod.node} ({pod.gpus} GPU) by {action} for {job}, ended"
+            f" {eviction.ended_s - eviction.sent_s:.1f} s later; nothing was bound there within"
+            f" {PATIENCE_S:.0f} s after that",
+        )  # fmt: skip
+
+    def _excuse(self, eviction, job):
+        """Return what has changed since it was sent, so that the room was not wanted any more."""
+        since_s, cluster = eviction.sent_s, self.cluster
+        if self._has_changed("nodes", eviction.pod.node, since_s):
+            return "its node changed"
+        if self._has_changed("jobs", job, since_s) or self._has_changed("podgroups", job, since_s):
+            return "its beneficiary changed"
+        queue = self._queue_of(job)
+        while queue:
+            if self._has_changed("queues", queue, since_s):
+                return "its beneficiary's queue changed"
+            found = cluster.queues.get(queue)
+            queue = found.parent if found is not None else ""
+        return ""
+
+    def _queue_of(self, job):
+        group, pod = self.cluster.podgroups.get(job), self.cluster.pods.get(job)
+        return group.queue if group is not None else pod.queue if pod is not None else ""
+
+    def _has_changed(self, kind, key, since_s):
+        return self._changes.get((kind, key), -1.0) >= since_s
+
+
+def _is_other(kind, before, after):
+    """Tell whether people changed what an object asks for; statuses do not count."""
+    return kind != "leases" and before != after

@@ -1,0 +1,192 @@
+"""The objects that the churn makes, and the cluster it begins with."""
+
+from dataclasses import dataclass
+
+import msgspec
+import yaml
+
+from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC
+from tests.chaos.facts import GPU, GROUP_NOTE, OURS, QUEUE_LABEL, RUN_SECONDS
+from tests.deploy.manifests import DEPLOY, KUSTOMIZE, documents
+
+NAMESPACE = "chaos"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+GROUPS = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
+NODES = "/api/v1/nodes"
+GPUS = 8
+SHIPPED = (
+    DEPLOY / "crds",
+    KUSTOMIZE / "base" / "namespace.yaml",
+    KUSTOMIZE / "base" / "service-account.yaml",
+    KUSTOMIZE / "base" / "read-role.yaml",
+    KUSTOMIZE / "components" / "write",
+    KUSTOMIZE / "components" / "fence",
+    KUSTOMIZE / "components" / "defaults",
+)
+"""What is deployed with the scheduler; the fence counts where the server evaluates it."""
+_FIRST = ("Namespace", "CustomResourceDefinition")
+# Half the GPUs are owed in each department; some queues may not hold more than so much.
+TREE = {
+    "dept-a": ("", 0.5, None),
+    "a-big": ("dept-a", 0.25, None),
+    "a-mid": ("dept-a", 0.15, 0.4),
+    "a-low": ("dept-a", 0.1, None),
+    "dept-b": ("", 0.5, 0.75),
+    "b-big": ("dept-b", 0.3, None),
+    "b-mid": ("dept-b", 0.2, 0.3),
+    "b-none": ("dept-b", 0.0, None),
+}
+"""Queue to its parent, and its quota and limit as parts of all GPUs."""
+LEAVES = ("a-big", "a-mid", "a-low", "b-big", "b-mid", "b-none")
+
+
+class Refused(Exception):  # noqa: N818 - it says what happened
+    """The server did not do what was asked."""
+
+
+class Asking:
+    """Requests of people, repeated while the server is in trouble."""
+
+    def __init__(self, client):
+        self.client = client
+        self._plurals = {}
+
+    def must(self, method, path, body=None, content_type="application/json"):
+        answer = self.client.call(method, path, body=body, content_type=content_type)
+        if not answer.is_done:
+            raise Refused(f"{method} {path}: {answer.text()}")
+        return msgspec.json.decode(answer.data) if answer.data else {}
+
+    def path(self, obj):
+        version, kind = obj["apiVersion"], obj["kind"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if (version, kind) not in self._plurals:
+            for each in self.must("GET", root)["resources"]:
+                if "/" not in each["name"]:
+                    self._plurals[version, each["kind"]] = each["name"], each["namespaced"]
+        plural, is_namespaced = self._plurals[version, kind]
+        namespace = obj["metadata"].get("namespace", NAMESPACE)
+        return f"{root}/namespaces/{namespace}/{plural}" if is_namespaced else f"{root}/{plural}"
+
+    def apply(self, obj):
+        """Create an object; one that is there stays as it is."""
+        answer = self.client.call("POST", self.path(obj), body=obj)
+        if not answer.is_done and "AlreadyExists" not in answer.text():
+            raise Refused(f"{obj['kind']} {obj['metadata']['name']}: {answer.text()}")
+
+
+def shipped():
+    """Return what is deployed, namespaces and definitions first, with usage history on."""
+    found = []
+    for place in SHIPPED:
+        for file in sorted(place.rglob("*.yaml")) if place.is_dir() else [place]:
+            found += documents(file.read_text(encoding="utf-8"))
+    found = [it for it in found if "metadata" in it and "kustomize" not in it["apiVersion"]]
+    for obj in found:
+        if obj["kind"] == "SchedulingShard":
+            obj["spec"]["usageDBConfig"] = {
+                "clientType": "sqlite",
+                # A window so short that the file is to stay as large as it is after five minutes.
+                "usageParams": {"fetchInterval": "10s", "windowSize": "5m"},
+            }  # fmt: skip
+    return sorted(found, key=lambda it: _FIRST.index(it["kind"]) if it["kind"] in _FIRST else 9)
+
+
+def queue(name, gpus):
+    """Return a queue of the tree for a cluster of so many GPUs."""
+    parent, quota, limit = TREE[name]
+    much = {
+        "quota": round(quota * gpus),
+        "limit": -1 if limit is None else round(limit * gpus),
+        "overQuotaWeight": 1,
+    }
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"parentQueue": parent, "resources": {"gpu": much}},
+    }
+
+
+def make_node(asking, name):
+    """Make a node that is ready; one that is there is made ready."""
+    answer = asking.client.call("POST", NODES, body={"metadata": {"name": name}})
+    if not answer.is_done and "AlreadyExists" not in answer.text():
+        raise Refused(answer.text())
+    room = {"cpu": "64", "memory": "512Gi", GPU: str(GPUS), "pods": "110"}
+    conditions = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": room, "allocatable": room, "conditions": conditions}
+    asking.must("PATCH", f"{NODES}/{name}/status", {"status": status}, STRATEGIC)
+    asking.must("PATCH", f"{NODES}/{name}", {"spec": {"taints": None}}, MERGE)
+
+
+@dataclass(slots=True)
+class Job:
+    """What a user wants: so many pods, each for so long, and what is made of it so far."""
+
+    name: str
+    queue: str
+    pods: int
+    gpus: int
+    run_s: tuple
+    """How long each pod runs."""
+    minimum: int = 0
+    """0 for no pod group."""
+    priority: str = "train"
+    grace: str = ""
+    is_tended: bool = True
+    """Whether somebody makes pods anew that are lost."""
+    grace_s: int = 5
+    names: list = None
+    """The pod that now stands for each place."""
+    made: int = 0
+    is_ended: bool = False
+
+    @property
+    def group_key(self):
+        return f"{NAMESPACE}/{self.name}"
+
+
+def group_of(job):
+    spec = {"queue": job.queue, "minMember": job.minimum, "priorityClassName": job.priority}
+    if job.grace:
+        spec["stalenessGracePeriod"] = job.grace
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": job.name},
+        "spec": spec,
+    }
+
+
+def pod_of(job, place, name):
+    notes = {RUN_SECONDS: f"{job.run_s[place]:.1f}"}
+    if job.minimum:
+        notes[GROUP_NOTE] = job.name
+    limits = {GPU: str(job.gpus), "cpu": "500m", "memory": "1Gi"}
+    return {
+        "metadata": {"name": name, "labels": {QUEUE_LABEL: job.queue}, "annotations": notes},
+        "spec": {
+            "schedulerName": OURS,
+            "priorityClassName": job.priority,
+            "terminationGracePeriodSeconds": job.grace_s,
+            "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+        },
+    }
+
+
+def kubeconfig(server, token, certificate=""):
+    cluster = {"server": server}
+    if certificate:
+        cluster["certificate-authority"] = certificate
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "clusters": [{"name": "here", "cluster": cluster}],
+            "users": [{"name": "kaisched", "user": {"token": token}}],
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "kaisched"}}],
+        }
+    )

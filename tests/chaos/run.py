@@ -1,0 +1,238 @@
+"""One run: everything started, faults played, quiet moments checked, all of it summed up."""
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.errors import ClusterUnavailable
+from tests.chaos import rest
+from tests.chaos.checker import Checker, Outages
+from tests.chaos.churn import Churn
+from tests.chaos.faults import Faults
+from tests.chaos.kubelet import Kubelet
+from tests.chaos.objects import GPUS, NAMESPACE, TREE, Refused, make_node, queue, shipped
+from tests.chaos.replicas import Replicas
+from tests.chaos.soak import Soak
+from tests.chaos.stage import asking_of
+from tests.chaos.watching import KINDS, Sorter, Stream
+from tests.chaos.world import World
+
+QUIET_S = 62.0
+"""After the last fault, before it is asked what could run."""
+DRAIN_S, SETTLE_S = 12.0, 15.0
+"""Then pods end for a while, and what waits has so long to take their room."""
+LOOKS, LOOK_S = 6, 2.0
+"""What could run is a breach if it could at each of so many looks."""
+SPELL_S = 600.0
+"""Between two quiet moments of a long run."""
+REST = ("pods", "nodes", "podgroups", "queues")
+LONG_S = 1800.0
+"""In the middle half of so long a run the replicas live on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much there is."""
+
+    nodes: int
+    load: tuple = (0.7, 2.0)
+    """What jobs ask for, from the least to the most, in parts of all GPUs."""
+    run_s: tuple = (30.0, 240.0)
+    gang: int = 16
+    """The pods of the largest gangs."""
+    burst: int = 4
+    """At most so many jobs are made every quarter of a second."""
+
+    @property
+    def gpus(self):
+        return self.nodes * GPUS
+
+
+LARGE = Size(60)
+SMALL = Size(12, load=(1.0, 2.2), run_s=(10.0, 60.0), gang=8)
+
+
+class Run:
+    def __init__(self, stage, folder, seed, size, *, is_fixed, say=print):
+        self.stage, self.size, self.seed, self.say = stage, size, seed, say
+        self.outages, self.world = Outages(), World()
+        self.begun_s = time.monotonic()
+        self.asking = asking_of(stage)
+        self._end = threading.Event()
+        self._folder, self._chance, self._is_fixed = folder, random.Random(seed), is_fixed
+        self.quiet_moments = 0
+        self._errors = []
+        threading.excepthook = lambda it: self._errors.append(it.exc_value)
+
+    def at(self, moment_s):
+        return f"{moment_s - self.begun_s:.1f} s"
+
+    # -- beginning -------------------------------------------------------------------------------
+
+    def furnish(self):
+        """Deploy what is shipped, and make the nodes and queues."""
+        asking = self.asking
+        for obj in shipped():
+            self._insist(lambda it=obj: asking.apply(it))
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        asking.apply(namespace)
+        for name in TREE:
+            self._insist(lambda it=name: asking.apply(queue(it, self.size.gpus)))
+        for number in range(self.size.nodes):
+            make_node(asking, f"node-{number:02}")
+
+    def _insist(self, act, seconds=30.0):
+        """Do something once the kinds it needs are served."""
+        end_s = time.monotonic() + seconds
+        while True:
+            try:
+                return act()
+            except (Refused, ClusterUnavailable, KeyError):
+                if time.monotonic() > end_s:
+                    raise
+                time.sleep(0.2)
+
+    def start(self):
+        self.furnish()
+        kubeconfig = self._folder / "kubeconfig"
+        self.stage.log_in(kubeconfig)
+        self.replicas = Replicas(kubeconfig, self._folder, self._end)
+        self.checker = Checker(self.outages, self.replicas.who_for)
+        self.sorter = Sorter()
+        watching = Client(self.stage.access, connections=8, timeout_s=30.0)
+        self.streams = [Stream(watching, kind, self._hear, self._end).start() for kind in KINDS]
+        chances = [random.Random(self._chance.random()) for _ in range(2)]
+        hands = Client(self.stage.access, connections=8, timeout_s=15.0)
+        self.kubelet = Kubelet(hands, self.world, chances[0], self._end)
+        self.churn = Churn(self.asking, self.world, self.size, chances[1], self._end)
+        self.faults = self._faults()
+        self.soak = Soak(self.replicas, self._end)
+        self.kubelet.start()
+        self.replicas.start()
+        if not self._comes(lambda: self.world.leader, 60.0):
+            raise RuntimeError(
+                "\n".join(["nobody leads after a minute", *self.replicas.last_words()])
+            )
+        self.churn.start()
+        self.soak.start()
+
+    def _faults(self, before=(), *, is_gentle=False):
+        faults = Faults(
+            self.stage, self.asking, self.world, self.replicas, self.churn, self.outages,
+            self._chance.random(), is_fixed=self._is_fixed, is_gentle=is_gentle,
+        )  # fmt: skip
+        faults.done += before
+        return faults
+
+    def _hear(self, event):
+        self.sorter.put(event)
+        self.world.hear(event)
+
+    def _comes(self, condition, seconds):
+        """Wait for a condition, and tell whether it came true."""
+        end_s = time.monotonic() + seconds
+        while not condition() and time.monotonic() < end_s:
+            time.sleep(0.1)
+        return condition()
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def play(self, seconds):
+        """Churn with faults for so long, with a quiet moment now and then and at the end."""
+        passed_s = 0.0
+        while passed_s < seconds:
+            left_s = seconds - passed_s
+            spell_s = left_s if left_s < 1.5 * SPELL_S else SPELL_S
+            is_middle = 0.25 <= (passed_s + spell_s / 2) / seconds < 0.75
+            is_gentle = is_middle and seconds >= LONG_S
+            self.faults = self._faults(self.faults.done, is_gentle=is_gentle)
+            self.churn.is_making, self.kubelet.is_holding = True, False
+            self.faults.start()
+            self._pass(spell_s)
+            self.faults.stop()
+            self._be_quiet()
+            passed_s += spell_s
+
+    def _pass(self, seconds):
+        """Let time pass and check on the way."""
+        end_s, told_s = time.monotonic() + seconds, time.monotonic()
+        while time.monotonic() < end_s:
+            time.sleep(min(1.0, max(0.0, end_s - time.monotonic())))
+            self.check()
+            if time.monotonic() - told_s > 60.0:
+                told_s = time.monotonic()
+                self._tell()
+
+    def check(self):
+        if self._errors:
+            raise RuntimeError("a thread of the test itself has failed") from self._errors[0]
+        known = len(self.checker.breaches)
+        now_s = time.monotonic()
+        self.checker.take(self.sorter.ready(now_s, self.streams))
+        if all(it.is_up for it in self.streams):
+            self.checker.pass_time(now_s - self.sorter.lag_s)
+        for breach in self.checker.breaches[known:]:
+            self.say(self.described(breach))
+
+    def _tell(self):
+        counts = self.checker.counts
+        pods = self.world.all("pods")
+        self.say(
+            f"{self.at(time.monotonic())}: {len(self.churn.jobs)} jobs, {len(pods)} pods,"
+            f" {sum(it.holds_room for it in pods)} on nodes; so far {counts['binds']} binds,"
+            f" {counts['evictions']} evictions, {len(self.faults.done)} faults,"
+            f" {len(self.checker.breaches)} breaches"
+        )
+
+    def _be_quiet(self):
+        """Let nothing come or end for a while, then look for what waits though it could run."""
+        self.churn.is_making, self.kubelet.is_holding = False, True
+        self._pass(QUIET_S)
+        self._look()
+        self.kubelet.is_holding = False
+        self._pass(DRAIN_S)
+        self.kubelet.is_holding = True
+        self._pass(SETTLE_S)
+        self._look()
+        self.quiet_moments += 1
+
+    def _look(self):
+        looks = []
+        for _ in range(LOOKS):
+            looks.append(dict(rest.could_run(*map(self.world.all, REST))))
+            self._pass(LOOK_S)
+        version = max(it.version for it in self.streams)
+        told = {it.subject for it in self.checker.breaches if it.promise == rest.NAME}
+        for key in sorted(set.intersection(*map(set, looks))):
+            if f"job {key}" in told:
+                continue
+            text = f"{looks[-1][key]}, at each look for {LOOKS * LOOK_S:.0f} s"
+            self.checker.breach(rest.NAME, f"job {key}", version, time.monotonic(), text)
+            self.say(self.described(self.checker.breaches[-1]))
+
+    def stop(self):
+        if hasattr(self, "faults"):
+            self.faults.stop()
+        self._end.set()
+        if hasattr(self, "replicas"):
+            self.replicas.stop()
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def described(self, breach):
+        lines = [
+            f"BREACH of {breach.promise}",
+            f"  {breach.subject} at revision {breach.order}, {self.at(breach.at_s)}",
+            f"  {breach.text}",
+        ]
+        for it in self.faults.before(breach.at_s, 1 if breach.promise == rest.NAME else 5):
+            until = self.at(it.ended_s) if it.ended_s else "now"
+            lines.append(f"  fault {it.kind}, {self.at(it.begun_s)} to {until}: {it.text}")
+        return "\n".join(lines)
+
+    def faults_by_kind(self):
+        met = Counter(it.kind for it in self.faults.done if it.text != "nobody to meet")
+        return dict(sorted(met.items()))
