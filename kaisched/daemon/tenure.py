@@ -86,18 +86,14 @@ class Tenure:
         self._warn(*found.warnings, *said)
         self._is_observing = settings.kubernetes.observe
         self._renew_s = settings.leader_election.renew_deadline
-        self._barrier = barrier
-        self._end = threading.Event()
+        self._barrier, self._end = barrier, threading.Event()
         self.comparison = Comparison()
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
         if settings.snapshots.enabled:
             self.cluster.kept = Kept()
         self._reporter = self._reporter_of(settings, client, found, clock)
-        self._writers = ReportWriters(
-            self._reports, self._reporter.step, self.gate,
-            per_second=settings.kubernetes.reports_per_second, write_s=_write_s(settings),
-        )  # fmt: skip
+        self._writers = self._writers_of(settings)
         self._usage, wait_s = usage_feed(found, clock)
         self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
         self.loop = self._loop(settings, policy, clock, wait_s)
@@ -135,6 +131,13 @@ class Tenure:
         return Reporter(
             hurried, self._reports, clock, self.cluster.store,
             node_pool=pool, counts=self.cluster.counts,
+        )  # fmt: skip
+
+    def _writers_of(self, settings: SchedulerConfiguration) -> ReportWriters:
+        per_second = settings.kubernetes.reports_per_second
+        return ReportWriters(
+            self._reports, self._reporter.step, self.gate,
+            per_second=per_second, write_s=_write_s(settings),
         )  # fmt: skip
 
     def _cluster(

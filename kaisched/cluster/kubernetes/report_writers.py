@@ -66,8 +66,7 @@ class ReportWriters:
                 self._end.wait(_GLANCE_S)
                 continue
             self._await_news()
-            self._await_turn()
-            if self._end.is_set() or not self._gate.is_open(self._write_s):
+            if not self._has_turn() or not self._gate.is_open(self._write_s):
                 continue
             try:
                 self._step()
@@ -82,13 +81,13 @@ class ReportWriters:
             with self._box.news:
                 self._box.news.wait(wait_s)
 
-    def _await_turn(self) -> None:
-        """Wait until one more may be sent."""
+    def _has_turn(self) -> bool:
+        """Wait until one more may be sent; False where there is nothing, or at the end."""
         now_s = monotonic_s()
         with self._rate:
-            if (self._box.next_s() or now_s + 1.0) > now_s:
-                return
+            due_s = self._box.next_s()
+            if due_s is None or due_s > now_s:
+                return False
             mine_s = max(self._next_s, now_s - _CATCH_UP_S)
             self._next_s = mine_s + self._gap_s
-        if mine_s > now_s:
-            self._end.wait(mine_s - now_s)
+        return not self._end.wait(max(mine_s - now_s, 0.0))

@@ -123,8 +123,9 @@ class Reporter:
             for key in self._pods.pop(job, ()):
                 self._desk.withdraw(POD, key)
             self._group(job, [])
-        for job in [job for job in self._seen.marked if not self._jobs.waits(job)]:
-            self._group(job, [])
+        for job in list(self._seen.marked):  # other threads change it
+            if not self._jobs.waits(job):
+                self._group(job, [])
         with_old = self._box.waiting < MOST_BEHIND
         for row in self._jobs.next_rows(MOST_RECORDS, with_old=with_old):
             record, job = records.record(row), names[row]

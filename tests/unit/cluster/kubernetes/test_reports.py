@@ -1,10 +1,16 @@
 """Reports where very many objects change at once, and those that rest on what is no longer so."""
 
+import time
+
 import pytest
 
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.report_box import Entry, ReportBox
 from kaisched.cluster.kubernetes.report_desk import POD, QUEUE, WEIGHTS
+from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from tests.laws.reported import NEVER, QUEUES, STRATEGIC, TEAM, Cluster
+from tests.on_kubernetes.rig import until
 
 FALSE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "old"}
 
@@ -211,3 +217,50 @@ def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
         cluster.now_s += 2.0
         cluster.write(1)
     assert cluster.reporter._desk._events == {}
+
+
+# -- the writers -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written():
+    """Start writers on a real box; return what they wrote, with when."""
+    log, gate = [], Gate()
+    box = ReportBox(WEIGHTS)
+
+    def step():
+        entry = box.take()
+        if entry is None:
+            return False
+        box.done(entry)
+        log.append((monotonic_s(), entry.key))
+        if entry.key == "bug":
+            raise ZeroDivisionError
+        return True
+
+    writers = ReportWriters(box, step, gate, per_second=50, write_s=1.0)
+    yield box, gate, log
+    writers.close()
+
+
+def put(box, *keys):
+    for key in keys:
+        box.put(Entry(POD, key), 0.0)
+
+
+def test_no_more_reports_are_written_a_second_than_allowed_and_a_bug_ends_no_writer(written):
+    box, gate, log = written
+    gate.open(monotonic_s() + 60.0)
+    start_s = monotonic_s()
+    put(box, "bug", *(str(number) for number in range(30)))
+    until(lambda: len(log) == 31)
+    assert log[-1][0] - start_s >= 25 / 50  # a tenth of a second may be caught up on
+
+
+def test_no_report_is_written_while_we_do_not_lead_and_none_is_lost(written):
+    box, gate, log = written
+    put(box, "a")
+    time.sleep(0.3)
+    assert log == []
+    gate.open(monotonic_s() + 60.0)
+    until(lambda: [key for _, key in log] == ["a"])
