@@ -5,7 +5,6 @@ what it is sent and answers as a server would. Nothing waits: time is the benchm
 from turn to turn, and in each of them as many reports go out as are allowed a second.
 """
 
-import gc
 import itertools
 import math
 from collections import Counter
@@ -25,6 +24,7 @@ from kaisched.cluster.kubernetes.report_desk import WEIGHTS
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
+from kaisched.daemon import garbage
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -150,8 +150,7 @@ class Bench:
         self.furnish(nodes)
         for _ in range(jobs):
             self.job()
-        gc.collect()
-        gc.freeze()  # as the daemon does once it has read everything
+        garbage.settle()  # as the daemon does once it has read everything
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
         self.tell_s: list[float] = []
         self.send_s: list[float] = []
