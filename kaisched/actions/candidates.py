@@ -14,7 +14,7 @@ import numpy as np
 
 from kaisched.actions.job_order import leaf_lists
 from kaisched.core.refusals import Refusal
-from kaisched.framework.task_order import pending_tasks
+from kaisched.framework.batches import asks_of, measure
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
@@ -61,13 +61,7 @@ class Candidates:
 
     def asks(self, session: Session, at: RowVec) -> Amounts:
         """``(R, K)`` what the next batches of some candidates ask for."""
-        request, shape = session.shapes.request, self.shape[at]
-        asks: Amounts = request.take(shape, axis=1) * self.size[at]
-        if self.batches and shape.min(initial=0) < 0:
-            for here in np.flatnonzero(shape < 0).tolist():
-                shapes = session.tasks.shape_of_task[self.batches[int(self.job[at[here]])]]
-                asks[:, here] = request[:, shapes].sum(axis=1)
-        return asks
+        return asks_of(session, self.job[at], self.shape[at], self.size[at], self.batches)
 
 
 def pending_jobs(session: Session) -> RowVec:
@@ -120,32 +114,6 @@ def _drop_shut_out(session: Session, job: RowVec) -> RowVec:
     note_no_room(session, job[~fits])
     left: RowVec = job[fits]
     return left
-
-
-def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, RowVec]]:
-    """Return the shape, the size of the next batch and, where not simple, its task rows."""
-    jobs = session.jobs
-    simple = jobs.podset_count[job] == 1
-    shape = jobs.shape_of_job[job]
-    size = np.zeros(len(job), np.int64)
-    batches: dict[int, RowVec] = {}
-    flat = simple & (shape >= 0)
-    if np.count_nonzero(flat) == len(flat):
-        if job.size:
-            size = session.ask.batch_size(session, job)
-        return shape, size, batches
-    if simple.any():
-        size[simple] = session.ask.batch_size(session, job[simple])
-    shape = np.where(flat, shape, -1)
-    for at in np.flatnonzero(~flat).tolist():
-        row = int(job[at])
-        if simple[at]:
-            batches[row] = pending_tasks(session, row)[: size[at]]
-        else:
-            batch = session.ask.next_batch(session, row)
-            batches[row] = pending_tasks(session, row)[:1] if batch is None else batch
-        size[at] = len(batches[row])
-    return shape, size, batches
 
 
 def _note(session: Session, job: RowVec, codes: CodeVec | None) -> RowVec:

@@ -18,7 +18,9 @@ from kaisched.cluster.volumes import Volumes
 from kaisched.core.states import TaskState
 from kaisched.core.tables import EVICTED
 from kaisched.errors import ObjectError
+from kaisched.objects import labels
 from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.wire import ObjectMeta
@@ -90,6 +92,10 @@ class KnownObjects(RowStore):
     def is_assumed(self, key: str) -> bool:
         """Tell whether something is assumed of a pod that no event has confirmed yet."""
         return key in self._assumed
+
+    def may_place(self, pod: Pod) -> bool:
+        """Tell whether a pod is one that we place, or have placed; from any thread."""
+        return pod.spec.scheduler_name in self._schedulers and self._is_in_pool(pod.metadata)
 
     def version_of(self, key: str) -> tuple[str, str]:
         """Return (UID, resource version) of a pod as it was last taken in; empty for none."""
@@ -185,3 +191,6 @@ class KnownObjects(RowStore):
         if found is None or not found[0].claims:
             return []
         return self.volumes.to_select(found[0].namespace, found[0].claims)
+
+    def _is_in_pool(self, meta: ObjectMeta) -> bool:
+        return labels.node_pool_of(meta) == self._node_pool

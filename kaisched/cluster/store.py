@@ -20,7 +20,6 @@ from kaisched.cluster.volumes import Storage
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
-from kaisched.objects import labels
 from kaisched.objects.check import check_queues
 from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.node import Node
@@ -28,7 +27,6 @@ from kaisched.objects.owners import PriorityClass
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.wire import ObjectMeta
 
 _HOLDS: Final = tuple(HOLDING_STATES.tolist())
 
@@ -369,6 +367,3 @@ class StateStore(KnownObjects):
             _, errors = check_queues(self._queue_objects.values())
             self._queue_faults = {error.name: error for error in reversed(errors)}
         return self._queue_faults
-
-    def _is_in_pool(self, meta: ObjectMeta) -> bool:
-        return labels.node_pool_of(meta) == self._node_pool

@@ -129,7 +129,7 @@ class Kubernetes(BaseModel):
         default=500, description="Binds and evictions sent a second, at most."
     )
     reports_per_second: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=20, description="Conditions, queue statuses and events written a second, at most."
+        default=100, description="Conditions, statuses and events written a second, at most."
     )
     request_timeout: Period = Field(
         default=10.0, description="How long the API server may take to answer."

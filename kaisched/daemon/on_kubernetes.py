@@ -5,7 +5,6 @@ What a fault does to it: docs/explanation/on-kubernetes.md.
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import uuid
@@ -23,6 +22,7 @@ from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
 from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS, STORAGE
+from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_watch import ShardWatch
 from kaisched.daemon.tenure import Tenure
@@ -292,9 +292,7 @@ class KubernetesDaemon:
                 told_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)
         self._keep_up()
-        # What was read now lives long: the cycle collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
+        garbage.settle()
 
     def _keep_up(self) -> None:
         """Say whether storage can be read, and let no news pile up where no loop takes them in."""

@@ -13,6 +13,9 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
+from kaisched.cluster.kubernetes.report_box import ReportBox
+from kaisched.cluster.kubernetes.report_desk import WEIGHTS
+from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.state import Kept
 from kaisched.cluster.store import StateStore
@@ -83,14 +86,14 @@ class Tenure:
         self._warn(*found.warnings, *said)
         self._is_observing = settings.kubernetes.observe
         self._renew_s = settings.leader_election.renew_deadline
-        self._barrier = barrier
-        self._end = threading.Event()
+        self._barrier, self._end = barrier, threading.Event()
         self.comparison = Comparison()
-        self._outbox, self._reports = _outboxes(settings, self.gate)
+        self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
         if settings.snapshots.enabled:
             self.cluster.kept = Kept()
         self._reporter = self._reporter_of(settings, client, found, clock)
+        self._writers = self._writers_of(settings)
         self._usage, wait_s = usage_feed(found, clock)
         self.recordings = Recordings(self.cluster, found.shard, settings.scheduler_names)
         self.loop = self._loop(settings, policy, clock, wait_s)
@@ -128,6 +131,13 @@ class Tenure:
         return Reporter(
             hurried, self._reports, clock, self.cluster.store,
             node_pool=pool, counts=self.cluster.counts,
+        )  # fmt: skip
+
+    def _writers_of(self, settings: SchedulerConfiguration) -> ReportWriters:
+        per_second = settings.kubernetes.reports_per_second
+        return ReportWriters(
+            self._reports, self._reporter.step, self.gate,
+            per_second=per_second, write_s=_write_s(settings),
         )  # fmt: skip
 
     def _cluster(
@@ -197,7 +207,7 @@ class Tenure:
 
         """
         sent_s = self.gate.term.until_s - self._renew_s
-        boxes = (self._outbox, self._reports)
+        boxes: tuple[Outbox | ReportBox, ...] = (self._outbox, self._reports)
         return AdapterState(
             is_leading=self.is_leading and (self._is_observing or self.gate.is_open()),
             lease_age_s=max(monotonic_s() - sent_s, 0.0),
@@ -221,7 +231,7 @@ class Tenure:
             self._log.info("comparison_ended", **self.comparison.total.document())
         if self._usage is not None:
             self._usage.close()
-        self._reports.close(0.0)
+        self._writers.close()
         self._outbox.close(PATIENCE_S)
         if self._candidacy is not None:
             self._candidacy.stop()
@@ -253,10 +263,12 @@ def _write_s(settings: SchedulerConfiguration) -> float:
     return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
 
 
-def _outboxes(settings: SchedulerConfiguration, gate: Gate) -> tuple[Outbox, Outbox]:
-    """Return one for what is decided and one for reports, which must never be in its way."""
-    how, write_s = settings.kubernetes, _write_s(settings)
-    return (
-        Outbox(gate, writers=how.writers, per_second=how.writes_per_second, write_s=write_s),
-        Outbox(gate, writers=1, per_second=how.reports_per_second, write_s=write_s, name="reports"),
+def _outbox(settings: SchedulerConfiguration, gate: Gate) -> Outbox:
+    """Return the one for what is decided; reports have their own, and are never in its way."""
+    how = settings.kubernetes
+    return Outbox(
+        gate,
+        writers=how.writers,
+        per_second=how.writes_per_second,
+        write_s=_write_s(settings),
     )

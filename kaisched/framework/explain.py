@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.tables import DRAINED
 from kaisched.framework.misses import misses_of
+from kaisched.framework.reasons import runs_allocate
 from kaisched.framework.records import DecisionRecord, NodeMiss
 from kaisched.framework.task_order import pending_tasks
 from kaisched.framework.untaken import untaken
@@ -53,7 +54,7 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
 def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
     """Return why a job was not placed, whatever others hold."""
     code = Refusal(int(session.jobs.refusal[job]) or int(session.outcome.refusal[job]))
-    if code is Refusal.NONE and _runs_allocate(session):
+    if code is Refusal.NONE and runs_allocate(session):
         code = _untold(session, job)
     code = dominant(session, job, code)
     queue = int(session.jobs.queue_of_job[job])
@@ -80,11 +81,6 @@ def _on_hold(session: Session, queue: int) -> str:
     path = [row for row in queues.tree.path(queue).tolist() if queues.stop_of_queue[row] == stop]
     what = "is on hold and drained" if stop == DRAINED else "is on hold"
     return f"queue {queues.name[path[-1]]} {what}: stopPolicy"
-
-
-def _runs_allocate(session: Session) -> bool:
-    tried = {action.name for action in session.policy.actions} - session.left_out
-    return _ALLOCATE in tried
 
 
 def _untold(session: Session, job: int) -> Refusal:

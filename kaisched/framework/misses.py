@@ -34,11 +34,20 @@ def misses_of(session: Session, shape: int, code: Refusal) -> tuple[Refusal, tup
     short = allowed & (room == 0)
     misses.extend(_shortages(session, request, idle, short))
     misses.sort(key=lambda miss: (-miss.nodes, miss.reason, miss.detail))
-    if len(session.nodes) and not (request[:, None] <= session.nodes.allocatable).all(0).any():
-        code = Refusal.EXCEEDS_ANY_NODE
-    elif not allowed.any():
-        code = Refusal.NO_NODE_ALLOWED
-    return code, tuple(misses)
+    return never_fits(session, shape) or code, tuple(misses)
+
+
+def never_fits(session: Session, shape: int) -> Refusal | None:
+    """Return why no node could take a pod of a shape even if it were empty; None where one could.
+
+    A shape is asked about in every cycle as long as somebody with it waits.
+    """
+    request, allocatable = session.shapes.request[:, shape], session.nodes.allocatable
+    codes = session.placement.plan(shape).codes
+    if len(session.nodes) and not (request[:, None] <= allocatable).all(0).any():
+        return Refusal.EXCEEDS_ANY_NODE
+    is_allowed = len(session.nodes) if codes is None else (codes == 0).any()
+    return None if is_allowed else Refusal.NO_NODE_ALLOWED
 
 
 def _shortages(session: Session, request: Amounts, idle: Amounts, short: BoolVec) -> list[NodeMiss]:

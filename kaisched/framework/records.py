@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kaisched.core.record import record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import CodeVec, RowVec
     from kaisched.framework.intents import Bind, Evict, Nominate
 
 
@@ -52,6 +52,40 @@ class QueueShare:
     allocated: Mapping[str, int]
     requested: Mapping[str, int]
     deserved: Mapping[str, int]
+
+
+class Records(Protocol):
+    """The records of the jobs that stay pending, by name; each is made when it is read.
+
+    A record costs a hundred times as much as its reason, so whoever needs no more than that reads
+    ``codes``, and makes the records of few.
+    """
+
+    @property
+    def rows(self) -> RowVec:
+        """The rows of these jobs in the snapshot, ascending."""
+        ...
+
+    @property
+    def codes(self) -> CodeVec:
+        """The :class:`~kaisched.core.refusals.Refusal` of each of them."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are, by reason."""
+        ...
+
+    def record(self, job: int) -> DecisionRecord:
+        """Return the record of one row alone."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def __iter__(self) -> Iterator[DecisionRecord]:
+        """Make and go through all of them."""
+        ...
 
 
 RUN: Final = "run"
@@ -110,7 +144,7 @@ class CycleResult:
     binds: Sequence[Bind]
     evictions: Sequence[Evict]
     nominations: Sequence[Nominate]
-    records: Sequence[DecisionRecord]
+    records: Records
     shares: Sequence[QueueShare]
     stats: CycleStats
     failures: tuple[PluginFailure, ...]

@@ -16,13 +16,14 @@ from kaisched.core.states import TaskState
 from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.explain import record_of
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.reasons import codes_of, counted
 from kaisched.framework.records import DecisionRecord, QueueShare
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.core.axis import Amounts, RowVec
+    from kaisched.core.axis import Amounts, CodeVec, RowVec
     from kaisched.framework.outcome import Eviction
     from kaisched.framework.session import Session
 
@@ -128,13 +129,15 @@ class Evictions(Lazy[Evict]):
 
 
 class Records(Lazy[DecisionRecord]):
-    """One record for each job that stays pending, by name."""
+    """One record for each job that stays pending, by name; their codes without the records."""
 
     def __init__(self, session: Session, abandoned: str) -> None:
         """Keep the session: its ledger no longer changes."""
         self._session, self._abandoned = session, abandoned
 
-    def _make(self) -> Iterable[DecisionRecord]:
+    @once
+    def rows(self) -> RowVec:
+        """The rows of the jobs that stay pending, ascending."""
         session = self._session
         pending = session.ledger.job_pending if session.has_moved else session.jobs.pending
         waits = pending > 0
@@ -145,8 +148,28 @@ class Records(Lazy[DecisionRecord]):
             # A pod that moves has its new place in the plan: it waits for nothing.
             promised = promised[session.tasks.state[promised] == _PENDING]
             waits[session.tasks.job_of_task[promised]] = True
-        rows = sorted(np.flatnonzero(waits).tolist(), key=lambda row: session.jobs.name[row])
-        return (record_of(session, row, self._abandoned) for row in rows)
+        return np.flatnonzero(waits)
+
+    @once
+    def codes(self) -> CodeVec:
+        """The code of each of these jobs' dominant reason."""
+        return codes_of(self._session, self.rows, self._abandoned)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs are pending, by reason."""
+        return counted(self.codes)
+
+    def record(self, job: int) -> DecisionRecord:
+        """Return the record of one of these jobs alone."""
+        return record_of(self._session, job, self._abandoned)
+
+    def _make(self) -> Iterable[DecisionRecord]:
+        rows = sorted(self.rows.tolist(), key=lambda row: self._session.jobs.name[row])
+        return (self.record(row) for row in rows)
+
+    def __len__(self) -> int:
+        """Return how many there are, without making them."""
+        return len(self.rows)
 
     def _has_tasks(self, job: int) -> bool:
         """Tell whether a refused job without pending tasks has any left (gated ones, say)."""

@@ -104,7 +104,7 @@ class Published:
         timed = self._timed(duration_s, now_s, ABANDONED if result.stats.abandoned else COMPLETED)
         return replace(
             timed,
-            pending=dict(sorted(Counter(record.reason for record in result.records).items())),
+            pending=result.records.counts(),
             binds=self.binds + len(result.binds),
             nominations=self.nominations + len(result.nominations),
             evictions=_sum(self.evictions, _count(evict.action for evict in result.evictions)),

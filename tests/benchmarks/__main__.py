@@ -55,7 +55,7 @@ def milliseconds(seconds: float) -> str:
 
 def value(of: str, amount: float) -> str:
     """Write a figure in its unit, short."""
-    if of in {"median_s", "p999_s", "cpu_s", "cpu_s_per_day", "probe_s"}:
+    if of in {"median_s", "p999_s", "cpu_s", "p99_cpu_s", "cpu_s_per_day", "probe_s"}:
         return f"{1000 * amount:,.3g} ms" if amount < 1 else f"{amount:.3g} s"
     if of == "peak_mib":
         return f"{amount:.0f} MiB"

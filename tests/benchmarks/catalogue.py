@@ -91,6 +91,13 @@ def _turns(hand_over: str, title: str) -> Row:
     return Row("B8", f"1,024 cycles, {title}", "turns", size, targets, 5, tiny)
 
 
+def _daemon(nodes: int, queues: int, jobs: int, most: float) -> Row:
+    tiny = {"nodes": 4, "queues": 3, "jobs": 12}
+    size = {"nodes": nodes, "queues": queues, "jobs": jobs}
+    targets = (Target("cpu_s", most), Target("p99_cpu_s", most))
+    return Row("B14", f"turn, {jobs:,} jobs wait", "turn", size, targets, 50, tiny)
+
+
 def _kai(title: str, function: str, most: float, **size: int) -> Row:
     tiny = {name: max(2, number // 10) for name, number in size.items()}
     return Row("KAI", title, function, size, _seconds(most), tiny=tiny)
@@ -189,6 +196,8 @@ ROWS: tuple[Row, ...] = (
         repeat=1,
         tiny={"nodes": 8, "begin": 28, "days": 1},
     ),
+    _daemon(2_000, 400, 4_000, 0.1),
+    _daemon(5_000, 1_000, 20_000, 0.3),
     _renewals("renewal in B2's cycles", cycles=True),
     _renewals("renewal in lists of 100,000", cycles=False, pods=100_000, page=100_000),
     _renewals("renewal in both, 2 burners", cycles=True, pods=100_000, burners=2),

@@ -56,6 +56,30 @@ def _in_bytes(amount: int) -> tuple[int, str]:
 # -- queues ----------------------------------------------------------------------------------------
 
 
+class QueueStatuses:
+    """What queues should say, and for which of them that may have changed."""
+
+    def __init__(self) -> None:
+        """Have seen none."""
+        self._seen: tuple[int, object] | None = None
+
+    def changed(
+        self, snapshot: Snapshot, shares: Sequence[QueueShare], faults: Mapping[str, ObjectError]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (name, status) of queues; of none where nothing has happened since the last time.
+
+        Args:
+            snapshot: of the cycle.
+            shares: what the cycle found.
+            faults: by name, what is wrong with queues that are not used.
+
+        """
+        now = (snapshot.revision, faults)
+        if now != self._seen:
+            self._seen = now
+            yield from queue_statuses(snapshot, shares, faults)
+
+
 def queue_statuses(
     snapshot: Snapshot, shares: Sequence[QueueShare], faults: Mapping[str, ObjectError]
 ) -> Iterator[tuple[str, dict[str, Any]]]:

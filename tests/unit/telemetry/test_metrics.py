@@ -11,7 +11,6 @@ from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.records import (
     CycleResult,
     CycleStats,
-    DecisionRecord,
     PluginFailure,
     QueueShare,
 )
@@ -29,15 +28,19 @@ def share(name, gpus=1000, deserved=-1):
     return QueueShare(name, None, amounts, amounts, amounts, {"gpu": deserved})
 
 
+class Waiting:
+    """Two jobs, of which no more than the reason may be asked."""
+
+    def counts(self):
+        return {"NoRoom": 2}
+
+
 def result(shares=(), abandoned="", failures=()):
     return CycleResult(
         binds=[Bind("a/p", "u", "n", "a/g", 0, 0)],
         evictions=[Evict("a/q", "u", "n", "a/g", "reclaim", "b/g", "why", 0, 0)],
         nominations=[Nominate("a/r", "u", "n", "a/g", 0, 0)],
-        records=[
-            DecisionRecord("a/g", "a", "NoRoom", ""),
-            DecisionRecord("a/h", "a", "NoRoom", ""),
-        ],
+        records=Waiting(),
         shares=shares,
         stats=CycleStats(3, 1, 1, 1, 1, abandoned),
         failures=failures,
