@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.job_order import leaf_lists
+from kaisched.actions.rations import rations_of
 from kaisched.core.refusals import Refusal
 from kaisched.framework.task_order import pending_tasks
 
@@ -70,12 +71,20 @@ class Candidates:
         return asks
 
 
-def pending_jobs(session: Session) -> RowVec:
-    """Return the rows of jobs with pending tasks that are not refused as such."""
+def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
+    """Return the rows of jobs with pending tasks that are neither refused as such nor put off.
+
+    With ``claims`` those for which something may be evicted.
+    """
     jobs = session.jobs
     pending = session.ledger.job_pending if session.has_moved else jobs.pending
     rows: RowVec = ((pending > 0) & (jobs.refusal == 0)).nonzero()[0]
-    return rows
+    rations = rations_of(session)
+    if rations is None:
+        return rows
+    off = rations.claims_off if claims else rations.off
+    served: RowVec = rows[~off[rows]]
+    return served
 
 
 def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:

@@ -27,6 +27,7 @@ class Refusal(IntEnum):
     QUEUE_DEPTH = 9
     NOT_TRIED = 10
     QUEUE_ON_HOLD = 11
+    PUT_OFF = 12
     # the queue
     OVER_LIMIT = 20
     NON_PREEMPTIBLE_OVER_QUOTA = 21
@@ -96,6 +97,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.QUEUE_DEPTH, "QueueDepth", "its queue's depth for this action is reached", False),
         (Refusal.NOT_TRIED, "NotTried", "no action of this cycle tried it", False),
         (Refusal.QUEUE_ON_HOLD, "QueueOnHold", "its queue is on hold", False),
+        (
+            Refusal.PUT_OFF,
+            "PutOff",
+            "its queue has too many different jobs waiting; its turn comes in one of the next cycles",
+            False,
+        ),
         (Refusal.OVER_LIMIT, "OverLimit", "it would take a queue over its limit", False),
         (
             Refusal.NON_PREEMPTIBLE_OVER_QUOTA,

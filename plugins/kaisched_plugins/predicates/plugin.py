@@ -8,7 +8,7 @@ import numpy as np
 from kaisched import CodeVec, IntVec, Plugin, RowVec, Session, hookimpl
 from kaisched_plugins.predicates.neighbours import Neighbours
 from kaisched_plugins.predicates.podterms import PodTerms
-from kaisched_plugins.predicates.statics import StaticMasks
+from kaisched_plugins.predicates.remembered import RememberedMasks
 
 _MASKS = "predicates.masks"
 
@@ -26,9 +26,9 @@ class Predicates(Plugin):
     @hookimpl
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
-        masks: StaticMasks | None = session.hints.get(_MASKS)
-        if masks is None or masks.statics is not session.nodes.statics:
-            masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
+        masks: RememberedMasks | None = session.hints.get(_MASKS)
+        if masks is None or not masks.follows(session.nodes.statics):
+            masks = session.hints[_MASKS] = RememberedMasks(session.nodes.statics)
         constraints = session.shapes.constraints[shape]
         codes = masks.codes(constraints)
         neighbours: Neighbours = session.state[self.name]
