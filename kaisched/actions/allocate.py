@@ -17,6 +17,7 @@ from kaisched.actions.candidates import (
     Candidates,
     drop_gated,
     drop_roomless,
+    drop_shut,
     gather,
     keep_best,
     measure_again,
@@ -84,7 +85,7 @@ class Allocate:
         depth = session.policy.queue_depth.get(self.name)
         if depth is not None:
             candidates = keep_best(session, candidates, depth)
-        candidates = drop_roomless(session, candidates)
+        candidates = drop_shut(session, drop_roomless(session, candidates))
         return drop_gated(session, self.name, candidates)
 
 

@@ -195,6 +195,26 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     return candidates
 
 
+def drop_shut(session: Session, candidates: Candidates) -> Candidates:
+    """Refuse candidates of rationed queues whose pods no node with room may take.
+
+    The walk would find out too, but it thinks anew about all that it foresaw for each of them, and
+    of a rationed queue they are many. Room that is being released and demands on other pods, which
+    may be met later, are left to the walk.
+    """
+    rations = rations_of(session)
+    if rations is None or session.placement.has_releasing:
+        return candidates
+    asked = (candidates.shape >= 0) & rations.is_short[candidates.queue]
+    total = np.full(len(candidates), ANY)
+    for shape in np.unique(candidates.shape[asked]).tolist():
+        if not session.shapes.constraints[shape].has_pod_terms:
+            total[candidates.shape == shape] = session.placement.vacancy(shape).total
+    shut = asked & (candidates.size > total)
+    note_no_room(session, candidates.job[shut])
+    return candidates.keep(~shut)
+
+
 def _could_fit(session: Session, shapes: RowVec) -> bool:
     distinct, counts = np.unique(shapes, return_counts=True)
     return bool((session.placement.upper_bound(distinct) >= counts).all())

@@ -36,6 +36,15 @@ class Kind(NamedTuple):
     key: Key
     steps: int
     jobs: RowVec
+    mark: int
+    """The same for all jobs of the kind, and for no others."""
+
+
+class _Grouped(NamedTuple):
+    """The kinds of some jobs, remembered."""
+
+    asked: tuple[Any, ...]
+    kinds: dict[int, list[Kind]]
 
 
 def steps_of_jobs(session: Session, job: RowVec) -> IntVec:
@@ -95,13 +104,31 @@ def _size(terms: tuple[NodeTerm, ...]) -> tuple[int, int]:
 def first_of_kinds(session: Session, job: RowVec, most: int) -> IntVec | None:
     """Return where in ``job`` one job of each kind stands; None where there are at most ``most``.
 
-    To count the kinds is quicker than to find where they stand.
+    To count the kinds is quicker than to find where they stand, and to bound their number is
+    quicker still.
     """
+    jobs = session.jobs
+    columns = (jobs.shape_of_job, jobs.pending, jobs.priority, jobs.queue_of_job)
+    distinct = 1
+    for column in columns:
+        distinct *= _distinct(column[job])
+    if distinct <= most and is_simple(jobs, job).all():
+        return None
     mark = _marks(session, job)
     if len(np.unique(mark)) <= most:
         return None
     first: IntVec = np.unique(mark, return_index=True)[1]
     return first
+
+
+def _distinct(column: IntVec) -> int:
+    """Return at least how many different numbers there are: exact where they are small."""
+    low, high = int(column.min()), int(column.max())
+    if low == high:
+        return 1
+    if not 0 <= low <= high <= len(column):
+        return len(column)
+    return int(np.count_nonzero(np.bincount(column)))
 
 
 def _marks(session: Session, job: RowVec) -> Any:
@@ -127,33 +154,54 @@ def kinds_of(session: Session, job: RowVec, steps: IntVec) -> dict[int, list[Kin
     What was grouped once is remembered: hostile objects mostly stand there.
     """
     mark = _marks(session, job)
-    asked = (session.snapshot.generation, job.tobytes(), mark.tobytes(), steps.tobytes())
-    known: tuple[object, dict[int, list[Kind]]] | None = session.hints.get(_GROUPED)
-    if known is None or known[0] != asked:
-        known = session.hints[_GROUPED] = (asked, _group(session, job, mark, steps))
-    return known[1]
+    generation = session.snapshot.generation
+    asked = (generation, job.tobytes(), mark.tobytes(), steps.tobytes())
+    known: _Grouped | None = session.hints.get(_GROUPED)
+    if known is not None and known.asked == asked:
+        return known.kinds
+    old = known.kinds if known is not None and known.asked[0] == generation else {}
+    kinds = _group(session, job, mark, steps, old)
+    session.hints[_GROUPED] = _Grouped(asked, kinds)
+    return kinds
 
 
-def _group(session: Session, job: RowVec, mark: Any, steps: IntVec) -> dict[int, list[Kind]]:
+def _group(
+    session: Session, job: RowVec, mark: Any, steps: IntVec, old: dict[int, list[Kind]]
+) -> dict[int, list[Kind]]:
+    """Group jobs anew; kinds of one job are taken over in their order, which sorts quickly."""
     jobs = session.jobs
-    names = jobs.name
-    created = jobs.created_s[job]
-    order = np.lexsort((created, mark))
+    order = np.lexsort((jobs.created_s[job], mark))
     sorted_mark = mark[order]
     starts = np.flatnonzero(np.append(True, sorted_mark[1:] != sorted_mark[:-1]))
     ends = np.append(starts[1:], len(order))
+    first = order[starts]
+    columns = (starts, ends, sorted_mark[starts], steps[first], jobs.queue_of_job[job[first]])
+    known = {kind.mark: kind for kinds in old.values() for kind in kinds}
+    places = {mark: place for place, mark in enumerate(known)}
     found: dict[int, list[Kind]] = {}
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        members = order[start:end]
-        first_s = float(created[members[0]])
-        rows = job[members]
-        # Of those created with the first, the lowest name stands for the kind.
-        until = int(np.searchsorted(created[members], first_s, side="right"))
-        name = min(names[row] for row in rows[:until].tolist())
-        first = int(members[0])
-        row = int(job[first])
-        kind = Kind((-int(jobs.priority[row]), first_s, name), int(steps[first]), rows)
-        found.setdefault(int(jobs.queue_of_job[row]), []).append(kind)
+    for start, end, name, cost, queue in zip(*(each.tolist() for each in columns), strict=True):
+        kind = known.get(name)
+        members = job[order[start:end]]
+        if kind is None or len(members) > 1 or kind.steps != cost or kind.jobs[0] != members[0]:
+            kind = Kind(_key(session, members), cost, members, name)
+        found.setdefault(queue, []).append(kind)
     for kinds in found.values():
-        kinds.sort(key=lambda kind: kind.key)
+        kinds.sort(key=lambda kind: places.get(kind.mark, len(places)))
+        kinds.sort(key=_key_of)
     return found
+
+
+def _key(session: Session, job: RowVec) -> Key:
+    """Return the key of a kind's first job; ``job`` stands by creation."""
+    jobs = session.jobs
+    created = jobs.created_s[job]
+    first_s = float(created[0])
+    tied = job[:1]
+    if len(job) > 1:
+        tied = job[: int(np.searchsorted(created, first_s, side="right"))]
+    name = min(jobs.name[row] for row in tied.tolist())
+    return (-int(jobs.priority[job[0]]), first_s, name)
+
+
+def _key_of(kind: Kind) -> Key:
+    return kind.key

@@ -41,17 +41,19 @@ _PUT_OFF: Final = int(Refusal.PUT_OFF)
 class Round:
     """Goes round the kinds of a lane, from cycle to cycle.
 
-    Who came after a round had begun waits for the next one, so that no stream of arrivals keeps
-    others from their turn.
+    It goes by creation. Who came after a round had begun waits for the next one, so that no stream
+    of arrivals, however urgent, keeps others from their turn.
     """
 
     def __init__(self, kinds: list[Kind], turn: Mapping[str, Any]) -> None:
-        """Take the kinds in order, and how far the round had come in the cycle before."""
-        self._kinds = kinds
-        self._keys = [kind.key for kind in kinds]
+        """Take the kinds, and how far the round had come in the cycle before."""
+        # One priority after the other, each by creation: sorted runs, which are merged quickly.
+        ranked = sorted((kind.key[1:], number) for number, kind in enumerate(kinds))
+        self._keys = [key for key, _ in ranked]
+        self._numbers = [number for _, number in ranked]
         self._after: tuple[Any, ...] = tuple(turn.get("after", ()))
         self._until: tuple[Any, ...] = tuple(turn.get("until", self._keys[-1]))
-        self._at = bisect_right(self._keys, self._after) if self._after else 0  # type: ignore[arg-type]
+        self._at: int = bisect_right(self._keys, self._after)
         self._left = len(kinds)
 
     def turn(self) -> dict[str, list[Any]]:
@@ -62,9 +64,9 @@ class Round:
         """Return the number of the kind whose turn it is; None after once round."""
         if not self._left:
             return None
-        if self._at >= len(self._keys) or self._keys[self._at] > self._until:
+        if self._at >= len(self._keys) or self._keys[self._at] > self._until:  # a new round
             self._at, self._after, self._until = 0, (), self._keys[-1]
-        return self._at
+        return self._numbers[self._at]
 
     def pop(self) -> None:
         """Say that this kind has had its turn."""
@@ -138,6 +140,9 @@ class Rations:
         self.off[job] = True
         self.claims_off: BoolVec = self.off.copy()
         """``(J,)`` jobs for which nothing is evicted in this cycle."""
+        self.is_short: BoolVec = np.zeros(len(session.queues), np.bool_)
+        """``(Q,)`` queues that ask for more than their ration."""
+        self.is_short[list(kinds)] = True
         self._lanes: list[Lane] = []
         self._rounds: dict[str, dict[str, Round]] = {}
         past: Mapping[str, Any] = session.memory.facts.get(FACT, {})

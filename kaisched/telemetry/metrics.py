@@ -33,6 +33,14 @@ OTHER: Final = "other"
 _ByLabel = Mapping[str, float]
 
 
+def _first(counts: Mapping[str, int]) -> _ByLabel:
+    """Return the counts of the first queues, and those of the rest as one."""
+    listed = list(counts.items())
+    rest = sum(count for _, count in listed[QUEUE_CAP:])
+    return dict(listed[:QUEUE_CAP]) | ({OTHER: rest} if rest else {})
+
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """One metric: how it is called, what it means, and where its values stand."""
@@ -68,6 +76,13 @@ _CYCLES: Final = (
         "Jobs pending after the last cycle, by their dominant reason.",
         ("reason",),
         attrgetter("pending"),
+    ),
+    Series(
+        "kaisched_put_off_jobs",
+        "gauge",
+        "Jobs that the last cycle put off, because their queue has too many different ones waiting.",
+        ("queue",),
+        lambda published: _first(published.put_off),
     ),
     Series("kaisched_binds_total", "counter", "Pods bound.", (), attrgetter("binds")),
     Series(

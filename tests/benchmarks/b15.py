@@ -19,6 +19,8 @@ from tests.benchmarks.harness import NODE, ONE_GPU, Daemon, Measured, Watch, che
 
 _HOST = "kubernetes.io/hostname"
 _LIFE = 30
+_CREATED = 500
+"""So many jobs a second an API server lets one tenant create."""
 
 
 def make_store(nodes: int) -> RowStore:
@@ -29,7 +31,7 @@ def make_store(nodes: int) -> RowStore:
         store.put_node(NodeRow(f"n{i:05}", NODE, labels=labels))
     for name in ("a", "b"):
         store.put_queue(QueueRow(name, quota={"gpu": nodes * 4000}))
-    store.put_queue(QueueRow("hostile"))
+    store.put_queue(QueueRow("hostile", quota={"gpu": 0, "cpu": 0, "memory": 0}))
     store.settle()
     return store
 
@@ -44,10 +46,14 @@ class Tenants:
     number: Iterator[int] = field(default_factory=count)
     born: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
+    leaving: list[int] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     """Cycles from arrival to the bind: 1 for those of the next cycle."""
 
     def come_and_go(self, turn: int) -> None:
+        for task in self.leaving:  # what was evicted is made anew, and waits again
+            self.store.set_state(task, TaskState.PENDING)
+        self.leaving = []
         for row in [row for row, end in self.ends.items() if end <= turn]:
             self.store.remove_job(row)
             del self.ends[row]
@@ -65,6 +71,13 @@ class Tenants:
             self.born[row] = turn
 
     def heed(self, result: CycleResult, turn: int) -> None:
+        for task, node in zip(
+            result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True
+        ):
+            self.store.nominate(task, node)
+        self.leaving = result.evict_tasks.tolist()
+        for task in self.leaving:
+            self.store.evict(task)
         job_of_task = self.store.tasks.job_of_task.data
         for row in {int(job_of_task[task]) for task in result.bind_tasks.tolist()}:
             if row in self.born:
@@ -106,7 +119,8 @@ _NOWHERE = (("rack", "nowhere"),)
 
 def _add(store: RowStore, name: str, tasks: list[Task], root: Group | None = None) -> None:
     root = root or Group("default", len(tasks))
-    add_job(store, Job(name, "hostile", tasks, created_s=1e4, root=root), "hostile")
+    created_s = 1e4 + len(store.jobs.name.data) // _CREATED
+    add_job(store, Job(name, "hostile", tasks, created_s=created_s, root=root), "hostile")
 
 
 def _terms(count: int, *wanted: str) -> tuple[NodeTerm, ...]:
@@ -183,7 +197,7 @@ def crowd(store: RowStore, scale: float) -> None:
             "hostile",
             priority=50,
             is_preemptible=True,
-            created_s=1e4,
+            created_s=1e4 + pod // _CREATED,
             tasks=[(f"{name}-0", shape)],
         )
 
