@@ -236,8 +236,8 @@ class Backlog:
         classes = self.classes(session)
         served = self.served(session, claims=False)
         bound = session.placement.upper_bound(classes.shape.take(served))
-        fits = bound >= classes.size.take(served)
-        fits, bound = served[fits], bound[fits]
+        has_room = bound >= classes.size.take(served)
+        fits, bound = served[has_room], bound[has_room]
         first: list[tuple[Any, ...]] = []
         most = 0
         columns = (fits, bound, classes.size[fits], classes.queue[fits])

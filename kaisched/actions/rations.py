@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 STEPS: Final = 64
-"""Of each lane of a queue, in one cycle. A step is about what a plain pod costs that fits nowhere."""
+"""Of each lane of a queue, in one cycle. A plain pod that fits nowhere costs one."""
 CLAIM_STEPS: Final = 8
 """The same for the actions that evict, where a kind costs several times as much."""
 PLAIN: Final = 4

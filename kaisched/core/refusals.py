@@ -100,7 +100,7 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (
             Refusal.PUT_OFF,
             "PutOff",
-            "its queue has too many different jobs waiting; its turn comes in one of the next cycles",
+            "too many different jobs of its queue wait; its turn comes in a later cycle",
             False,
         ),
         (Refusal.OVER_LIMIT, "OverLimit", "it would take a queue over its limit", False),

@@ -33,12 +33,13 @@ OTHER: Final = "other"
 _ByLabel = Mapping[str, float]
 
 
-def _first(counts: Mapping[str, int]) -> _ByLabel:
-    """Return the counts of the first queues, and those of the rest as one."""
-    listed = list(counts.items())
-    rest = sum(count for _, count in listed[QUEUE_CAP:])
-    return dict(listed[:QUEUE_CAP]) | ({OTHER: rest} if rest else {})
-
+def _put_off(published: Published) -> _ByLabel:
+    """Return the jobs put off of every queue, zeros included, for an alert to compare."""
+    counts: dict[str, float] = {}
+    for row, queue in enumerate(published.shares):
+        name = queue.name if row < QUEUE_CAP else OTHER
+        counts[name] = counts.get(name, 0) + published.put_off.get(queue.name, 0)
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ _CYCLES: Final = (
     Series(
         "kaisched_put_off_jobs",
         "gauge",
-        "Jobs that the last cycle put off, because their queue has too many different ones waiting.",
+        "Jobs that the last cycle put off: their queue has too many different ones waiting.",
         ("queue",),
-        lambda published: _first(published.put_off),
+        _put_off,
     ),
     Series("kaisched_binds_total", "counter", "Pods bound.", (), attrgetter("binds")),
     Series(

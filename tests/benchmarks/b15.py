@@ -3,10 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from time import process_time
-from typing import Any
-
-import numpy as np
 
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
@@ -15,7 +11,7 @@ from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requiremen
 from kaisched.core.states import TaskState
 from kaisched.framework.records import CycleResult
 from kaisched.testing.rows import Group, Job, Task, add_job
-from tests.benchmarks.harness import NODE, ONE_GPU, Daemon, Measured, Watch, check_fits, expect
+from tests.benchmarks.harness import NODE, ONE_GPU, Daemon, Watch, check_fits
 
 _HOST = "kubernetes.io/hostname"
 _LIFE = 30
@@ -111,7 +107,7 @@ def run(store: RowStore, turns: int, size: int) -> Course:
     return Course(watch, tenants.waits, len(tenants.born), hostile)
 
 
-# -- attacks: each puts its objects into a store, all in one queue ----------------------------------
+# -- attacks: each puts its objects into a store, all in one queue --------------------------------
 
 _SMALL = {"cpu": 100}
 _NOWHERE = (("rack", "nowhere"),)
@@ -124,7 +120,9 @@ def _add(store: RowStore, name: str, tasks: list[Task], root: Group | None = Non
 
 
 def _terms(count: int, *wanted: str) -> tuple[NodeTerm, ...]:
-    return tuple(((Requirement(_HOST, "In", (f"{'-'.join(wanted)}-{i}",)),), ()) for i in range(count))
+    return tuple(
+        ((Requirement(_HOST, "In", (f"{'-'.join(wanted)}-{i}",)),), ()) for i in range(count)
+    )
 
 
 def terms(store: RowStore, scale: float) -> None:
@@ -207,9 +205,7 @@ def structures(store: RowStore, scale: float) -> None:
     for number in range(int(1_000 * scale)):
         width = 1 + number % 9
         leaves = [Group(f"s{i}", 1 + (number + i) % 3) for i in range(10)]
-        parts = [
-            Group(f"g{i}", None, tuple(leaves[i : i + width])) for i in range(0, 10, width)
-        ]
+        parts = [Group(f"g{i}", None, tuple(leaves[i : i + width])) for i in range(0, 10, width)]
         tasks = [
             Task(f"tree-{number}-{i}-{pod}", {"gpu": 8000, "cpu": 100 + number + i}, podset=f"s{i}")
             for i, leaf in enumerate(leaves)

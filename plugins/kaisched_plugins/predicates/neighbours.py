@@ -148,7 +148,9 @@ class Neighbours:
             (key, self._crowd(session, "labels", (shape, key), terms.matches(session, listed)))
             for key, listed in own.items()
         ]
-        for label_set in self._labels_of(session, shape, constraints).tolist() if terms.holders else ():
+        for label_set in (
+            self._labels_of(session, shape, constraints).tolist() if terms.holders else ()
+        ):
             for key, shapes in terms.holders.against(session, label_set).items():
                 holders = _among(session, shapes)
                 pairs.append((key, self._crowd(session, "shapes", (label_set, key), holders)))

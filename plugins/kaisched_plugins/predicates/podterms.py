@@ -186,9 +186,7 @@ class Holders:
         else:
             seen, shapes = known
             fresh = [
-                entry
-                for entry in self._entries[seen:]
-                if _speaks_of(session, entry[0], label_set)
+                entry for entry in self._entries[seen:] if _speaks_of(session, entry[0], label_set)
             ]
         for term, shape in fresh:
             shapes.setdefault(term.topology_key, []).append(shape)
@@ -239,9 +237,7 @@ def _pairs_of(term: PodTerm) -> list[_Pair] | None:
 def _speaks_of(session: Session, term: PodTerm, number: int) -> bool:
     """Tell whether a term speaks of pods with a label set."""
     sets = session.label_sets
-    if term.match_none or not (
-        term.all_namespaces or sets.namespace[number] in term.namespaces
-    ):
+    if term.match_none or not (term.all_namespaces or sets.namespace[number] in term.namespaces):
         return False
     labels = sets.labels[number]
     return all(is_met(each, labels.get(each.key)) for each in term.selector)
