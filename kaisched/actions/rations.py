@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
-STEPS: Final = 64
+STEPS: Final = 32
 """Of each lane of a queue, in one cycle. A plain pod that fits nowhere costs one."""
 CLAIM_STEPS: Final = 8
 """The same for the actions that evict, where a kind costs several times as much."""

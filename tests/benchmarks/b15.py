@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+import numpy as np
+
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -11,10 +13,21 @@ from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requiremen
 from kaisched.core.states import TaskState
 from kaisched.framework.records import CycleResult
 from kaisched.testing.rows import Group, Job, Task, add_job
-from tests.benchmarks.harness import NODE, ONE_GPU, Daemon, Watch, check_fits
+from tests.benchmarks.harness import (
+    NODE,
+    ONE_GPU,
+    Daemon,
+    Measured,
+    Watch,
+    check_fits,
+    expect,
+)
 
 _HOST = "kubernetes.io/hostname"
 _LIFE = 30
+_SETTLES = _LIFE + 5
+_MORE_S = 0.05
+"""So much longer a cycle may be where twice its length is next to nothing: begun once a second."""
 _CREATED = 500
 """So many jobs a second an API server lets one tenant create."""
 
@@ -79,32 +92,6 @@ class Tenants:
             if row in self.born:
                 self.waits.append(turn - self.born.pop(row) + 1)
                 self.ends[row] = turn + self.life
-
-
-@dataclass
-class Course:
-    """What a course of cycles came to."""
-
-    watch: Watch
-    waits: list[int]
-    waiting: int
-    bound_hostile: int
-
-
-def run(store: RowStore, turns: int, size: int) -> Course:
-    """Let the honest tenants work for so many cycles, the first fifth of them unmeasured."""
-    tenants = Tenants(store, max(1, size * 7 // _LIFE), _LIFE)
-    daemon, watch, hostile = Daemon(store), Watch(), 0
-    warm = _LIFE + 5
-    for turn in range(warm + turns):
-        tenants.come_and_go(turn)
-        result = daemon.cycle(watch if turn >= warm else None)
-        check_fits(store.snapshot(), result)
-        daemon.obey(result)
-        before = len(tenants.waits)
-        tenants.heed(result, turn)
-        hostile += result.bind_tasks.size - (len(tenants.waits) - before)
-    return Course(watch, tenants.waits, len(tenants.born), hostile)
 
 
 # -- attacks: each puts its objects into a store, all in one queue --------------------------------
@@ -224,3 +211,62 @@ ATTACKS: dict[str, Callable[[RowStore, float], None]] = {
     "crowd": crowd,
     "structures": structures,
 }
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+@dataclass
+class Course:
+    """What a course of cycles came to for the honest tenants."""
+
+    watch: Watch
+    waits: list[int]
+    """In cycles."""
+    waiting: int
+
+    def figures(self) -> dict[str, float]:
+        worst = max(self.watch.cpu)
+        p99 = float(np.percentile(self.waits, 99, method="higher"))
+        return {
+            "wait_p50_cycles": float(np.median(self.waits)),
+            "wait_p99_cycles": p99,
+            "wait_p99_s": p99 * worst,
+            "worst_s": worst,
+            "waiting": self.waiting,
+        }
+
+
+def run(store: RowStore, turns: int, nodes: int) -> Course:
+    """Let the honest tenants work, seven eighths of the cluster busy; the start is not measured."""
+    tenants = Tenants(store, max(1, nodes * 7 // _LIFE), _LIFE)
+    daemon, watch = Daemon(store), Watch()
+    begun = 0
+    for turn in range(_SETTLES + turns):
+        if turn == _SETTLES:
+            begun = len(tenants.waits)
+        tenants.come_and_go(turn)
+        result = daemon.cycle(watch if turn >= _SETTLES else None)
+        expect(not result.failures, f"{result.failures[:1]}")
+        check_fits(store.snapshot(), result)
+        daemon.obey(result)
+        tenants.heed(result, turn)
+    return Course(watch, tenants.waits[begun:], len(tenants.born))
+
+
+def hostile(repeat: int, nodes: int, attack: str, scale: float) -> Measured:
+    """Compare the honest tenants' lot with an attacker's standing objects and without them."""
+    alone = run(make_store(nodes), repeat, nodes).figures()
+    store = make_store(nodes)
+    ATTACKS[attack](store, scale)
+    store.settle()
+    attacked = run(store, repeat, nodes)
+    figures = attacked.figures()
+    detail = {"alone": alone, **figures}
+    detail["worst_ratio"] = figures["worst_s"] / alone["worst_s"]
+    detail["worst_over"] = figures["worst_s"] / max(
+        2 * alone["worst_s"], alone["worst_s"] + _MORE_S
+    )
+    detail["wait_over"] = figures["wait_p99_s"] / max(2 * alone["wait_p99_s"], 1.0)
+    expect(figures["waiting"] <= 3 * nodes, "the others' jobs pile up")
+    return Measured(attacked.watch, detail)
