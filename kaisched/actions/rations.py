@@ -204,6 +204,8 @@ def _rationed(session: Session) -> Rations | None:
     jobs = session.jobs
     job: RowVec = ((jobs.pending > 0) & (jobs.refusal == 0)).nonzero()[0]
     steps = steps_of_jobs(session, job)
+    if int(steps.sum()) <= STEPS:
+        return None
     queue = jobs.queue_of_job[job]
     many = np.bincount(queue, weights=steps, minlength=len(session.queues)) > STEPS
     if not many.any():
