@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,8 +121,9 @@ def speaks_of(term, namespace, those):
 def test_terms_and_labels_find_each_other_as_they_come(seed):
     rng = random.Random(seed)
     sets = SimpleNamespace(namespace=[], labels=[])
-    session = SimpleNamespace(label_sets=sets)
-    index, holders, held = PodTerms(0), Holders(), []
+    session: Any = SimpleNamespace(label_sets=sets)
+    index, holders = PodTerms(0), Holders()
+    held: list[tuple[PodTerm, int]] = []
     for shape in range(40):
         sets.namespace.append(rng.choice("xy"))
         sets.labels.append(labels(rng))
@@ -133,7 +135,7 @@ def test_terms_and_labels_find_each_other_as_they_come(seed):
             found = index.matches(session, (asked,)).tolist()
             assert found == [speaks_of(asked, *pair) for pair in pairs] + [False]
         number = rng.randrange(len(pairs))
-        expected = {}
+        expected: dict[str, set[int]] = {}
         for asked, holder in held:
             if speaks_of(asked, *pairs[number]):
                 expected.setdefault(asked.topology_key, set()).add(holder)
