@@ -1,5 +1,6 @@
 """B15: what one tenant's waiting objects cost the others, attack by attack."""
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -242,6 +243,8 @@ def run(store: RowStore, turns: int, nodes: int) -> Course:
     tenants = Tenants(store, max(1, nodes * 7 // _LIFE), _LIFE)
     daemon, watch = Daemon(store), Watch()
     begun = 0
+    gc.collect()
+    gc.freeze()  # as the daemon does once it knows the cluster
     for turn in range(_SETTLES + turns):
         if turn == _SETTLES:
             begun = len(tenants.waits)
@@ -251,6 +254,7 @@ def run(store: RowStore, turns: int, nodes: int) -> Course:
         check_fits(store.snapshot(), result)
         daemon.obey(result)
         tenants.heed(result, turn)
+    gc.unfreeze()
     return Course(watch, tenants.waits[begun:], len(tenants.born))
 
 
