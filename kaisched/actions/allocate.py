@@ -17,6 +17,7 @@ from kaisched.actions.candidates import (
     Candidates,
     drop_gated,
     drop_roomless,
+    drop_shut,
     gather,
     keep_best,
     measure_again,
@@ -27,6 +28,7 @@ from kaisched.actions.heads import FEW, HeadWalk
 from kaisched.actions.line import Item
 from kaisched.actions.placing import place_mixed, place_waiting
 from kaisched.actions.promises import hold_broken, keep_promises
+from kaisched.actions.rations import rations_of
 from kaisched.actions.walk import QueueWalk
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
@@ -52,29 +54,38 @@ class Allocate:
         """Place what can be placed."""
         if not session.jobs_waiting:
             return
+        rations_of(session)
         held = hold_broken(session, keep_promises(session))
-        self._place(session)
+        self._allocate(session)
         for statement in held:
             statement.rollback()
         if held:
             session.hints.clear()  # some say that there is no room, for this cycle only
 
-    def _place(self, session: Session) -> None:
+    def _allocate(self, session: Session) -> None:
+        rations = rations_of(session)
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
             return  # a record asks the rest, see framework/explain.py
         candidates = waiting_heads(session, self.name)
         if candidates is None:
-            candidates = self._gather(session)
+            candidates = self._gather(session, pending_jobs(session))
+            note_room(session, candidates)
+        self._place(session, candidates)
+        if rations is None or session.policy.queue_depth.get(self.name) is not None:
+            return
+        while (job := rations.more(session)).size:
+            self._place(session, self._gather(session, job))
+
+    def _place(self, session: Session, candidates: Candidates) -> None:
         if len(candidates):
             _Allocation(session, candidates, self.name).run()
 
-    def _gather(self, session: Session) -> Candidates:
-        candidates = gather(session, self.name, pending_jobs(session))
+    def _gather(self, session: Session, job: RowVec) -> Candidates:
+        candidates = gather(session, self.name, job)
         depth = session.policy.queue_depth.get(self.name)
         if depth is not None:
             candidates = keep_best(session, candidates, depth)
-        candidates = drop_roomless(session, candidates)
-        note_room(session, candidates)
+        candidates = drop_shut(session, drop_roomless(session, candidates))
         return drop_gated(session, self.name, candidates)
 
 

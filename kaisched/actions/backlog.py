@@ -22,6 +22,7 @@ import numpy as np
 from kaisched.actions.candidates import Candidates
 from kaisched.actions.changes import Changes
 from kaisched.actions.heads import FEW
+from kaisched.actions.rations import rations_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -233,11 +234,13 @@ class Backlog:
         """
         self.note_gated(session)
         classes = self.classes(session)
-        bound = session.placement.upper_bound(classes.shape)
-        fits = ((bound >= classes.size) & (self.waits > 0)).nonzero()[0]
+        served = self.served(session, claims=False)
+        bound = session.placement.upper_bound(classes.shape.take(served))
+        has_room = bound >= classes.size.take(served)
+        fits, bound = served[has_room], bound[has_room]
         first: list[tuple[Any, ...]] = []
         most = 0
-        columns = (fits, bound[fits], classes.size[fits], classes.queue[fits])
+        columns = (fits, bound, classes.size[fits], classes.queue[fits])
         for index, room, size, queue in zip(*(each.tolist() for each in columns), strict=True):
             if room > FEW:
                 session.hints[_SCARCE] = False
@@ -250,6 +253,19 @@ class Backlog:
             first.extend((queue, *entry) for entry in islice(line, room // size + 1))
         first.sort()
         return _candidates(session, np.array([entry[-1] for entry in first], np.int64), most)
+
+    def served(self, session: Session, *, claims: bool) -> RowVec:
+        """Return the classes with jobs waiting that are not put off, where all are asked about.
+
+        With ``claims`` those for which something may be evicted.
+        """
+        waits = self.waits > 0
+        rations = rations_of(session)
+        if rations is not None:
+            off = self.class_of_row[rations.claims_off if claims else rations.off]
+            waits[off[off >= 0]] = False
+        served: RowVec = waits.nonzero()[0]
+        return served
 
     def note_gated(self, session: Session) -> None:
         """Note the refusal of the jobs that are refused as such."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.actions.job_order import leaf_lists
+from kaisched.actions.rations import rations_of
 from kaisched.core.refusals import Refusal
 from kaisched.framework.batches import asks_of, measure
 
@@ -64,12 +65,20 @@ class Candidates:
         return asks_of(session, self.job[at], self.shape[at], self.size[at], self.batches)
 
 
-def pending_jobs(session: Session) -> RowVec:
-    """Return the rows of jobs with pending tasks that are not refused as such."""
+def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
+    """Return the rows of jobs with pending tasks that are neither refused as such nor put off.
+
+    With ``claims`` those for which something may be evicted.
+    """
     jobs = session.jobs
     pending = session.ledger.job_pending if session.has_moved else jobs.pending
     rows: RowVec = ((pending > 0) & (jobs.refusal == 0)).nonzero()[0]
-    return rows
+    rations = rations_of(session)
+    if rations is None:
+        return rows
+    off = rations.claims_off if claims else rations.off
+    served: RowVec = rows[~off[rows]]
+    return served
 
 
 def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
@@ -152,6 +161,26 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
         candidates, bound = candidates.keep(enough), bound[enough]
     candidates.most = int(bound.max(initial=0))
     return candidates
+
+
+def drop_shut(session: Session, candidates: Candidates) -> Candidates:
+    """Refuse candidates of rationed queues whose pods no node with room may take.
+
+    The walk would find out too, but it thinks anew about all that it foresaw for each of them, and
+    of a rationed queue they are many. Room that is being released and demands on other pods, which
+    may be met later, are left to the walk.
+    """
+    rations = rations_of(session)
+    if rations is None or session.placement.has_releasing:
+        return candidates
+    asked = (candidates.shape >= 0) & rations.is_short[candidates.queue]
+    total = np.full(len(candidates), ANY)
+    for shape in np.unique(candidates.shape[asked]).tolist():
+        if not session.shapes.constraints[shape].has_pod_terms:
+            total[candidates.shape == shape] = session.placement.vacancy(shape).total
+    shut = asked & (candidates.size > total)
+    note_no_room(session, candidates.job[shut])
+    return candidates.keep(~shut)
 
 
 def _could_fit(session: Session, shapes: RowVec) -> bool:

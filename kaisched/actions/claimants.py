@@ -36,13 +36,14 @@ class Claimants:
         self._moved = moved
         self._all: Classes = backlog.classes(session)
         waits = backlog.waits
+        is_served = backlog.served(session, claims=True)
         if moved:
             waits = waits.copy()
             for row in moved:
                 index = int(backlog.class_of_row[row])
                 if index >= 0:
                     waits[index] -= 1
-        self.at: RowVec = waits.nonzero()[0]
+        self.at: RowVec = is_served[waits[is_served] > 0]
         """Their numbers among the classes of the backlog."""
         self.rests_on = session.moves
 

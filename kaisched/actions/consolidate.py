@@ -121,7 +121,7 @@ class _Consolidation:
     def _gathered(self) -> Candidates:
         """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
-        job = pending_jobs(session)
+        job = pending_jobs(session, claims=True)
         job = job[session.jobs.is_preemptible[job]]
         job = without_delayed(session, action, job)
         candidates = gather(session, action, job, tries_full=True)

@@ -101,7 +101,7 @@ class Evicting:
         """Return the same, every waiting job asked about."""
         session, action = self._session, self._action
         self._running = running_jobs(session)
-        job = self._narrowed(pending_jobs(session))
+        job = self._narrowed(pending_jobs(session, claims=True))
         job = without_delayed(session, action, job)
         if not job.size:
             return None

@@ -83,6 +83,11 @@ class Constraints:
     label_set: int = -1
     """The task's own label set where it has pod terms (a gang may look for itself), else -1."""
 
+    @property
+    def has_pod_terms(self) -> bool:
+        """Tell whether other pods decide, and not nodes alone."""
+        return bool(self.pod_affinity or self.pod_anti_affinity or self.host_ports)
+
 
 ABSENT = -1
 

@@ -27,6 +27,7 @@ class Refusal(IntEnum):
     QUEUE_DEPTH = 9
     NOT_TRIED = 10
     QUEUE_ON_HOLD = 11
+    PUT_OFF = 12
     # the queue
     OVER_LIMIT = 20
     NON_PREEMPTIBLE_OVER_QUOTA = 21
@@ -96,6 +97,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.QUEUE_DEPTH, "QueueDepth", "its queue's depth for this action is reached", False),
         (Refusal.NOT_TRIED, "NotTried", "no action of this cycle tried it", False),
         (Refusal.QUEUE_ON_HOLD, "QueueOnHold", "its queue is on hold", False),
+        (
+            Refusal.PUT_OFF,
+            "PutOff",
+            "too many different jobs of its queue wait; its turn comes in a later cycle",
+            False,
+        ),
         (Refusal.OVER_LIMIT, "OverLimit", "it would take a queue over its limit", False),
         (
             Refusal.NON_PREEMPTIBLE_OVER_QUOTA,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kaisched.core.refusals import Refusal
 from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kaisched.framework.probe import Probe
 
 _NONE = np.empty(0, np.int64)
+_PUT_OFF = int(Refusal.PUT_OFF)
 _NO_PAIRS = np.empty((0, 2), np.int64)
 
 
@@ -96,7 +98,18 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         nominate_tasks=promised[:, 0],
         nominate_nodes=promised[:, 1],
         steps=tuple(outcome.steps),
+        put_off=_put_off(session),
     )
+
+
+def _put_off(session: Session) -> dict[str, int]:
+    """Count the jobs that were put off by queue; in nearly all cycles there are none."""
+    job = (session.outcome.refusal == _PUT_OFF).nonzero()[0]
+    if not job.size:
+        return {}
+    job = job[session.pending_of(job) > 0]
+    counts = np.bincount(session.jobs.queue_of_job[job])
+    return {session.queues.name[row]: int(counts[row]) for row in np.flatnonzero(counts).tolist()}
 
 
 def _jobs_of(session: Session, tasks: RowVec) -> int:

@@ -155,6 +155,8 @@ class CycleResult:
     nominate_nodes: RowVec
     steps: tuple[Step, ...] = ()
     """The claims of reclaim, preempt and consolidate that were met, in order."""
+    put_off: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that were put off, by leaf queue."""
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 HUGE: Final = 1 << 40
 """Room where a shape asks for nothing of a resource; more pods than any node will see."""
 _UNKNOWN: Final = -1
+_SPARE: Final = 256
+"""With more shapes than these, it is looked whether most of them are still asked about."""
 
 
 class Rooms:
@@ -50,6 +52,8 @@ class Rooms:
         self._touched: list[int] = []
         self.turn = 0
         """Counts sessions: a record that is read late must not see the amounts of a later one."""
+        self._asked: set[int] = set()
+        """The slots asked about since the last session began."""
 
     def serves(self, snapshot: Snapshot) -> bool:
         """Tell whether this table speaks of the same nodes and shape numbers."""
@@ -57,11 +61,23 @@ class Rooms:
             self._statics is snapshot.nodes.statics
             and self._generation == snapshot.generation
             and self._resources == len(snapshot.axis)
+            and not self._is_bloated()
+        )
+
+    def _is_bloated(self) -> bool:
+        """Tell whether the table is large and little of it is of use.
+
+        Whoever makes ever new shapes would have all of them kept up to date for ever. Where
+        nothing was asked, the cluster was full, and all of the table was of use.
+        """
+        return len(self.slot_of_shape) > _SPARE and 0 < 4 * len(self._asked) < len(
+            self.slot_of_shape
         )
 
     def begin(self, snapshot: Snapshot) -> None:
         """Take in what changed since the last cycle, tentative moves of that cycle included."""
         self.turn += 1
+        self._asked = set()
         nodes = snapshot.nodes
         if self._touched:
             self._version[self._touched] = _UNKNOWN
@@ -105,6 +121,8 @@ class Rooms:
         if self._missing and slots.size and np.minimum.reduce(slots) < 0:
             self.add(np.unique(shapes[slots < 0]).tolist(), snapshot, ledger)
             slots = self._slots[shapes]
+        if len(self.slot_of_shape) > _SPARE:
+            self._asked.update(slots.tolist())
         if ledger is not None:
             for slot in np.unique(slots).tolist():
                 self.catch_up(slot, ledger)

@@ -33,6 +33,15 @@ OTHER: Final = "other"
 _ByLabel = Mapping[str, float]
 
 
+def _put_off(published: Published) -> _ByLabel:
+    """Return the jobs put off of every queue, zeros included, for an alert to compare."""
+    counts: dict[str, float] = {}
+    for row, queue in enumerate(published.shares):
+        name = queue.name if row < QUEUE_CAP else OTHER
+        counts[name] = counts.get(name, 0) + published.put_off.get(queue.name, 0)
+    return counts
+
+
 @dataclass(frozen=True, slots=True)
 class Series:
     """One metric: how it is called, what it means, and where its values stand."""
@@ -68,6 +77,13 @@ _CYCLES: Final = (
         "Jobs pending after the last cycle, by their dominant reason.",
         ("reason",),
         attrgetter("pending"),
+    ),
+    Series(
+        "kaisched_put_off_jobs",
+        "gauge",
+        "Jobs that the last cycle put off: their queue has too many different ones waiting.",
+        ("queue",),
+        _put_off,
     ),
     Series("kaisched_binds_total", "counter", "Pods bound.", (), attrgetter("binds")),
     Series(

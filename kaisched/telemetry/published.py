@@ -44,6 +44,8 @@ class Published:
     """When the last cycle ended, seconds since 1970."""
     pending: Mapping[str, int] = field(default_factory=dict)
     """Pending jobs by reason."""
+    put_off: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that the last cycle put off, by queue."""
     binds: int = 0
     nominations: int = 0
     evictions: Mapping[str, float] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class Published:
         return replace(
             timed,
             pending=result.records.counts(),
+            put_off=result.put_off,
             binds=self.binds + len(result.binds),
             nominations=self.nominations + len(result.nominations),
             evictions=_sum(self.evictions, _count(evict.action for evict in result.evictions)),

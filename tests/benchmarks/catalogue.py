@@ -103,6 +103,13 @@ def _kai(title: str, function: str, most: float, **size: int) -> Row:
     return Row("KAI", title, function, size, _seconds(most), tiny=tiny)
 
 
+def _hostile(attack: str, title: str, scale: float = 1.0) -> Row:
+    size = {"nodes": 200, "attack": attack, "scale": scale}
+    tiny = {"nodes": 8, "attack": attack, "scale": 0.02}
+    targets = (Target("worst_over", 1.0), Target("wait_over", 1.0))
+    return Row("B15", title, "hostile", size, targets, 100, tiny)
+
+
 _BACKLOG = {
     "nodes": 5_000,
     "departments": 100,
@@ -214,4 +221,12 @@ ROWS: tuple[Row, ...] = (
     _kai("preempt on 50 nodes", "preempt", 0.1, nodes=50),
     _kai("consolidate on 50 nodes", "consolidation", 0.2, nodes=50, gangs=20),
     _kai("a cycle, 100 nodes, 500 jobs", "cycle", 0.06, nodes=100, jobs=500),
+    _hostile("terms", "300 pods of 500 node terms"),
+    _hostile("shapes", "5,000 shapes"),
+    _hostile("whole", "5,000 shapes of whole nodes"),
+    _hostile("anti", "300 pods of 200 anti terms"),
+    _hostile("anti_running", "300 such pods running"),
+    _hostile("gang", "gang of 10,000, all different"),
+    _hostile("crowd", "100,000 jobs"),
+    _hostile("structures", "1,000 gangs of subgroups"),
 )

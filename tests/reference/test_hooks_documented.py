@@ -60,6 +60,7 @@ CURES = {
     Refusal.BACKOFF: "Nothing: it is tried again when something changes.",
     Refusal.QUEUE_DEPTH: "Raise `queueDepthPerAction`, or wait for the jobs ahead.",
     Refusal.NOT_TRIED: "Enable an action that would try it.",
+    Refusal.PUT_OFF: "Nothing: it is tried in turn. Fewer different requests and constraints help.",
     Refusal.QUEUE_ON_HOLD: "Take `stopPolicy` off the queue, or off the one above that has it.",
     Refusal.OVER_LIMIT: "Raise the queue's limit, or let its work end.",
     Refusal.NON_PREEMPTIBLE_OVER_QUOTA: "Raise the quota, or make the job preemptible.",

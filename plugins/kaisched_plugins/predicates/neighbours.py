@@ -18,6 +18,7 @@ from kaisched import (
     CodeVec,
     Constraints,
     IntVec,
+    PodTerm,
     Refusal,
     RowVec,
     Session,
@@ -65,10 +66,14 @@ class Neighbours:
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
+        self.woken: set[int] = set()
+        """Shapes whose terms are heeded since this cycle: earlier answers did not watch them."""
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
         constraints = session.shapes.constraints[shape]
+        if constraints.pod_anti_affinity and self.terms.wake(session, shape):
+            self.woken.add(shape)
         refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
         watched: list[Crowd] = []
         if constraints.host_ports:
@@ -82,9 +87,11 @@ class Neighbours:
             self.watched[shape] = tuple(watched)
         return refused if refused.any() else None
 
-    def stale(self, session: Session, task: RowVec) -> list[int]:
-        """Return the shapes whose codes may differ now that ``task`` moved."""
+    def stale(self, session: Session, task: RowVec) -> list[int] | None:
+        """Return the shapes whose codes may differ now that ``task`` moved; None for all."""
         terms = self.terms
+        if self.woken and not self.woken.isdisjoint(session.tasks.shape_of_task[task].tolist()):
+            return None
         return [
             shape
             for shape, crowds in self.watched.items()
@@ -129,17 +136,24 @@ class Neighbours:
         refused: CodeVec,
         watched: list[Crowd],
     ) -> None:
-        """Both directions: pods that these keep away from, and pods that keep away from these."""
+        """Both directions: pods that these keep away from, and pods that keep away from these.
+
+        All terms of one topology key are one question: no such pod may be in the domain.
+        """
         terms = self.terms
+        own: dict[str, list[PodTerm]] = {}
+        for term in constraints.pod_anti_affinity:
+            own.setdefault(term.topology_key, []).append(term)
         pairs = [
-            (term.topology_key, self._crowd(session, "labels", term, terms.matches(session, term)))
-            for term in constraints.pod_anti_affinity
+            (key, self._crowd(session, "labels", (shape, key), terms.matches(session, listed)))
+            for key, listed in own.items()
         ]
-        labels = self._labels_of(session, shape, constraints) if terms.holders else None
-        for term, shapes in terms.holders.items():
-            if labels is not None and terms.matches(session, term)[labels].any():
+        for label_set in (
+            self._labels_of(session, shape, constraints).tolist() if terms.holders else ()
+        ):
+            for key, shapes in terms.holders.against(session, label_set).items():
                 holders = _among(session, shapes)
-                pairs.append((term.topology_key, self._crowd(session, "shapes", term, holders)))
+                pairs.append((key, self._crowd(session, "shapes", (label_set, key), holders)))
         for key, crowd in pairs:
             watched.append(crowd)
             if crowd.tasks.size:
@@ -249,7 +263,7 @@ class Neighbours:
             # The last cell takes the -1 of tasks without labels; no term matches it.
             seen = np.zeros(len(session.label_sets.namespace) + 1, np.bool_)
             seen[tasks.label_set_of_task[own]] = True
-            labels = self._labels[shape] = np.flatnonzero(seen)
+            labels = self._labels[shape] = np.flatnonzero(seen[:-1])
         return labels
 
 

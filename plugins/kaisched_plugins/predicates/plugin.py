@@ -8,9 +8,10 @@ import numpy as np
 from kaisched import CodeVec, IntVec, Plugin, RowVec, Session, hookimpl
 from kaisched_plugins.predicates.neighbours import Neighbours
 from kaisched_plugins.predicates.podterms import PodTerms
-from kaisched_plugins.predicates.statics import StaticMasks
+from kaisched_plugins.predicates.remembered import RememberedMasks
 
 _MASKS = "predicates.masks"
+_EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class Predicates(Plugin):
@@ -26,13 +27,14 @@ class Predicates(Plugin):
     @hookimpl
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Refuse nodes on which pods of the shape may not run."""
-        masks: StaticMasks | None = session.hints.get(_MASKS)
-        if masks is None or masks.statics is not session.nodes.statics:
-            masks = session.hints[_MASKS] = StaticMasks(session.nodes.statics)
+        masks: RememberedMasks | None = session.hints.get(_MASKS)
+        if masks is None or not masks.follows(session.nodes.statics):
+            masks = session.hints[_MASKS] = RememberedMasks(session.nodes.statics)
         constraints = session.shapes.constraints[shape]
         codes = masks.codes(constraints)
         neighbours: Neighbours = session.state[self.name]
-        if neighbours.terms.holders or constraints.host_ports or constraints.pod_affinity:
+        asks = constraints.host_ports or constraints.pod_affinity or constraints.pod_anti_affinity
+        if asks or neighbours.terms.holders:
             codes = neighbours.codes(session, shape, codes)
         return None if codes is None else codes.take(rows)
 
@@ -52,7 +54,9 @@ class Predicates(Plugin):
     ) -> tuple[RowVec, RowVec] | None:
         """Name the shapes whose answer rested on where these tasks stand."""
         neighbours: Neighbours = session.state[self.name]
-        if not neighbours.watched:
+        if not (neighbours.watched or neighbours.woken):
             return None
         shapes = neighbours.stale(session, task)
+        if shapes is None:
+            return _EVERYTHING
         return (np.array(shapes, np.int64), node) if shapes else None

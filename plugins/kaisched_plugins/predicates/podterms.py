@@ -1,19 +1,23 @@
 """What shapes ask of other pods, indexed; and which pods a term speaks of.
 
 Kept among the session's hints and extended as shapes and label sets are appended, so that a cycle
-in a cluster without pod affinity and host ports pays one comparison.
+in a cluster without pod affinity and host ports pays one comparison. Terms and label sets find each
+other by an index, and terms of pods that stand nowhere are not looked at: others' pods cost a shape
+nothing unless they are meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kaisched import BoolVec, Constraints, PodTerm, Session
+from kaisched import ACTIVE_STATES, BoolVec, Constraints, PodTerm, Session
 from kaisched_plugins.predicates.statics import is_met
 
 _HINT = "predicates.podterms"
+_Pair = tuple[str, str]
 
 
 class PodTerms:
@@ -26,13 +30,17 @@ class PodTerms:
         self.seen = 0
         self.last: Constraints | None = None
         self.port_shapes: list[int] = []
-        self.holders: dict[PodTerm, list[int]] = {}
-        """Anti-affinity term to the shapes that carry it."""
+        self.dormant: set[int] = set()
+        """Shapes with anti-affinity none of whose pods is known to have stood anywhere."""
+        self.holders = Holders()
+        """Anti-affinity terms of the other shapes, which keep others away from them."""
         self.self_averse: dict[int, tuple[str, ...]] = {}
         """Shape to the topology keys over which its pods keep away from each other."""
         self.self_seeking: set[int] = set()
         """Shapes whose pods meet their own affinity: the first of them may start anywhere."""
-        self._matches: dict[PodTerm, BoolVec] = {}
+        self._sets = _LabelIndex()
+        self._matches: dict[PodTerm, tuple[int, list[int]]] = {}
+        """Term to (label sets looked at, those of them that it speaks of)."""
 
     @classmethod
     def of(cls, session: Session) -> PodTerms:
@@ -42,6 +50,8 @@ class PodTerms:
             terms = session.hints[_HINT] = cls(session.snapshot.generation)
         if terms.shapes is not session.shapes:
             terms.extend(session)
+        if terms.dormant:
+            terms.wake_standing(session)
         return terms
 
     def is_of(self, session: Session) -> bool:
@@ -69,51 +79,165 @@ class PodTerms:
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set
-        for term in asked.pod_anti_affinity:
-            self.holders.setdefault(term, []).append(shape)
+        if asked.pod_anti_affinity:
+            self.dormant.add(shape)
         averse = [
             term.topology_key
             for term in asked.pod_anti_affinity
-            if self.matches(session, term)[own]
+            if own >= 0 and _speaks_of(session, term, own)
         ]
         if averse:
             self.self_averse[shape] = tuple(averse)
-        if asked.pod_affinity and self.matches_all(session, asked.pod_affinity)[own]:
+        seeks = asked.pod_affinity and own >= 0
+        if seeks and all(_speaks_of(session, term, own) for term in asked.pod_affinity):
             self.self_seeking.add(shape)
 
-    def matches(self, session: Session, term: PodTerm) -> BoolVec:
-        """``(label sets + 1,)`` whether a term speaks of such pods; last False, for -1."""
+    def wake_standing(self, session: Session) -> None:
+        """Take up the terms of shapes of which some pod stands somewhere now."""
+        tasks = session.tasks
+        stands = np.zeros(len(session.shapes.constraints), np.bool_)
+        stands[tasks.shape_of_task[ACTIVE_STATES[tasks.state]]] = True
+        for shape in sorted(self.dormant):
+            if shape < len(stands) and stands[shape]:
+                self.wake(session, shape)
+
+    def wake(self, session: Session, shape: int) -> bool:
+        """Take up a shape's terms; False when that has been done already."""
+        if shape not in self.dormant:
+            return False
+        self.dormant.discard(shape)
+        for term in session.shapes.constraints[shape].pod_anti_affinity:
+            self.holders.add(term, shape)
+        return True
+
+    def matches(self, session: Session, terms: Iterable[PodTerm]) -> BoolVec:
+        """``(label sets + 1,)`` whether any term speaks of such pods; last False, for -1."""
         count = len(session.label_sets.namespace)
-        known = self._matches.get(term)
-        if known is not None and len(known) > count + 1:
-            # A record of an older cycle is worked out: later ones know label sets it has not.
-            own = known[: count + 1].copy()
-            own[count] = False
-            return own
-        if known is None or len(known) <= count:
-            start = 0 if known is None else len(known) - 1
-            fresh = np.zeros(count + 1, np.bool_)
-            if known is not None:
-                fresh[:start] = known[:start]
-            fresh[start:count] = list(_matching(session, term, range(start, count)))
-            known = self._matches[term] = fresh
-        return known
+        found = np.zeros(count + 1, np.bool_)
+        for term in terms:
+            numbers = self._numbers(session, term)
+            found[numbers[: bisect_left(numbers, count)]] = True
+        return found
+
+    def _numbers(self, session: Session, term: PodTerm) -> list[int]:
+        """Return the label sets that a term speaks of; perhaps some of later cycles too.
+
+        A record of an older cycle may be worked out when later ones have been.
+        """
+        seen, numbers = self._matches.get(term, (0, []))
+        count = len(session.label_sets.namespace)
+        if seen < count:
+            some = self._sets.candidates(session, term, seen)
+            fresh = [number for number in some if _speaks_of(session, term, number)]
+            numbers = numbers + fresh
+            self._matches[term] = (count, numbers)
+        return numbers
 
     def matches_all(self, session: Session, terms: Sequence[PodTerm]) -> BoolVec:
-        """Tell the same for all of several terms together."""
-        both = self.matches(session, terms[0])
+        """Tell the same of all terms together."""
+        both = self.matches(session, terms[:1])
         for term in terms[1:]:
-            both = both & self.matches(session, term)
+            both &= self.matches(session, (term,))
         return both
 
 
-def _matching(session: Session, term: PodTerm, numbers: range) -> Iterator[bool]:
+class Holders:
+    """Anti-affinity terms by the shapes that carry them, found by the labels they speak of."""
+
+    def __init__(self) -> None:
+        """Hold none."""
+        self._entries: list[tuple[PodTerm, int]] = []
+        self._shapes: dict[PodTerm, list[int]] = {}
+        self._by_pair: dict[_Pair, list[PodTerm]] = {}
+        self._rest: list[PodTerm] = []
+        """Terms that name no value of a label."""
+        self._against: dict[int, tuple[int, dict[str, list[int]]]] = {}
+        """Label set to (entries looked at, shapes that keep it away by topology key)."""
+
+    def __len__(self) -> int:
+        """Return how many pairs of a term and a shape there are."""
+        return len(self._entries)
+
+    def add(self, term: PodTerm, shape: int) -> None:
+        """Take up a term of a shape."""
+        self._entries.append((term, shape))
+        shapes = self._shapes.get(term)
+        if shapes is not None:
+            shapes.append(shape)
+            return
+        self._shapes[term] = [shape]
+        pairs = _pairs_of(term)
+        if pairs is None:
+            self._rest.append(term)
+        for pair in pairs or ():
+            self._by_pair.setdefault(pair, []).append(term)
+
+    def against(self, session: Session, label_set: int) -> dict[str, list[int]]:
+        """Return the shapes that keep pods of a label set away, by topology key."""
+        known = self._against.get(label_set)
+        if known is None:
+            fresh = [
+                (term, shape)
+                for term in self._candidates(session, label_set)
+                if _speaks_of(session, term, label_set)
+                for shape in self._shapes[term]
+            ]
+            shapes: dict[str, list[int]] = {}
+        else:
+            seen, shapes = known
+            fresh = [
+                entry for entry in self._entries[seen:] if _speaks_of(session, entry[0], label_set)
+            ]
+        for term, shape in fresh:
+            shapes.setdefault(term.topology_key, []).append(shape)
+        self._against[label_set] = (len(self._entries), shapes)
+        return shapes
+
+    def _candidates(self, session: Session, label_set: int) -> Iterable[PodTerm]:
+        """Return the terms that may speak of a label set, each once."""
+        pairs = session.label_sets.labels[label_set].items()
+        named = {term: None for pair in pairs for term in self._by_pair.get(pair, ())}
+        return (*named, *self._rest)
+
+
+class _LabelIndex:
+    """Label sets by each label they have."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._by_pair: dict[_Pair, list[int]] = {}
+
+    def candidates(self, session: Session, term: PodTerm, start: int) -> Iterable[int]:
+        """Return the label sets from ``start`` on that a term may speak of, in order."""
+        labels = session.label_sets.labels
+        pairs = _pairs_of(term)
+        if pairs is None:
+            return range(start, len(labels))
+        for number in range(self._seen, len(labels)):
+            for pair in labels[number].items():
+                self._by_pair.setdefault(pair, []).append(number)
+        self._seen = max(self._seen, len(labels))
+        found: set[int] = set()
+        for pair in pairs:
+            numbers = self._by_pair.get(pair, ())
+            found.update(numbers[bisect_left(numbers, start) : bisect_left(numbers, len(labels))])
+        return sorted(found)
+
+
+def _pairs_of(term: PodTerm) -> list[_Pair] | None:
+    """Return labels of which every pod that a term speaks of has one; None where it names none."""
+    if term.match_none:
+        return []
+    for requirement in term.selector:
+        if requirement.operator == "In":
+            return [(requirement.key, value) for value in requirement.values]
+    return None
+
+
+def _speaks_of(session: Session, term: PodTerm, number: int) -> bool:
+    """Tell whether a term speaks of pods with a label set."""
     sets = session.label_sets
-    for number in numbers:
-        if term.match_none or not (
-            term.all_namespaces or sets.namespace[number] in term.namespaces
-        ):
-            yield False
-            continue
-        labels = sets.labels[number]
-        yield all(is_met(each, labels.get(each.key)) for each in term.selector)
+    if term.match_none or not (term.all_namespaces or sets.namespace[number] in term.namespaces):
+        return False
+    labels = sets.labels[number]
+    return all(is_met(each, labels.get(each.key)) for each in term.selector)

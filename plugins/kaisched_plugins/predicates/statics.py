@@ -6,7 +6,7 @@ then look their answer up by number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
@@ -36,20 +36,19 @@ class StaticMasks:
     def __init__(self, statics: NodeStatics) -> None:
         """Know nothing yet."""
         self.statics = statics
-        self._codes: dict[tuple[object, ...], CodeVec | None] = {}
+        self._number_of_value: dict[str, dict[str, int]] = {}
+        self._integers: dict[str, list[tuple[int, int]]] = {}
+        self._none: BoolVec = np.zeros(len(statics.name), np.bool_)
+        self._none.setflags(write=False)
 
     def codes(self, constraints: Constraints) -> CodeVec | None:
         """Return the codes of all nodes, or None when every node is allowed."""
-        key = (constraints.tolerations, constraints.node_selector, constraints.node_terms)
-        if key not in self._codes:
-            self._codes[key] = self._evaluate(constraints)
-        codes = self._codes[key]
-        if constraints.volume_terms or constraints.volume_wait is not None:
-            return self._with_volumes(codes, constraints)
-        return codes
+        return self.with_volumes(self.standing(constraints), constraints)
 
-    def _with_volumes(self, codes: CodeVec | None, constraints: Constraints) -> CodeVec | None:
+    def with_volumes(self, codes: CodeVec | None, constraints: Constraints) -> CodeVec | None:
         """Add what volumes demand; not remembered, since hardly two pods demand the same."""
+        if not constraints.volume_terms and constraints.volume_wait is None:
+            return codes
         count = len(self.statics.name)
         if constraints.volume_wait is not None:
             return np.full(count, constraints.volume_wait[0], np.int16)
@@ -58,7 +57,8 @@ class StaticMasks:
             _mark(codes, ~self._is_any_term_met(terms), Refusal.VOLUME_AFFINITY)
         return codes if codes.any() else None
 
-    def _evaluate(self, constraints: Constraints) -> CodeVec | None:
+    def standing(self, constraints: Constraints) -> CodeVec | None:
+        """Return the codes without what volumes demand; None when every node is allowed."""
         statics = self.statics
         codes = np.zeros(len(statics.name), np.int16)
         if self._has_bad_nodes:
@@ -106,19 +106,75 @@ class StaticMasks:
         for expressions, fields in terms:
             if not expressions and not fields:
                 continue  # an empty term matches no node, as in Kubernetes
-            one = np.ones_like(met)
-            for requirement in expressions:
-                one &= self._matches(requirement)
-            for requirement in fields:
-                one &= self._field_matches(requirement)
-            met |= one
+            one = self._all_met(expressions, fields)
+            if one is not self._none:
+                met |= one
         return met
 
+    def _all_met(
+        self, expressions: Iterable[Requirement], fields: Iterable[Requirement]
+    ) -> BoolVec:
+        """Tell where all requirements hold; ``_none`` itself where one of them holds nowhere."""
+        both: BoolVec | None = None
+        for requirement in expressions:
+            one = self._matches(requirement)
+            if one is self._none:
+                return one
+            both = one if both is None else both & one
+        for requirement in fields:
+            one = self._field_matches(requirement)
+            both = one if both is None else both & one
+        return self._none if both is None else both
+
     def _matches(self, requirement: Requirement) -> BoolVec:
+        """``(N,)`` where a requirement on labels holds: looked up, not asked value by value.
+
+        A label such as the host name has as many values as there are nodes.
+        """
+        operator = requirement.operator
+        if operator not in _OPERATORS:
+            return self._none
         column, values = self.statics.label_column(requirement.key)
+        if operator in ("Exists", "DoesNotExist"):
+            present: BoolVec = column >= 0
+            return present if operator == "Exists" else ~present
+        if operator in ("In", "NotIn"):
+            numbers = self._numbers(requirement.key, values)
+            found = [numbers[value] for value in requirement.values if value in numbers]
+        else:
+            found = self._beyond(requirement, values)
+        if not found:
+            return ~self._none if operator == "NotIn" else self._none
         # The last cell stands for "no such label": the column says -1 there.
-        answers = [is_met(requirement, value) for value in (*values, None)]
-        return np.array(answers, np.bool_)[column]
+        answers = np.zeros(len(values) + 1, np.bool_)
+        answers[found] = True
+        if operator == "NotIn":
+            answers = ~answers
+        return answers[column]
+
+    def _numbers(self, key: str, values: Sequence[str]) -> dict[str, int]:
+        """Return the number of each value of a label."""
+        numbers = self._number_of_value.get(key)
+        if numbers is None:
+            numbers = {value: number for number, value in enumerate(values)}
+            self._number_of_value[key] = numbers
+        return numbers
+
+    def _beyond(self, requirement: Requirement, values: Sequence[str]) -> list[int]:
+        """Return the numbers of the values that are above (Gt), or below (Lt), the one given."""
+        integers = self._integers.get(requirement.key)
+        if integers is None:
+            integers = [
+                (number, integer)
+                for number, value in enumerate(values)
+                if (integer := _integer(value)) is not None
+            ]
+            self._integers[requirement.key] = integers
+        bound = _integer(requirement.values[0]) if requirement.values else None
+        if bound is None:
+            return []
+        sign = 1 if requirement.operator == "Gt" else -1
+        return [number for number, integer in integers if integer * sign > bound * sign]
 
     def _field_matches(self, requirement: Requirement) -> BoolVec:
         """Only ``metadata.name`` exists as a field, with In and NotIn."""
@@ -151,11 +207,17 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.key == taint.key and toleration.value == taint.value
 
 
-def _is_beyond(requirement: Requirement, value: str, sign: int) -> bool:
+def _integer(text: str) -> int | None:
     try:
-        return int(value) * sign > int(requirement.values[0]) * sign
-    except (ValueError, IndexError):
-        return False
+        return int(text)
+    except ValueError:
+        return None
+
+
+def _is_beyond(requirement: Requirement, value: str, sign: int) -> bool:
+    number = _integer(value)
+    bound = _integer(requirement.values[0]) if requirement.values else None
+    return number is not None and bound is not None and number * sign > bound * sign
 
 
 _OPERATORS: Mapping[str, Callable[[Requirement, str | None], bool]] = {

@@ -1,5 +1,6 @@
 """Metrics: one state a scrape, names and labels as documented, nothing unbounded."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -100,6 +101,19 @@ def test_queue_amounts_are_in_the_units_their_names_say():
     assert values['kaisched_queue_requested_pieces{queue="a",resource="example.com/fpga"}'] == "4.0"
     assert values['kaisched_queue_deserved_gpus{queue="a"}'] == "+Inf"
     assert not any("queue" in name and "pods" in name for name in values)
+
+
+@pytest.mark.fault("I123")
+def test_the_queue_that_is_put_off_is_named_and_the_others_are_zero():
+    many = [share(f"q{row}") for row in range(QUEUE_CAP + 2)]
+    put_off = {"q1": 7, f"q{QUEUE_CAP}": 2, f"q{QUEUE_CAP + 1}": 3}
+    said = dataclasses.replace(result(many), put_off=put_off)
+    values = scrape(Published().after(said, 0.02, 0.0, {}))
+    named = {name: value for name, value in values.items() if "put_off" in name}
+    assert named['kaisched_put_off_jobs{queue="q1"}'] == "7.0"
+    assert named['kaisched_put_off_jobs{queue="q2"}'] == "0.0"
+    assert named['kaisched_put_off_jobs{queue="other"}'] == "5.0"
+    assert len(named) == QUEUE_CAP + 1
 
 
 def test_durations_fill_cumulated_buckets():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched import Constraints, NodeStatics, Refusal, Requirement, Taint, Toleration
+from kaisched_plugins.predicates.remembered import RememberedMasks
 from kaisched_plugins.predicates.statics import StaticMasks, is_met, tolerates
 
 GPU_TAINT = Taint("nvidia.com/gpu", "present", "NoSchedule")
@@ -161,6 +162,6 @@ def test_a_field_names_nodes(field, allowed):
 
 
 def test_the_same_constraints_are_evaluated_once():
-    masks = StaticMasks(statics_of({}, {}, not_ready=[0]))
+    masks = RememberedMasks(statics_of({}, {}, not_ready=[0]))
     one, other = Constraints(host_ports=(("TCP", "", 80),)), Constraints()
     assert masks.codes(one) is masks.codes(other)
