@@ -79,7 +79,9 @@ class _Consolidation:
         candidates = self._claims()
         if candidates is None:
             return
-        self._running = running_jobs(session)
+        running = running_jobs(session)
+        # A refused job runs on, but a pod of it that had to move would not be placed again.
+        self._running = running[session.jobs.refusal[running] == 0]
         self._search = Search(session)
         self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates)
