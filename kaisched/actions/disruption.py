@@ -105,6 +105,8 @@ def _charged(session: Session, victims: Victims) -> tuple[IntVec, IntVec]:
     for place, part in victims.split_off.items():
         place_of_task[list(part.tasks)] = place
     rows = (of_task != UNPROTECTED) & (place_of_task >= 0) & ACTIVE_STATES[state]
+    if session.stranded is not None:
+        rows &= ~session.stranded
     return place_of_task[rows], of_task[rows]
 
 

@@ -260,7 +260,7 @@ def anything_runs(session: Session) -> bool:
     """Tell whether :func:`running_jobs` would return any: one job that still does is enough."""
     row: int = session.hints.get(_WITNESS, -1)
     jobs = session.jobs
-    if 0 <= row < len(jobs.active) and not session.outcome.evictions:
+    if 0 <= row < len(jobs.active) and not session.outcome.evictions and session.stranded is None:
         runs = jobs.active[row] > 0 and jobs.is_preemptible[row] and jobs.queue_of_job[row] >= 0
         if runs and session.has_moved:
             runs = session.ledger.job_active[row] > 0
@@ -283,6 +283,8 @@ def running_jobs(session: Session) -> RowVec:
         return known[2]
     jobs = session.jobs
     runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
+    if session.stranded_of_job is not None:
+        runs &= jobs.active > session.stranded_of_job
     if session.has_moved:
         runs &= session.ledger.job_active > 0
         gone = [eviction.task for eviction in session.outcome.evictions]

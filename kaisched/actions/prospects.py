@@ -53,7 +53,10 @@ class Prospects:
         tasks, ledger, request = session.tasks, session.ledger, session.shapes.request
         is_one = np.zeros(len(session.jobs.name) + 1, np.bool_)  # the last: of no job
         is_one[job] = True
-        rows = (ACTIVE_STATES[ledger.state] & is_one[tasks.job_of_task]).nonzero()[0]
+        runs = ACTIVE_STATES[ledger.state] & is_one[tasks.job_of_task]
+        if session.stranded is not None:
+            runs &= ~session.stranded
+        rows = runs.nonzero()[0]
         free = ledger.idle + ledger.releasing
         held = request.take(tasks.shape_of_task[rows], axis=1)
         give_back(free, ledger.node_of_task[rows], held)

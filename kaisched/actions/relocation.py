@@ -47,6 +47,8 @@ class Relocation:
 
     def _move(self, statement: Statement, part: Part, barred: Collection[int]) -> bool:
         session, tasks = self._session, part.tasks
+        if session.jobs.refusal[part.job]:
+            return False  # it would not be placed again
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False

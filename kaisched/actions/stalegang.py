@@ -70,7 +70,7 @@ class StaleGangs:
             was = tasks.state[task]
             if ACTIVE_STATES[was] and state[task] == was and tasks.node_of_task[task] >= 0:
                 gone.append(task)
-        if may_evict(session, len(gone)) and may_disrupt(session, gone):
+        if gone and may_evict(session, len(gone)) and may_disrupt(session, gone):
             statement = session.statement()
             for task in gone:
                 statement.evict(task)

@@ -141,7 +141,10 @@ class Pods:
         tasks, state = session.tasks, session.ledger.state
         place_of_job = np.full(len(session.jobs.name) + 1, -1, np.int64)  # the last: of no job
         place_of_job[victims.job] = np.arange(len(victims))
-        rows = (ACTIVE_STATES[state] & (place_of_job[tasks.job_of_task] >= 0)).nonzero()[0]
+        runs = ACTIVE_STATES[state] & (place_of_job[tasks.job_of_task] >= 0)
+        if session.stranded is not None:
+            runs &= ~session.stranded
+        rows = runs.nonzero()[0]
         self._place: IntVec = place_of_job[tasks.job_of_task[rows]]
         if victims.split_off:
             at_row = {row: at for at, row in enumerate(rows.tolist())}

@@ -61,8 +61,7 @@ def line_up(session: Session, job: RowVec) -> Victims:
     caller may evict what it is handed without its being taken from its queue twice.
     """
     jobs = session.jobs
-    active = session.ledger.job_active if session.has_moved else jobs.active
-    job = job[(jobs.queue_of_job[job] >= 0) & (active[job] > 0)]
+    job = job[(jobs.queue_of_job[job] >= 0) & (session.standing_of(job) > 0)]
     victims = _by_leaf(session, job, _surplus(session, job))
     order = _merged(session, victims)
     if order is None:
@@ -163,10 +162,15 @@ def _keys_without(
 ) -> list[IntVec | FloatVec]:
     """Return the job order of elastic jobs as it would be with only their cores running."""
     statement = session.statement()
-    for parts in surplus.values():
+    stranded = session.stranded
+    for row, parts in surplus.items():
         for part in parts:
             if not part.is_core:
                 for task in part.tasks:
+                    statement.evict(task)
+        if stranded is not None:  # else the job would pass for one that still has elastic pods
+            for task in session.jobs.tasks[row]:
+                if stranded[task]:
                     statement.evict(task)
     keys = session.ask.job_order(session, cores)
     statement.rollback()
@@ -176,9 +180,8 @@ def _keys_without(
 def _whole_amounts(session: Session, job: RowVec) -> Amounts:
     """``(R, K)`` what the running pods of whole jobs hold."""
     jobs, request = session.jobs, session.shapes.request
-    active = session.ledger.job_active if session.has_moved else jobs.active
     shape = jobs.shape_of_job[job]
-    amounts: Amounts = request.take(shape, axis=1) * active[job]
+    amounts: Amounts = request.take(shape, axis=1) * session.standing_of(job)
     mixed = (shape < 0).nonzero()[0]
     if mixed.size:
         parts = [parts_of(session, row)[-1] for row in job[mixed].tolist()]

@@ -1,10 +1,9 @@
-"""What a pod's change amounts to: the same task or another, news or older than what was sent."""
+"""What a pod's change amounts to: the same task or another, the same owner or not."""
 
 from __future__ import annotations
 
 from kaisched.cluster.grouping import Membership
 from kaisched.cluster.translate import PodRow
-from kaisched.core.states import TaskState
 
 
 def is_same_task(
@@ -27,10 +26,3 @@ def is_other_owner(old: PodRow, new: PodRow) -> bool:
     """Tell whether pods that a pod owns may be grouped in another way."""
     parts = ("labels", "annotations", "owner_references")
     return any(getattr(old.meta, part) != getattr(new.meta, part) for part in parts)
-
-
-def may_still_come(assumed: TaskState, seen: TaskState) -> bool:
-    """Tell whether what the object says is older than what was sent."""
-    if assumed == TaskState.BINDING:
-        return seen == TaskState.PENDING
-    return seen in (TaskState.BOUND, TaskState.RUNNING)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
 
 from kaisched.cluster.derived import derived_job
 from kaisched.cluster.grouping import Membership
@@ -16,6 +19,8 @@ from kaisched.core.refusals import Refusal
 from kaisched.core.tables import STALE, SUCCEEDED
 from kaisched.objects import labels
 from kaisched.objects.podgroup import PodGroup
+
+_Wanted: TypeAlias = tuple[bool, str | None]
 
 
 class Group:
@@ -42,10 +47,10 @@ class Groups:
         self._classes = classes
         self._group: dict[str, Group] = {}
         self._fault: dict[str, dict[str, str]] = {}
-        self._succeeded: dict[str, set[str]] = {}
-        """By job, the pods that succeeded and are still there."""
-        self._success: dict[str, tuple[str, str]] = {}
-        """The same by pod: (job, UID)."""
+        self._succeeded: dict[str, Counter[_Wanted]] = {}
+        """By job and by what they say of their pod set, pods that succeeded and are still there."""
+        self._success: dict[str, tuple[str, str, _Wanted]] = {}
+        """The same by pod: (job, UID, what it says)."""
         self._stale: dict[str, dict[str, float]] = {}
         """By job and pod, since when the job is stale, as the pod says."""
 
@@ -112,30 +117,44 @@ class Groups:
         return self._stale
 
     def note_success(self, pod: PodRow, member: Membership | None) -> None:
-        """Count a pod in its job if it has succeeded; a job of which some did is never stale."""
-        said = (member.job, pod.uid) if pod.has_succeeded and member is not None else None
+        """Count a pod in its job if it has succeeded: what is done need not be done again.
+
+        So many pods less does its pod set need to run. A job of which some did is never stale.
+        """
+        said = None
+        if pod.has_succeeded and member is not None:
+            said = (member.job, pod.uid, _wanted_by(pod, member))
         if self._success.get(pod.key) != said:
             self.forget_success(pod.key)
             if said is not None:
                 self._success[pod.key] = said
-                self._succeeded.setdefault(said[0], set()).add(pod.key)
+                self._succeeded.setdefault(said[0], Counter())[said[2]] += 1
                 self._count_successes(said[0])
 
     def forget_success(self, key: str, uid: str = "") -> None:
         """Count a pod no more: it is gone, or another has come in its place."""
-        job, of_uid = self._success.get(key, ("", ""))
-        if job and uid in ("", of_uid):
-            del self._success[key]
-            self._succeeded[job].remove(key)
-            self._count_successes(job)
-            if not self._succeeded[job]:
+        found = self._success.get(key)
+        if found is not None and uid in ("", found[1]):
+            job, _, wanted = self._success.pop(key)
+            done = self._succeeded[job]
+            done[wanted] -= 1
+            if not done.total():
                 del self._succeeded[job]
+            self._count_successes(job)
 
     def _count_successes(self, name: str) -> None:
         job = self._store.row_of_job(name)
-        if job >= 0:
-            self._store.revision += 1
-            self._store.jobs.set_rare(job, SUCCEEDED, len(self._succeeded.get(name, ())))
+        if job < 0 or name not in self._group:
+            return
+        self._store.revision += 1
+        self._note_done(name, job)
+        spec = self._spec(self._group[name])
+        if spec is not None:
+            divide(self._store, job, self._less_what_is_done(name, spec))
+
+    def _note_done(self, name: str, job: int) -> None:
+        done = self._succeeded.get(name)
+        self._store.jobs.set_rare(job, SUCCEEDED, 0 if done is None else done.total())
 
     def refresh(self) -> None:
         """Look at every job again: a priority class has changed."""
@@ -166,20 +185,33 @@ class Groups:
             self._fault.pop(group.name, None)
             del self._group[group.name]
             return
+        spec = self._less_what_is_done(group.name, spec)
         if job < 0:
             job = open_job(store, group.name, spec)
-            self._count_successes(group.name)
         else:
             amend_job(store, job, spec)
             if divide(store, job, spec):
                 self._assign_podsets(group, job)
         if group.name in self._stale:
             store.jobs.set_rare(job, STALE, max(self._stale[group.name].values()))
+        self._note_done(group.name, job)
         faults = {"": spec.fault or spec.unsupported}
         if not faults[""]:
             faults = {key: self._pod_fault(group, key, job) for key in group.member}
         faults = {key: fault for key, fault in faults.items() if fault}
         self._refuse(group.name, job, faults, is_valid=not spec.fault)
+
+    def _less_what_is_done(self, name: str, spec: JobRow) -> JobRow:
+        """Return a job whose pod sets need so many pods less as have succeeded in each."""
+        if name not in self._succeeded:
+            return spec
+        names = [podset for podset, _ in spec.podsets]
+        left = [minimum for _, minimum in spec.podsets]
+        for wanted, done in self._succeeded[name].items():
+            at = _podset_in(names, wanted)
+            if at is not None:
+                left[at] = max(left[at] - done, 0)
+        return replace(spec, podsets=tuple(zip(names, left, strict=True)))
 
     def _spec(self, group: Group) -> JobRow | None:
         if group.declared is not None:
@@ -199,14 +231,13 @@ class Groups:
         """Return the row of the pod's pod set and what is wrong with it; then it is the first."""
         first = int(self._store.jobs.first_podset.data[job])
         names = podset_names(self._store, job)
-        keys = member.rule.subgroup_labels
-        if keys and names == [DEFAULT_PODSET]:
-            return first, ""  # it could be divided and is not: every pod counts alike
-        wanted = member.subgroup if keys else labels.subgroup_of(pod.meta)
-        if (wanted or DEFAULT_PODSET) in names:
-            return first + names.index(wanted or DEFAULT_PODSET), ""
+        is_keyed, wanted = _wanted_by(pod, member)
+        at = _podset_in(names, (is_keyed, wanted))
+        if at is not None:
+            return first + at, ""
         known = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")  # noqa: PLR2004
         what = f"names subgroup {wanted!r}" if wanted else "names no subgroup"
+        keys = member.rule.subgroup_labels
         return first, f"{what} ({', '.join(keys) or labels.SUBGROUP}), but its job has: {known}"
 
     def _pod_fault(self, group: Group, key: str, job: int) -> str:
@@ -238,3 +269,19 @@ class Groups:
         else:
             self._fault.pop(name, None)
         self._store.refuse(job, refusal)
+
+
+def _wanted_by(pod: PodRow, member: Membership) -> _Wanted:
+    """Return what a pod says of its pod set: whether its workload's labels do, and the name."""
+    if member.rule.subgroup_labels:
+        return True, member.subgroup
+    return False, labels.subgroup_of(pod.meta)
+
+
+def _podset_in(names: list[str], wanted: _Wanted) -> int | None:
+    """Return which of a job's pod sets is meant, None for none of them."""
+    is_keyed, name = wanted
+    if is_keyed and names == [DEFAULT_PODSET]:
+        return 0  # it could be divided and is not: every pod counts alike
+    name = name or DEFAULT_PODSET
+    return names.index(name) if name in names else None

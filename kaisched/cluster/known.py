@@ -11,7 +11,9 @@ from kaisched.cluster.grouping import Grouper, Membership
 from kaisched.cluster.groups import Groups
 from kaisched.cluster.held_back import HeldBack
 from kaisched.cluster.priorities import PriorityClasses
+from kaisched.cluster.problems import Problem, problems_of
 from kaisched.cluster.rowstore import RowStore
+from kaisched.cluster.sent import Sent
 from kaisched.cluster.translate import PodRow
 from kaisched.cluster.unsettled import Unsettled
 from kaisched.cluster.volumes import Volumes
@@ -19,6 +21,7 @@ from kaisched.core.states import TaskState
 from kaisched.core.tables import EVICTED
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
+from kaisched.objects.check import check_queues
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
@@ -64,7 +67,7 @@ class KnownObjects(RowStore):
         self._pods_of_owner: dict[str, set[str]] = {}
         self._strangers: dict[str, PodRow] = {}
         """Pods of others on nodes that are not ours."""
-        self._assumed: dict[str, TaskState] = {}
+        self._sent = Sent()
         self._held_back = HeldBack()
         self._unsettled = Unsettled()
         self.disruptions = Disruptions()
@@ -79,19 +82,24 @@ class KnownObjects(RowStore):
         found = self._pods.get(key)
         return found is not None and not found[0].node
 
+    def node_of(self, key: str) -> str:
+        """Return the node that a pod has, or that a bind was sent for; empty for none."""
+        found = self._pods.get(key)
+        return "" if found is None else self._sent.node_of(found[0])
+
     @property
     def schedulers(self) -> frozenset[str]:
         """The scheduler names whose pods are ours."""
         return self._schedulers
 
     @property
-    def assumed(self) -> Mapping[str, TaskState]:
-        """The states that are assumed of pods and that no event has confirmed yet."""
-        return self._assumed
+    def sent(self) -> Sent:
+        """Binds and evictions that no event has confirmed yet."""
+        return self._sent
 
     def is_assumed(self, key: str) -> bool:
         """Tell whether something is assumed of a pod that no event has confirmed yet."""
-        return key in self._assumed
+        return key in self._sent
 
     def may_place(self, pod: Pod) -> bool:
         """Tell whether a pod is one that we place, or have placed; from any thread."""
@@ -164,7 +172,7 @@ class KnownObjects(RowStore):
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
         """Return (key, UID) of the pods of a job that wait for a node, not for their owner."""
         pods = [pod for pod in self._groups.pods_of(job) if pod.state == TaskState.PENDING]
-        busy = (self._assumed, self._unsettled)
+        busy = (self._sent, self._unsettled)
         return [(pod.key, pod.uid) for pod in pods if not any(pod.key in it for it in busy)]
 
     def _meta_of(self, key: str) -> ObjectMeta | None:
@@ -184,6 +192,22 @@ class KnownObjects(RowStore):
     def is_declared(self, job: str) -> bool:
         """Tell whether a PodGroup object stands behind a job."""
         return self._groups.is_declared(job)
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong with the objects, by kind and name."""
+        _, errors = check_queues(self._queue_objects.values())
+        return problems_of(self._node_faults, errors, self._groups.faults())
+
+    def fault_of(self, job: str) -> str:
+        """Return what is wrong with a job, or the first thing that is with its pods; or nothing."""
+        return next(iter(self._groups.faults().get(job, {}).values()), "")
+
+    def queue_faults(self) -> Mapping[str, ObjectError]:
+        """Return why queues are not used, by name; the same object while no queue changes."""
+        if self._queue_faults is None:
+            _, errors = check_queues(self._queue_objects.values())
+            self._queue_faults = {error.name: error for error in reversed(errors)}
+        return self._queue_faults
 
     def claims_to_select(self, key: str) -> list[str]:
         """Return the claims of a pod, by key, for which its node is to be named."""

@@ -19,7 +19,6 @@ from kaisched.cluster.grouping import Owner
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import TaskState
 from kaisched.core.tables import EVICTED
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.owners import PartialObject
@@ -34,7 +33,10 @@ _NOT_KEPT: Final = (SchedulingShard, Topology)  # not the store's, see ``events`
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """A pod of which something was decided that no event has confirmed."""
+    """Something that was sent about a pod and that no event has confirmed.
+
+    A pod may have two: its bind, and then its eviction.
+    """
 
     pod: str
     node: str
@@ -187,10 +189,12 @@ def restored(
 
 
 def _assumed(store: StateStore) -> Iterable[Assumed]:
-    tasks, nodes = store.tasks, store.nodes.name
-    for pod, state in sorted(store.assumed.items()):
-        node = int(tasks.node_of_task.data[store.row_of_task(pod)])
-        yield Assumed(pod, nodes[node] if node >= 0 else "", state == TaskState.RELEASING)
+    sent = store.sent
+    for pod in sorted(sent.binds.keys() | sent.evictions.keys()):
+        if pod in sent.binds:
+            yield Assumed(pod, sent.binds[pod].node, is_leaving=False)
+        if pod in sent.evictions:
+            yield Assumed(pod, store.node_of(pod), is_leaving=True)
     for pod, name in sorted(store.promises()):
         yield Assumed(pod, name, is_leaving=False, is_promise=True)
 

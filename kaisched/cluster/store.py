@@ -6,21 +6,21 @@ See docs/explanation/state-store.md for the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kaisched.cluster.changes import is_other_owner, is_same_task, may_still_come
+from kaisched.cluster.changes import is_other_owner, is_same_task
 from kaisched.cluster.grouping import Membership, Owner
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
 from kaisched.cluster.known import KnownObjects
-from kaisched.cluster.problems import Problem, fault_of, problems_of
+from kaisched.cluster.problems import fault_of
+from kaisched.cluster.sent import SentBind, SentOf
 from kaisched.cluster.translate import PodRow, has_same_wishes, node_row, pod_row, queue_row
 from kaisched.cluster.volumes import Storage
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.errors import ObjectError
-from kaisched.objects.check import check_queues
 from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PriorityClass
@@ -55,7 +55,9 @@ class StateStore(KnownObjects):
         is_new = not self.nodes.is_known(row.name)
         self.put_node(row)
         if is_new:
-            for pod in [pod for pod in self._strangers.values() if pod.node == row.name]:
+            for pod in [
+                it for it in self._strangers.values() if self._sent.node_of(it) == row.name
+            ]:
                 self._take_in(pod)
 
     def remove_node(self, name: str) -> None:
@@ -65,7 +67,7 @@ class StateStore(KnownObjects):
             return
         super().remove_node(name)
         for pod, member in list(self._pods.values()):
-            if member is None and pod.node == name:
+            if member is None and self._sent.node_of(pod) == name:
                 self._drop(pod.key)
                 self._strangers[pod.key] = pod
 
@@ -101,7 +103,7 @@ class StateStore(KnownObjects):
 
     def upsert_disruption_budget(self, budget: PodDisruptionBudget) -> None:
         """Take in a disruption budget that came or changed."""
-        self.revision += self.disruptions.put(budget, self._assumed)
+        self.revision += self.disruptions.put(budget, self._sent.evictions)
 
     def remove_disruption_budget(self, key: str) -> None:
         """Drop a disruption budget."""
@@ -167,13 +169,17 @@ class StateStore(KnownObjects):
         """Drop a pod; with a UID, only if it is still that one."""
         found = self._pods.get(key)
         self._groups.forget_success(key, uid)
+        self._sent.forget(key, uid)
         if found is not None and uid in ("", found[0].uid):
             self.revision += 1
             self._drop(key)
-        self._strangers.pop(key, None)
+        stranger = self._strangers.get(key)
+        if stranger is not None and uid in ("", stranger.uid):
+            del self._strangers[key]
         self._look_again(self.volumes.forget(key))
 
     def _take_in(self, pod: PodRow) -> None:
+        self._sent.hear(pod)
         if pod.claims:
             pod = self._with_volumes(pod)
         self._strangers.pop(pod.key, None)
@@ -183,15 +189,14 @@ class StateStore(KnownObjects):
         found = self._pods.get(pod.key)
         if found is not None and not is_same_task(found, (pod, member)):
             self._drop(pod.key, is_another=found[0].uid != pod.uid)
+            self._sent.evictions.pop(pod.key, None)  # it was not this one that was chosen
             found = None
-        if pod.state == TaskState.GONE or (member is None and not pod.node):
+        node = self._sent.node_of(pod)
+        if pod.state == TaskState.GONE or (member is None and not self.nodes.is_known(node)):
             if found is not None:
                 self._drop(pod.key)
-            return
-        if member is None and not self.nodes.is_known(pod.node):
-            if found is not None:
-                self._drop(pod.key)
-            self._strangers[pod.key] = pod
+            if pod.state != TaskState.GONE and node:
+                self._strangers[pod.key] = pod
             return
         self._pods[pod.key] = (pod, member)
         self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
@@ -207,11 +212,9 @@ class StateStore(KnownObjects):
 
     def _with_volumes(self, pod: PodRow) -> PodRow:
         """Return a pod with what its claims demand; others that want the same are looked at too."""
-        assumed = self._pods[pod.key][0] if pod.key in self._assumed else None
-        if assumed is not None and (pod.node or assumed.uid != pod.uid):
-            assumed = None
+        found = self._pods.get(pod.key) if pod.key in self._sent.binds else None
         rivals = self.volumes.note(pod)
-        pod = self.volumes.resolved(pod, assumed)
+        pod = self.volumes.resolved(pod, None if found is None else found[0])
         self._look_again(rivals)
         return pod
 
@@ -231,12 +234,9 @@ class StateStore(KnownObjects):
 
     def _update(self, pod: PodRow) -> None:
         task = self.row_of_task(pod.key)
-        assumed = self._assumed.get(pod.key)
-        if assumed is not None and may_still_come(assumed, pod.state):
-            return
-        self._assumed.pop(pod.key, None)
         self._move(task, pod)
-        self._nominate(task, pod)
+        if pod.key not in self._sent:
+            self._nominate(task, pod)
         job = int(self.tasks.job_of_task.data[task])
         if job >= 0 and ACTIVE_STATES[pod.state] and not math.isnan(pod.started_s):
             last_s = self.jobs.last_start_s
@@ -244,16 +244,18 @@ class StateStore(KnownObjects):
                 last_s.own()[job] = pod.started_s
 
     def _move(self, task: int, pod: PodRow) -> None:
-        row, state = -1, pod.state
-        if state != TaskState.PENDING:
+        row, state, node = -1, self._sent.state_of(pod), self._sent.node_of(pod)
+        if pod.state != TaskState.PENDING:
             self._held_back.forget(pod.key)
-        elif pod.key in self._held_back or pod.key in self._unsettled:
+        elif state == TaskState.PENDING and (
+            pod.key in self._held_back or pod.key in self._unsettled
+        ):
             state = TaskState.GATED
         if _HOLDS[state]:
             if self.nodes.is_laid_out:
-                row = self.nodes.row_of_name.get(pod.node, -1)
+                row = self.nodes.row_of_name.get(node, -1)
             if row < 0:
-                self._away[task] = pod.node
+                self._away[task] = node
         if row >= 0 or not _HOLDS[state]:
             self._away.pop(task, None)
         self.accounts.move(task, int(state), row, pod.started_s)
@@ -267,7 +269,6 @@ class StateStore(KnownObjects):
 
     def _drop(self, key: str, *, is_another: bool = True) -> None:
         pod, member = self._pods.pop(key)
-        self._assumed.pop(key, None)
         if is_another:
             self._held_back.forget(key)
             self._unsettled.note(key, is_unsettled=False)
@@ -294,36 +295,63 @@ class StateStore(KnownObjects):
     # -- what was decided but not yet seen -------------------------------------------------------
 
     def assume_bound(self, key: str, node: str) -> None:
-        """Let a pod hold its room, for a bind was sent, until an event or :meth:`refute`."""
-        task = self.row_of_task(key)
-        if task >= 0:
-            self._assumed[key] = TaskState.BINDING
-            self.set_state(task, TaskState.BINDING, self.row_of_node(node))
+        """Let a pod hold its room, for a bind was sent: until it is seen, or taken back."""
+        if key in self._pods:
+            pod = self._pods[key][0]
+            self._sent.binds[key] = SentBind(pod.uid, node)
+            self._sent.hear(pod)
+            self.revision += 1
+            self._update(pod)
 
     def assume_evicted(self, key: str, at_s: float = math.nan) -> None:
         """Let a pod release its room, for an eviction was sent at that time."""
-        task = self.row_of_task(key)
-        if task >= 0:
-            self._assumed[key] = TaskState.RELEASING
-            self.disruptions.note_eviction(key)
-            self.evict(task, at_s)
-
-    def refute(self, key: str) -> None:
-        """Take back what was assumed: the pod is what its object says."""
-        if self._assumed.pop(key, None) is not None and key in self._pods:
-            self.revision += 1
-            self.disruptions.forget(key)
-            pod = self._pods[key][0]
-            if pod.claims:
-                self._take_in(pod)  # they may have changed since
-            else:
-                self._update(pod)
-
-    def hold_back(self, key: str, now_s: float) -> None:
-        """Take back a bind that could not be done; its pod counts as gated for a while."""
         if key in self._pods:
+            pod = self._pods[key][0]
+            self._sent.evictions[key] = pod.uid
+            self._sent.hear(pod)
+            self.disruptions.note_eviction(key)
+            self.revision += 1
+            self._update(pod)
+            self.accounts.note_eviction(self.row_of_task(key), at_s)
+
+    def refute_bind(self, key: str, uid: str = "") -> None:
+        """Take back a bind: it has not happened and never will; with a UID, only that pod's."""
+        bind = self._sent.binds.get(key)
+        if bind is not None and uid in ("", bind.uid):
+            del self._sent.binds[key]
+            self._reconsider(key)
+
+    def refute_eviction(self, key: str, uid: str = "") -> None:
+        """Take back an eviction; what was sent before it still counts."""
+        evicted = self._sent.evictions.get(key)
+        if evicted is not None and uid in ("", evicted):
+            del self._sent.evictions[key]
+            self.disruptions.forget(key)
+            self._reconsider(key)
+
+    def refute(self, key: str, sent: SentOf | None = None) -> None:
+        """Take back what was assumed, or only what was ``sent`` by then: its object is right."""
+        now = self._sent.of(key)
+        sent = sent or now
+        if sent.evicted == now.evicted:
+            self.refute_eviction(key)
+        if sent.bind == now.bind:
+            self.refute_bind(key)
+
+    def hold_back(self, key: str, now_s: float, uid: str = "") -> None:
+        """Take back a bind that could not be done; its pod counts as gated for a while."""
+        if key in self._pods and uid in ("", self._pods[key][0].uid):
             self._held_back.add(key, now_s)
-            self.refute(key)
+        self.refute_bind(key, uid)
+
+    def _reconsider(self, key: str) -> None:
+        """Take in a pod again of which less is assumed; its claims may have changed since."""
+        self.revision += 1
+        pod = self._strangers.get(key)
+        if key in self._pods:
+            pod = self._pods[key][0]
+        if pod is not None:
+            self._take_in(pod)
 
     def let_go(self, now_s: float) -> None:
         """Let the pods be decided again that were held back for long enough.
@@ -331,8 +359,9 @@ class StateStore(KnownObjects):
         Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
         """
         for key in (*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)):
-            self.revision += 1
-            self._update(self._pods[key][0])
+            if key in self._pods:  # else it is no more for us to place
+                self.revision += 1
+                self._update(self._pods[key][0])
 
     # -- the rest --------------------------------------------------------------------------------
 
@@ -351,19 +380,3 @@ class StateStore(KnownObjects):
             budgets = self.disruptions.table(found, self.tasks.row_of_name, self.compactions)
             found = self._snapshot = replace(found, disruption_budgets=budgets)
         return found
-
-    def problems(self) -> list[Problem]:
-        """Return what is wrong with the objects, by kind and name."""
-        _, errors = check_queues(self._queue_objects.values())
-        return problems_of(self._node_faults, errors, self._groups.faults())
-
-    def fault_of(self, job: str) -> str:
-        """Return what is wrong with a job, or the first thing that is with its pods; or nothing."""
-        return next(iter(self._groups.faults().get(job, {}).values()), "")
-
-    def queue_faults(self) -> Mapping[str, ObjectError]:
-        """Return why queues are not used, by name; the same object while no queue changes."""
-        if self._queue_faults is None:
-            _, errors = check_queues(self._queue_objects.values())
-            self._queue_faults = {error.name: error for error in reversed(errors)}
-        return self._queue_faults

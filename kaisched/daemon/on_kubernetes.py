@@ -326,6 +326,8 @@ class KubernetesDaemon:
         """List every kind anew; until that is done nothing is decided."""
         if self._is_restoring():
             return  # the other kinds find the same
+        for tenure in self.tenures:
+            tenure.cluster.forget_reads()
         there = [it for it in self.reflectors if it.phase is Phase.SYNCED]
         asked = [(it, it.list_again("restored")) for it in there]
         self._restoring = tuple(pair for pair in asked if pair[0].watched.is_required)

@@ -265,7 +265,10 @@ def _incomplete_record(session: Session, job: int, queue: str) -> DecisionRecord
         alive, need = int(podsets.active[row] + podsets.pending[row]), int(podsets.minimum[row])
         if alive < need:
             where = f"subgroup {podsets.name[row]}: " if count > 1 else ""
-            message = f"{where}{alive} of the {need} pods it needs exist and are not gated"
+            done = int(session.jobs.succeeded[job])
+            needs = "still needs" if done else "needs"
+            message = f"{where}{alive} of the {need} pods it {needs} exist and are not gated"
+            message += f"; {done} {'has' if done == 1 else 'have'} succeeded" if done else ""
             numbers = {"pods": alive, "minimum": need}
             return _record(session, job, queue, Refusal.GANG_INCOMPLETE, message, numbers)
     sentence = TEXTS[Refusal.GANG_INCOMPLETE].sentence

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kaisched.core.states import ACTIVE_STATES
+
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
@@ -32,6 +34,13 @@ class Moves:
         """Pods of ours that are evicted and get no other place."""
         rows = self.result.evict_tasks
         return rows[(self.snapshot.tasks.job_of_task[rows] >= 0) & ~np.isin(rows, self.moved)]
+
+    @cached_property
+    def stranded(self) -> RowVec:
+        """Pods of ours that run on nodes that are not known: nothing can be decided about them."""
+        tasks = self.snapshot.tasks
+        runs = ACTIVE_STATES[tasks.state] & (tasks.node_of_task < 0) & (tasks.job_of_task >= 0)
+        return np.flatnonzero(runs)
 
     @cached_property
     def placed(self) -> RowVec:

@@ -41,6 +41,8 @@ def victims(moves: Moves) -> Iterator[str]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not ours"
         elif not ACTIVE_STATES[tasks.state[each.task]]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but does not run"
+        elif tasks.node_of_task[each.task] < 0:
+            yield f"I13 pod {tasks.name[each.task]} is evicted but is on no node that is known"
         elif each.action not in {_STALE, _DRAIN} and not jobs.is_preemptible[job]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not preemptible"
 
@@ -66,13 +68,17 @@ def evictions(moves: Moves) -> Iterator[str]:
 
 
 def _whole_or_nothing(moves: Moves) -> Iterator[str]:
-    """I4: of a job that loses pods, all that are needed keep running or move, or none does."""
+    """I4: of a job that loses pods, all that are needed keep running or move, or none does.
+
+    Pods on nodes that are not known cannot go, and count neither before nor after.
+    """
     snapshot = moves.snapshot
     podsets, jobs = snapshot.podsets, snapshot.jobs
     lost = moves.by_podset(moves.gone)
-    kept = podsets.active - lost
+    before = podsets.active - moves.by_podset(moves.stranded)
+    kept = before - lost
     for row in np.flatnonzero((lost > 0) & (kept > 0) & (kept < podsets.minimum)).tolist():
-        if podsets.active[row] >= podsets.minimum[row]:
+        if before[row] >= podsets.minimum[row]:
             name = jobs.name[int(podsets.job_of_podset[row])]
             yield f"I4 job {name}, pod set {podsets.name[row]}: {kept[row]} of a gang are left"
     for job in np.unique(snapshot.tasks.job_of_task[moves.gone]).tolist():
@@ -80,7 +86,7 @@ def _whole_or_nothing(moves: Moves) -> Iterator[str]:
         last = first + int(jobs.podset_count[job])
         if not kept[first:last].any() or job not in jobs.structure:
             continue
-        if is_job_met(snapshot, job, podsets.active) and not is_job_met(snapshot, job, kept):
+        if is_job_met(snapshot, job, before) and not is_job_met(snapshot, job, kept):
             yield f"I4 job {jobs.name[job]}: it keeps pods, but not all that it needs"
 
 
@@ -125,7 +131,7 @@ def _stale(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
     """I4: a gang that is ended for being stale lacks pods, and all of it ends."""
     snapshot = moves.snapshot
     podsets, jobs = snapshot.podsets, snapshot.jobs
-    kept = podsets.active - moves.by_podset(moves.gone)
+    kept = podsets.active - moves.by_podset(moves.gone) - moves.by_podset(moves.stranded)
     rows = np.array([each.task for each in found], np.int64)
     for job in np.unique(snapshot.tasks.job_of_task[rows]).tolist():
         first = int(jobs.first_podset[job])

@@ -32,17 +32,22 @@ def parts_of(session: Session, job: int, state: npt.NDArray[np.int8] | None = No
     """Return a running job's units, the first to go first; the last one is its core.
 
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
-    that is left. A job that needs nothing to run has no core. ``state`` is that of every pod, where
-    it is not the one of this moment.
+    that is left. A job that needs nothing to run has no core. Pods on nodes that are not known are
+    in no unit. ``state`` is that of every pod, where it is not the one of this moment.
     """
     rows = session.jobs.tasks[job]
     if state is None:
         state = session.ledger.state if session.has_moved else session.tasks.state
+    stranded = session.stranded
     if len(rows) == 1:
         row = int(rows[0])
-        return [Part(job, (row,), is_core=True)] if ACTIVE_STATES[state[row]] else []
+        runs = ACTIVE_STATES[state[row]] and (stranded is None or not stranded[row])
+        return [Part(job, (row,), is_core=True)] if runs else []
     tasks = np.array(rows, np.int64)
-    ranked = ordered_tasks(session, tasks[ACTIVE_STATES[state[tasks]]]).tolist()
+    tasks = tasks[ACTIVE_STATES[state[tasks]]]
+    if stranded is not None:
+        tasks = tasks[~stranded[tasks]]
+    ranked = ordered_tasks(session, tasks).tolist()
     root = session.jobs.structure.get(job)
     if root is None:
         least = int(session.podsets.minimum[int(session.jobs.first_podset[job])])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kaisched.core.once import once
+from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.ledger import Ledger, rolled_up
 from kaisched.framework.outcome import Outcome
 from kaisched.framework.placement import Placement
@@ -133,6 +134,31 @@ class Session:
     def outcome(self) -> Outcome:
         """What has been decided so far."""
         return Outcome(len(self.jobs.name))
+
+    @once
+    def stranded(self) -> BoolVec | None:
+        """``(T,)`` pods that run on nodes that are not known, None while there are none.
+
+        They count for their queue and their gang until they end, and are never evicted: no room
+        that could be given to others would come of it.
+        """
+        tasks = self.tasks
+        found = ACTIVE_STATES[tasks.state] & (tasks.node_of_task < 0)
+        return found if np.count_nonzero(found) else None
+
+    @once
+    def stranded_of_job(self) -> IntVec | None:
+        """``(J,)`` how many pods of each job are :attr:`stranded`, None while there are none."""
+        if self.stranded is None:
+            return None
+        job = self.tasks.job_of_task[self.stranded]
+        return np.bincount(job[job >= 0], minlength=len(self.jobs.name))
+
+    def standing_of(self, job: RowVec) -> IntVec:
+        """``(K,)`` how many pods of jobs run as of now, and could be evicted."""
+        active = (self.ledger.job_active if self.has_moved else self.jobs.active).take(job)
+        stranded = self.stranded_of_job
+        return active if stranded is None else active - stranded.take(job)
 
     @once
     def jobs_waiting(self) -> int:

@@ -10,13 +10,17 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.store import StateStore
+from kaisched.config.loading import load_settings
 from kaisched.core.axis import GPU
 from kaisched.core.tree import roll_up
-from kaisched.engine.shards import shards_in
-from kaisched.errors import ConfigError
+from kaisched.engine.policy import build_policy
+from kaisched.engine.shards import read_shard, shards_in
+from kaisched.errors import ConfigError, ObjectError
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
 from kaisched.objects import SchedulingShard
 from kaisched.units import MEBIBYTE
-from tests.contract.clusters import make, node, pod, queue
+from tests.contract.clusters import group, make, node, pod, queue
 from tests.faults.deciding import NOW_S, decide, placed, reasons, store_of, told
 from tests.oracles.accounts import assert_adds_up
 
@@ -187,3 +191,91 @@ def test_resources_of_nodes_that_nobody_asks_for_are_not_counted():
         upsert(store, replace(one, status=replace(one.status, allocatable=amounts)))
     assert store.snapshot().axis.names == ("cpu", "memory", "gpu", "pods", "x.io/y")
     assert placed(decide(store)) == {"p": "n0"}
+
+
+@pytest.mark.fault("E88")
+@pytest.mark.parametrize("gpus", [8, 4])
+def test_a_node_that_flaps_has_its_pods_again_when_it_is_back(gpus):
+    """Smaller or not: what runs there takes its room first, and nobody is evicted for it."""
+    store = store_of(running("r", "a", 3), running("s", "a", 3), pod("p", "b", 2))
+    for _ in range(3):
+        remove(store, node("n0"))
+        result = decide(store)
+        assert (placed(result), len(result.evictions)) == ({}, 0)
+        assert list(reasons(result)) == ["p"]
+        upsert(store, node("n0", gpus))
+        assert store.snapshot().nodes.idle[GPU].tolist() == [(gpus - 6) * 1000]
+        assert_adds_up(store.snapshot())
+    result = decide(store)
+    assert placed(result) == ({"p": "n0"} if gpus == 8 else {})
+
+
+@pytest.mark.fault("E88")
+def test_a_node_that_is_not_ready_for_a_moment_keeps_its_pods_and_gets_none():
+    store = store_of(running("r", "a", 3), pod("p"))
+    down = {"conditions": [{"type": "Ready", "status": "False"}]}
+    for _ in range(2):
+        upsert(store, node("n0", status=down))
+        result = decide(store)
+        assert (placed(result), len(result.evictions)) == ({}, 0)
+        upsert(store, node("n0"))
+    assert placed(decide(store)) == {"p": "n0"}
+
+
+@pytest.mark.fault("E89")
+def test_a_node_without_gpus_for_some_seconds_keeps_its_pods_and_gets_none():
+    """As when the driver starts anew; a pod that asks for none may go there all the while."""
+    store = store_of(running("r", "a", 3), pod("p"), pod("c", gpus=0))
+    for gpus in (0, 8, 0):
+        upsert(store, node("n0", gpus))
+        snapshot = store.snapshot()
+        assert snapshot.nodes.idle[GPU].tolist() == [(gpus - 3) * 1000]
+        assert snapshot.total[GPU] == gpus * 1000
+        assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 3000
+    result = decide(store)
+    assert (placed(result), len(result.evictions)) == ({"c": "n0"}, 0)
+    upsert(store, node("n0"))
+    assert placed(decide(store)) == {"c": "n0", "p": "n0"}
+
+
+@pytest.mark.fault("E92")
+def test_a_configuration_that_becomes_nonsense_counts_at_the_next_start(tmp_path):
+    settings, shard = tmp_path / "kaisched.yaml", tmp_path / "shard.yaml"
+    settings.write_text("kind: SchedulerConfiguration\napiVersion: kaisched.io/v1alpha1\n"
+                        "schedulePeriod: 5s\n", encoding="utf-8")  # fmt: skip
+    shard.write_text("apiVersion: kai.scheduler/v1\nkind: SchedulingShard\n"
+                     "metadata: {name: s}\nspec: {kValue: 0.5}\n", encoding="utf-8")  # fmt: skip
+    loaded, policy = load_settings(settings), build_policy(read_shard(shard).shard, str(shard))[0]
+    before = loaded.shown()
+    for file in (settings, shard):
+        file.write_text("kind: [nonsense", encoding="utf-8")
+    assert loaded.shown() == before
+    result, _ = run_cycle(store_of(pod("p")).snapshot(), None, policy, NOW_S, Memory())
+    assert placed(result) == {"p": "n0"}
+    for start, file in ((load_settings, settings), (read_shard, shard)):
+        with pytest.raises((ConfigError, ObjectError), match=file.name):
+            start(file)
+
+
+@pytest.mark.fault("I122")
+def test_pods_on_a_node_that_is_gone_are_no_victims_and_hinder_no_others():
+    """Of the gang in a two pods are lost with their node; two and the single pods are not."""
+    gang = [pod(f"g{at}", "a", 2, where="n0" if at < 2 else "gone", phase="Running",
+                annotations={"pod-group-name": "g"}) for at in range(4)]  # fmt: skip
+    alone = pod("lost", "a", 4, where="gone", phase="Running")
+    singles = [running(f"s{at}") for at in range(4)]
+    claims = [pod(f"w{at}", "b", 4) for at in range(2)]
+    store = store_of(queue("a", gpu=4), queue("b", gpu=8), group("g", "a", minMember=4),
+                     *gang, alone, *singles, *claims)  # fmt: skip
+    result = decide(store)
+    assert not result.failures
+    nominated = {it.pod.partition("/")[2]: it.node for it in result.nominations}
+    assert nominated == {"w0": "n0", "w1": "n0"}
+    gone = {it.pod.partition("/")[2] for it in result.evictions}
+    assert gone == {"g0", "g1", "s0", "s1", "s2", "s3"}
+    snapshot = store.snapshot()
+    assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 16_000
+    for obj in (alone, *gang[2:]):
+        remove(store, obj)
+    snapshot = store.snapshot()
+    assert snapshot.allocated[GPU, snapshot.queues.row_of_name["a"]] == 8000

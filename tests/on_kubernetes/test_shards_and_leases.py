@@ -40,6 +40,7 @@ def readiness(running):
     return next(it.text for it in running.daemon.ready() if it.name == "shards")
 
 
+@pytest.mark.fault("E92")
 def test_a_shard_that_changes_while_we_run_is_told(cluster, shards):
     running = cluster.start().wait_leading()
     assert readiness(running) == "as at the start"

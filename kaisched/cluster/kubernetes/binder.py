@@ -76,7 +76,7 @@ class BindWork:
     """Claims that get their volumes before the pod is bound."""
     begun_s: float = -1.0
     is_lost: bool = False
-    """An answer was lost: the pod may be bound."""
+    """The pod may be bound: it was asked for, and no answer says whether it was done."""
     pauses: Pauses = field(default_factory=Pauses)
 
     def send(self) -> float | None:
@@ -91,7 +91,6 @@ class BindWork:
         try:
             return self._read() if self.is_lost else self._bind()
         except ClusterUnavailable as error:
-            self.is_lost = True
             return self._again(str(error))
 
     def _settle(self, claims: Claims) -> float | None:
@@ -109,15 +108,15 @@ class BindWork:
             return pause_s
         self.claims = None
         self.pauses.reset()
-        self.desk.patient.discard(self.bind.pod)
         return self.send()
 
     def drop(self, why: str) -> None:
-        """Let the pod be decided again; one that may be bound is read first, by the watch."""
-        self.desk.patient.discard(self.bind.pod)
+        """Let the pod be decided again; one that may be bound keeps its room until it is read."""
+        self._settled()
         self.desk.counts.add("bind", DROPPED)
         self.desk.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
-        self.desk.refute(self.bind.pod)
+        if not self.is_lost:
+            self.desk.refute_bind(self.bind)
 
     def _bind(self) -> float | None:
         bind, desk = self.bind, self.desk
@@ -131,16 +130,18 @@ class BindWork:
             "target": {"apiVersion": "v1", "kind": "Node", "name": bind.node},
         }
         passing("bind.before_post")
+        self.is_lost = True
         answer = desk.client.call("POST", path_of(bind.pod, "binding"), body=body)
         passing("bind.after_post")
+        # A server in trouble may have done what it could not say: then the pod is read first.
+        self.is_lost = answer.code >= SERVER_FAULT
         if answer.is_done:
             self._done()
             return None
         if answer.code == CONFLICT:
             return self._read()
         if answer.code == GONE:
-            desk.read(bind.pod, bind.uid)
-            return self._failed("it is gone")
+            return self._read()
         if is_passing(answer):
             return self._again(answer.text(), answer.retry_after_s)
         # Refused for what we are (403) or what we sent: that passes only by somebody's doing, so
@@ -165,6 +166,7 @@ class BindWork:
         return self._again("the bind had no effect" if was_lost else "somebody changed the pod")
 
     def _done(self) -> None:
+        self._settled()
         self.gang.count()
         self.desk.counts.add("bind", DONE)
         bind = self.bind
@@ -172,21 +174,24 @@ class BindWork:
         self.desk.note(Note(bind.pod, bind.uid, "Scheduled", "Binding", text))
 
     def _again(self, why: str, asked_s: float = 0.0) -> float | None:
-        if monotonic_s() - self.begun_s > DEADLINE_S:
+        if monotonic_s() - self.begun_s > DEADLINE_S and not self.is_lost:
             return self._failed(why)
         self.desk.counts.add("bind", RETRIED)
         return self.pauses.next_s(asked_s)
 
     def _failed(self, why: str) -> float | None:
         desk, bind = self.desk, self.bind
-        desk.patient.discard(bind.pod)
+        self._settled()
         desk.counts.add("bind", FAILED)
         desk.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
             # Those that are bound stay until the stale-gang action judges the job as a whole.
             desk.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
-        desk.hold_back(bind.pod)
+        desk.hold_back(bind)
         return None
+
+    def _settled(self) -> None:
+        self.desk.under_way.discard((self.bind.pod, self.bind.uid))
 
 
 @dataclass(slots=True)

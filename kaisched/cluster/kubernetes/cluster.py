@@ -28,14 +28,15 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
+from kaisched.cluster.kubernetes.reads import Reads, is_older
 from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
+from kaisched.cluster.sent import SentOf
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.pod import Pod
-from kaisched.objects.wire import ObjectMeta
 
 BIND, EVICT, PREPARE, READ, NOMINATE = range(5)
 """Ranks of writes: what others wait for comes first. Plans of evictions are prepared in the order
@@ -103,6 +104,7 @@ class KubernetesCluster:
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
         self._filter = ChangeFilter()
+        self._reads = Reads()
 
     @property
     def counts(self) -> Counts:
@@ -127,6 +129,15 @@ class KubernetesCluster:
         """Take in news at the next snapshot, which comes at once."""
         self._news.append(news)
         self.wake()
+
+    def forget_reads(self) -> None:
+        """Believe what the watches tell from now on, older than what was read or not."""
+
+        def forget(_: StateStore) -> None:
+            for change in self._reads.forget():
+                self._take_in(change)
+
+        self.post(forget)
 
     def snapshot(self) -> Snapshot:
         """Take in all news and return the present state.
@@ -171,10 +182,11 @@ class KubernetesCluster:
             if not isinstance(news, Change):
                 news(self.store)
             elif news.is_gone:
+                self._reads.drop(news.obj.metadata)
                 remove(self.store, news.obj)
                 if self.kept is not None:
                     self.kept.drop(news.obj)
-            elif not (news.is_read and self._is_older(news.obj.metadata)):
+            elif self._is_news(news):
                 if isinstance(news.obj, Pod):
                     self._heed_leader(news.obj)
                 upsert(self.store, news.obj)
@@ -195,11 +207,20 @@ class KubernetesCluster:
             if holder:
                 self.on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
 
-    def _is_older(self, meta: ObjectMeta) -> bool:
-        """Tell whether the watch has said something newer about a pod that was read aside of it."""
-        uid, version = self.store.version_of(f"{meta.namespace}/{meta.name}")
-        is_told = version.isdecimal() and meta.resource_version.isdecimal()
-        return uid == meta.uid and is_told and int(meta.resource_version) < int(version)
+    def _is_news(self, change: Change) -> bool:
+        """Tell of a pod whether a change is no older than what is known: reads and watch may race.
+
+        An old state would free the room of a bind that was read to be done.
+        """
+        meta = change.obj.metadata
+        if not isinstance(change.obj, Pod):
+            return True
+        if not change.is_read:
+            return not self._reads.are_ahead_of(change)
+        if is_older(meta, self.store.version_of(change.obj.key)):
+            return False
+        self._reads.note(meta)
+        return True
 
     def _look_after_sent(self) -> None:
         now_s = monotonic_s()
@@ -208,11 +229,12 @@ class KubernetesCluster:
         to_be_sent = self._plans.victims()
         while self._sent and self._sent[0][0] <= now_s:
             _, key = self._sent.popleft()
-            if key in self._desk.patient or key in to_be_sent:
-                self._sent.append((now_s + CONFIRM_S, key))
-            elif self.store.is_assumed(key):
-                self._outbox.put(READ, _ReadWork(self._desk, key, self.store.version_of(key)[0]))
-                self._sent.append((now_s + CONFIRM_S, key))
+            if not self.store.is_assumed(key):
+                continue
+            uid = self.store.version_of(key)[0]
+            if (key, uid) not in self._desk.under_way and key not in to_be_sent:
+                self._outbox.put(READ, _ReadWork(self._desk, key, uid, self.store.sent.of(key)))
+            self._sent.append((now_s + CONFIRM_S, key))
 
     # -- intents ---------------------------------------------------------------------------------
 
@@ -251,10 +273,9 @@ class KubernetesCluster:
                 bind.pod_group, Gang(bind.pod_group)
             )
             keys = self.store.claims_to_select(bind.pod)
-            if keys:
-                self._desk.patient.add(bind.pod)
             claims = Claims(self._desk, bind.node, keys) if keys else None
             self.store.assume_bound(bind.pod, bind.node)
+            self._desk.under_way.add((bind.pod, bind.uid))
             self._sent.append((due_s, bind.pod))
             self._outbox.put(BIND, BindWork(self._desk, bind, gang, claims))
 
@@ -305,9 +326,9 @@ class KubernetesCluster:
 class _ReadWork:
     """A pod of which something is assumed, to be read."""
 
-    def __init__(self, desk: Desk, key: str, uid: str) -> None:
-        """Keep what is needed."""
-        self._desk, self._key, self._uid = desk, key, uid
+    def __init__(self, desk: Desk, key: str, uid: str, sent: SentOf) -> None:
+        """Keep what is needed; ``sent`` is what the answer speaks of."""
+        self._desk, self._key, self._uid, self._sent = desk, key, uid, sent
 
     def send(self) -> float | None:
         """Read it; if nothing was done about it, that is what the store shall believe."""
@@ -316,7 +337,7 @@ class _ReadWork:
         except ClusterUnavailable:
             return None  # looked after again later
         if pod is not None:
-            self._desk.refute(self._key)
+            self._desk.post(lambda store: store.refute(self._key, self._sent))
             self._desk.log.info("assumption_checked", pod=self._key, node=pod.spec.node_name)
         return None
 

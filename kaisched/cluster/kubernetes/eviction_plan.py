@@ -213,7 +213,7 @@ class EvictionPlan:
         desk = self._evictor.desk
         desk.counts.add("evict", WITHDRAWN if self._is_unwanted else DROPPED)
         desk.log.info("eviction_dropped", pod=evict.pod, why=self._why)
-        desk.refute(evict.pod)
+        desk.refute_eviction(evict)
 
 
 class EvictWork:

@@ -107,7 +107,7 @@ class Evictor:
             self._told(evict)
         else:
             self.desk.counts.add("evict", FAILED)
-            self.desk.refute(evict.pod)  # what it held is free already
+            self.desk.refute_eviction(evict)  # what it held is free already
 
     def _ask(self, evict: Evict, *, is_dry_run: bool) -> Answer:
         desk = self.desk

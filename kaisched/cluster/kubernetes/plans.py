@@ -181,7 +181,7 @@ def _spare(plan: EvictionPlan, store: StateStore) -> str:
     """Leave out victims whose room is free without us; return why the plan is over, if it is."""
     for evict in plan.left:
         is_it = store.version_of(evict.pod)[0] == evict.uid
-        if is_it and store.is_assumed(evict.pod):
+        if is_it and evict.pod in store.sent.evictions:
             continue
         if is_it and store.state_of(evict.pod) not in _FREE:
             return f"{evict.pod} has changed"

@@ -15,6 +15,7 @@ from kaisched.cluster.kubernetes.gate import Gate, Term
 from kaisched.cluster.kubernetes.resources import PODS
 from kaisched.cluster.store import StateStore
 from kaisched.errors import ClusterUnavailable, ObjectError
+from kaisched.framework.intents import Bind, Evict
 from kaisched.objects.decode import decode_json
 from kaisched.objects.pod import Pod
 
@@ -60,8 +61,8 @@ class Desk:
     """How long a victim may take to end; what its own spec says unless given."""
     note: Callable[[Note], None] = _ignored
     """Tells people of something, if there is time for it."""
-    patient: set[str] = field(default_factory=set)
-    """Pods whose binds wait for volumes: nothing was lost if they are not bound for long."""
+    under_way: set[tuple[str, str]] = field(default_factory=set)
+    """(Pod, UID) of binds that may yet be sent or asked after: nobody else judges them."""
     counts: Counts = field(default_factory=Counts)
     """By write and outcome."""
 
@@ -72,14 +73,18 @@ class Desk:
             return {}
         return {LEASE: term.lease, LEADER: term.holder, EPOCH: str(term.epoch)}
 
-    def refute(self, key: str) -> None:
-        """Take back what the store assumed of a pod."""
-        self.post(lambda store: store.refute(key))
+    def refute_bind(self, bind: Bind) -> None:
+        """Take back a bind that has not happened and never will."""
+        self.post(lambda store: store.refute_bind(bind.pod, bind.uid))
 
-    def hold_back(self, key: str) -> None:
+    def refute_eviction(self, evict: Evict) -> None:
+        """Take back an eviction that has not happened and never will."""
+        self.post(lambda store: store.refute_eviction(evict.pod, evict.uid))
+
+    def hold_back(self, bind: Bind) -> None:
         """Take back a bind that could not be done, and let its pod wait for a while."""
         now_s = monotonic_s()
-        self.post(lambda store: store.hold_back(key, now_s))
+        self.post(lambda store: store.hold_back(bind.pod, now_s, bind.uid))
 
     def read(self, key: str, uid: str) -> Pod | None:
         """Return a pod as it is now, None if it is gone; the store is told.

@@ -18,12 +18,15 @@ class Store:
     def __init__(self):
         self.refuted, self.held_back = [], []
 
-    def refute(self, key):
+    def refute_bind(self, key, uid):
+        assert uid
         self.refuted.append(key)
 
-    def hold_back(self, key, now_s):
+    refute_eviction = refute_bind
+
+    def hold_back(self, key, now_s, uid):
         self.held_back.append(key)
-        self.refute(key)
+        self.refute_bind(key, uid)
 
 
 def refuted(news):
@@ -121,6 +124,29 @@ def test_a_bind_is_given_up_in_the_end(work, server, news):
     assert binding.send() > 0
     binding.begun_s -= 100.0
     assert binding.send() is None
+    assert refuted(news) == ["default/p"]
+
+
+@pytest.mark.fault("I121")
+@pytest.mark.parametrize("fault", [Fault("drop_after"), Fault("status", code=504, times=None)])
+def test_a_bind_that_may_have_happened_is_taken_back_by_nobody(work, server, news, desk, fault):
+    """Neither for taking long, nor when it is dropped: whoever reads the pod knows."""
+    fault.subresource = "binding"
+    server.faults.add(fault)
+    server.faults.add(Fault("drop_before", verb="get", plural="pods", times=None))
+    binding = work("p")
+    desk.under_way.add((binding.bind.pod, binding.bind.uid))
+    assert binding.send() > 0
+    binding.begun_s -= 100.0
+    assert binding.send() > 0
+    assert desk.under_way
+    binding.drop("stopping")
+    assert refuted(news) == []
+    assert not desk.under_way
+
+
+def test_what_was_never_sent_is_dropped_and_taken_back(work, news):
+    work("p").drop("stopping")
     assert refuted(news) == ["default/p"]
 
 

@@ -66,7 +66,7 @@ def work(desk, make_pod):
     def work(*keys, gang=None):
         pod = make_pod("p")
         bind = Bind("default/p", pod["metadata"]["uid"], "n0", "default/g", 0, 0)
-        desk.patient.add("default/p")
+        desk.under_way.add((bind.pod, bind.uid))
         waiting = Claims(desk, "n0", list(keys))
         return BindWork(desk, bind, gang or Gang("default/g"), waiting)
 
@@ -82,11 +82,11 @@ def test_the_pod_is_bound_once_all_its_claims_have_their_volumes(
     made("c")
     assert binding.send() == module.PAUSE_S
     assert "nodeName" not in get_pod("p")["spec"]
-    assert desk.patient == {"default/p"}
+    assert [pod for pod, _ in desk.under_way] == ["default/p"]
     made("d")
     assert binding.send() is None
     assert get_pod("p")["spec"]["nodeName"] == "n0"
-    assert desk.patient == set()
+    assert desk.under_way == set()
 
 
 def test_a_claim_that_has_its_volume_already_is_left_alone(work, claim, made, node_of, get_pod):
@@ -120,7 +120,7 @@ def test_a_volume_that_cannot_be_made_is_a_failed_bind(
     assert binding.send() is None
     assert held_back(news) == ["default/p"]
     assert "nodeName" not in get_pod("p")["spec"]
-    assert desk.patient == set()
+    assert desk.under_way == set()
 
 
 def test_a_volume_that_does_not_come_is_not_waited_for_for_ever(
