@@ -58,6 +58,8 @@ class Relocation:
         if all(self._stays(statement, task, barred) for task in tasks):
             return True
         statement.rollback(mark)
+        if session.jobs.refusal[part.job]:
+            return False  # as in a queue on hold: what is evicted would not start again
         for task in tasks:
             best = session.placement.best_future(int(shape_of_task[task]), barred)
             # Pods that move together may come back to where one of them was; a single one may not.
