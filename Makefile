@@ -15,6 +15,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # Arguments for pytest, as in: make test ARGS="-k gang"
 ARGS ?=
+# Tests at a time: one more than two cores, since some wait for servers and clocks.
+WORKERS ?= 3
 
 # How long `make fuzz` looks (10 minutes unless given; ARGS="--seed 7" begins with the same examples
 # again) and `make chaos` goes on (20), and the seed of what happens in the latter.
@@ -72,7 +74,7 @@ demo: $(PACKAGE)
 	$(BIN)/kaisched demo
 
 test: $(PACKAGE) $(DEV)
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 fuzz: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
