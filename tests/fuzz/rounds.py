@@ -19,6 +19,9 @@ PROBE = 5
 TURN_S = 10.0
 """About so long a law is looked at in one round, where there is time for several."""
 MOST = 100_000
+"""Examples in one turn, where they cost next to nothing."""
+LINES = 40
+"""So much is told of an error."""
 
 
 @dataclass
@@ -126,12 +129,15 @@ class Rounds:
     def _tell(self, item: pytest.Item, report: pytest.TestReport) -> None:
         error = self._errors[-1] if self._errors else None
         notes = list(getattr(error, "__notes__", ()))
-        what = f"{type(error).__name__}: {error}" if notes else report.longreprtext
         self._say(f"\nbroken: {item.nodeid} (seed {self.seed})")
-        self._say("\n".join(what.splitlines()[:20]))
-        if notes:
-            self._say("To look at it again, paste this above the law:\n")
-            self._say(reproduction(notes, vars(item.module), item.fixturenames) + "\n")
+        if not notes:
+            self._say("\n".join(report.longreprtext.splitlines()[-LINES:]))
+            return
+        self._say("\n".join(f"{type(error).__name__}: {error}".splitlines()[:LINES]))
+        printed = reproduction(notes, vars(item.module), item.fixturenames)
+        if "@example" not in printed:
+            self._say("\n".join("\n".join(notes).splitlines()[:LINES]))
+        self._say(f"To look at it again, paste this above the law:\n\n{printed}\n")
 
     def pytest_runtest_makereport(self, call: pytest.CallInfo[Any]) -> None:
         """Keep the error itself: its notes say which example it was."""
