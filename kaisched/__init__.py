@@ -39,7 +39,7 @@ _HOME = {
     "PODS": "kaisched.core.axis",
     "PARTS": "kaisched.core.usage",
     "Claims": "kaisched.core.division",
-    "by_age": "kaisched.framework.job_order",
+    "jobs_by_age": "kaisched.framework.job_order",
     "ordered_jobs": "kaisched.framework.job_order",
     "ordered_tasks": "kaisched.framework.task_order",
     "Part": "kaisched.framework.parts",
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from kaisched.framework.hookspecs import Arguments as Arguments
     from kaisched.framework.hookspecs import Plugin as Plugin
     from kaisched.framework.hookspecs import hookimpl as hookimpl
-    from kaisched.framework.job_order import by_age as by_age
+    from kaisched.framework.job_order import jobs_by_age as jobs_by_age
     from kaisched.framework.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.parts import Part as Part
     from kaisched.framework.parts import parts_of as parts_of

@@ -15,7 +15,7 @@ from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
 from kaisched.framework.disruption import may_disrupt
 from kaisched.framework.eviction_budget import may_evict
-from kaisched.framework.job_order import by_age
+from kaisched.framework.job_order import jobs_by_age
 from kaisched.framework.task_order import ordered_tasks
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Drain:
             return
         of_job = jobs.queue_of_job
         leaving = (jobs.active > 0) & (of_job >= 0) & (queues.stop_of_queue[of_job] == DRAINED)
-        for job in by_age(session, leaving.nonzero()[0]).tolist():
+        for job in jobs_by_age(session, leaving.nonzero()[0]).tolist():
             if job in session.barred:
                 continue
             session.trying = (job,)

@@ -16,7 +16,7 @@ import numpy as np
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.disruption import may_disrupt
 from kaisched.framework.eviction_budget import may_evict
-from kaisched.framework.job_order import by_age
+from kaisched.framework.job_order import jobs_by_age
 from kaisched.framework.task_order import ordered_tasks
 from kaisched.units import format_duration
 
@@ -129,7 +129,7 @@ def _below_minimum(session: Session) -> list[int]:
         return []
     rows = np.unique(short)
     rows = rows[(jobs.active[rows] > 0) & (jobs.succeeded[rows] == 0)]
-    ordered: list[int] = by_age(session, rows).tolist()
+    ordered: list[int] = jobs_by_age(session, rows).tolist()
     return ordered
 
 

@@ -20,7 +20,7 @@ def ordered_jobs(session: Session, job: RowVec) -> RowVec:
     return ordered
 
 
-def by_age(session: Session, job: RowVec) -> RowVec:
+def jobs_by_age(session: Session, job: RowVec) -> RowVec:
     """Return job rows by creation and name, the oldest first: where importance does not matter."""
     if len(job) < 2:  # noqa: PLR2004 - nothing to order
         return job

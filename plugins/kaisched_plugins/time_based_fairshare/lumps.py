@@ -18,7 +18,7 @@ from kaisched import (
     RowVec,
     Session,
     TaskState,
-    by_age,
+    jobs_by_age,
     ordered_tasks,
 )
 
@@ -65,7 +65,7 @@ def lumps_of(session: Session, part: FloatVec) -> list[Lump]:
     amounts = _amounts(session, job, runs)
     large = np.logical_or.reduce(amounts > bound.take(leaf, axis=1), axis=0).nonzero()[0]
     begun = int(np.searchsorted(large, len(running)))
-    runs_whole = np.searchsorted(running, by_age(session, running[large[:begun]]))
+    runs_whole = np.searchsorted(running, jobs_by_age(session, running[large[:begun]]))
     waits = large[begun:]
     return [
         Lump(each, queue, _some(column), _start_s(session, each) if is_running else math.nan)
