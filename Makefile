@@ -1,7 +1,8 @@
 # Every target works in a clean clone with nothing but Python 3.11 or later and make.
 #
 #   make demo     the scheduler at work on a cluster in memory, in a minute
-#   make test     all tests
+#   make test     all tests, with the same examples every time
+#   make fuzz     look for new examples that break a law, before a release (MINUTES=10)
 #   make check    everything a change must pass: format, lint, types, imports, spelling, tests, docs
 #   make example  the example plugin, installed and tested as a third party's would be
 #   make bench    the benchmarks
@@ -14,9 +15,12 @@ PYTHON ?= python3
 VENV ?= .venv
 # Arguments for pytest, as in: make test ARGS="-k gang"
 ARGS ?=
+# Tests at a time: one more than two cores, since some wait for servers and clocks.
+WORKERS ?= 3
 
-# How long `make chaos` goes on, and the seed of what happens in it.
-MINUTES ?= 20
+# How long `make fuzz` looks (10 minutes unless given; ARGS="--seed 7" begins with the same examples
+# again) and `make chaos` goes on (20), and the seed of what happens in the latter.
+MINUTES ?= $(if $(filter fuzz,$(MAKECMDGOALS)),10,20)
 SEED ?=
 
 # Stamps: what they stand for is installed, and they are newer than the lock files it came from.
@@ -61,7 +65,7 @@ require = $(if $(filter missing:,$(firstword $(1))),$(error $(1)),$(1))
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test check static format lint types imports spelling docs example bench chaos lock sbom clean help
+.PHONY: demo test fuzz check static format lint types imports spelling docs example bench chaos lock sbom clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -70,7 +74,10 @@ demo: $(PACKAGE)
 	$(BIN)/kaisched demo
 
 test: $(PACKAGE) $(DEV)
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+fuzz: $(PACKAGE) $(DEV)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
 
 # The tests under tests/reference are the tests of the docs; they are part of `test`.
 check: static test

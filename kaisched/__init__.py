@@ -39,6 +39,8 @@ _HOME = {
     "PODS": "kaisched.core.axis",
     "PARTS": "kaisched.core.usage",
     "Claims": "kaisched.core.division",
+    "jobs_by_age": "kaisched.framework.job_order",
+    "ordered_jobs": "kaisched.framework.job_order",
     "ordered_tasks": "kaisched.framework.task_order",
     "Part": "kaisched.framework.parts",
     "parts_of": "kaisched.framework.parts",
@@ -92,6 +94,8 @@ if TYPE_CHECKING:
     from kaisched.framework.hookspecs import Arguments as Arguments
     from kaisched.framework.hookspecs import Plugin as Plugin
     from kaisched.framework.hookspecs import hookimpl as hookimpl
+    from kaisched.framework.job_order import jobs_by_age as jobs_by_age
+    from kaisched.framework.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.parts import Part as Part
     from kaisched.framework.parts import parts_of as parts_of
     from kaisched.framework.session import Session as Session

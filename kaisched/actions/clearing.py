@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kaisched.actions.victims import last_first
 from kaisched.core.states import ALLOCATED_STATES
 from kaisched.framework.disruption import disruptions_left
+from kaisched.framework.job_order import ordered_jobs
 from kaisched.framework.parts import Part, parts_of
 
 if TYPE_CHECKING:
@@ -138,12 +138,13 @@ class Movable:
     def __init__(self, session: Session, job: RowVec, *, heeds_budgets: bool = False) -> None:
         """Sort the jobs, and find their pods that run where they did when the cycle began.
 
-        With ``heeds_budgets`` pods whose disruption budgets let none go are left out.
+        Jobs that are refused are left out: what is evicted of them would not start again. With
+        ``heeds_budgets`` so are pods whose disruption budgets let none go.
         """
         self._session = session
+        job = job[session.jobs.refusal[job] == 0]
         rank = np.full(len(session.jobs.pending) + 1, -1, np.int64)  # the last: of no job
-        keys = [*session.ask.job_order(session, job), session.jobs.created_s[job]]
-        rank[job[last_first(session, job, keys)]] = np.arange(len(job))
+        rank[ordered_jobs(session, job)[::-1]] = np.arange(len(job))
         tasks, state = session.tasks, session.ledger.state
         node_of_task = session.ledger.node_of_task
         runs = ALLOCATED_STATES[state] & (state == tasks.state) & (node_of_task >= 0)

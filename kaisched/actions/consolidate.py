@@ -81,14 +81,11 @@ class _Consolidation:
         candidates = self._claims()
         if candidates is None:
             return
-        running = running_jobs(session)
-        # A refused job runs on, but a pod of it that had to move would not be placed again.
-        is_movable = session.jobs.refusal[running] == 0
+        self._running = running = running_jobs(session)
         if session.has_moved:
             # Who gained pods in this cycle, perhaps by evictions, is not moved in it for others.
-            active = session.ledger.job_active[running]
-            is_movable &= active <= session.jobs.active[running]
-        self._running = running[is_movable]
+            gained = session.ledger.job_active[running] > session.jobs.active[running]
+            self._running = running[~gained]
         self._search = Search(session)
         self._relocation = Relocation(session, self._action, self._search)
         walk = HeadWalk(session, self._action, candidates)

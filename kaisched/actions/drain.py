@@ -9,10 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
 from kaisched.framework.disruption import may_disrupt
 from kaisched.framework.eviction_budget import may_evict
+from kaisched.framework.job_order import jobs_by_age
+from kaisched.framework.task_order import ordered_tasks
 
 if TYPE_CHECKING:
     from kaisched.framework.session import Session
@@ -25,13 +29,13 @@ class Drain:
     name: str = "drain"
 
     def run(self, session: Session) -> None:
-        """Evict every job of the queues to be drained, as far as the eviction budget goes."""
+        """Evict every job of the queues to be drained, the oldest first, as far as budgets go."""
         queues, jobs = session.queues, session.jobs
         if not (queues.stop_of_queue == DRAINED).any():
             return
         of_job = jobs.queue_of_job
         leaving = (jobs.active > 0) & (of_job >= 0) & (queues.stop_of_queue[of_job] == DRAINED)
-        for job in leaving.nonzero()[0].tolist():
+        for job in jobs_by_age(session, leaving.nonzero()[0]).tolist():
             if job in session.barred:
                 continue
             session.trying = (job,)
@@ -48,7 +52,7 @@ class Drain:
         tasks, state = session.tasks, session.ledger.state
         return [
             task
-            for task in session.jobs.tasks[job]
+            for task in ordered_tasks(session, np.array(session.jobs.tasks[job], np.int64)).tolist()
             if ACTIVE_STATES[tasks.state[task]]
             and state[task] == tasks.state[task]
             and tasks.node_of_task[task] >= 0

@@ -47,8 +47,6 @@ class Relocation:
 
     def _move(self, statement: Statement, part: Part, barred: Collection[int]) -> bool:
         session, tasks = self._session, part.tasks
-        if session.jobs.refusal[part.job]:
-            return False  # it would not be placed again
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
@@ -60,6 +58,8 @@ class Relocation:
         if all(self._stays(statement, task, barred) for task in tasks):
             return True
         statement.rollback(mark)
+        if session.jobs.refusal[part.job]:
+            return False  # as in a queue on hold: what is evicted would not start again
         for task in tasks:
             best = session.placement.best_future(int(shape_of_task[task]), barred)
             # Pods that move together may come back to where one of them was; a single one may not.

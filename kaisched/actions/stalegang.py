@@ -16,6 +16,8 @@ import numpy as np
 from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.framework.disruption import may_disrupt
 from kaisched.framework.eviction_budget import may_evict
+from kaisched.framework.job_order import jobs_by_age
+from kaisched.framework.task_order import ordered_tasks
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class StaleGangs:
     def _evict(self, session: Session, job: int, reason: str) -> None:
         tasks, state = session.tasks, session.ledger.state
         gone = []
-        for task in session.jobs.tasks[job]:
+        for task in ordered_tasks(session, np.array(session.jobs.tasks[job], np.int64)).tolist():
             was = tasks.state[task]
             if ACTIVE_STATES[was] and state[task] == was and tasks.node_of_task[task] >= 0:
                 gone.append(task)
@@ -112,6 +114,7 @@ def _hopes(
 def _below_minimum(session: Session) -> list[int]:
     """Return the jobs that run, and of which a pod set has fewer active pods than its minimum.
 
+    The oldest comes first: there may not be enough left of the eviction budget for all.
     The counts are of now, so that a gang that this cycle has completed is whole; but one that ran
     nothing when the cycle began is left alone, whatever was started of it.
     """
@@ -126,7 +129,8 @@ def _below_minimum(session: Session) -> list[int]:
         return []
     rows = np.unique(short)
     rows = rows[(jobs.active[rows] > 0) & (jobs.succeeded[rows] == 0)]
-    return [int(job) for job in rows]
+    ordered: list[int] = jobs_by_age(session, rows).tolist()
+    return ordered
 
 
 def _lacking(session: Session, job: int, counting: BoolVec) -> list[tuple[str, int, int]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.framework.job_order import last_first
 from kaisched.framework.parts import Part, parts_of
 
 if TYPE_CHECKING:
@@ -135,26 +136,6 @@ def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Part]]) -> V
     is_core = np.ones(len(rows), np.bool_)
     is_core[at_parts] = [part.is_core for part in split_off.values()]
     return Victims(session, rows, jobs.queue_of_job[rows], is_core, amounts, split_off)
-
-
-def last_first(session: Session, rows: RowVec, columns: list[Any]) -> RowVec:
-    """Return the places of job rows by key columns, the last first; names settle ties."""
-    order: RowVec = np.lexsort(columns[::-1])[::-1]
-    same = np.ones(max(len(rows) - 1, 0), np.bool_)
-    for key in reversed(columns):  # the last column, their creation, leaves hardly any tie
-        ranked = key.take(order)
-        same &= ranked[1:] == ranked[:-1]
-        if not np.count_nonzero(same):
-            break
-    tied = same.nonzero()[0]
-    if tied.size:
-        names = session.jobs.name
-        begins = tied[np.diff(tied, prepend=-2) > 1]
-        ends = tied[np.diff(tied, append=len(rows) + 1) > 1] + 2
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            group = order[begin:end].tolist()
-            order[begin:end] = sorted(group, key=lambda at: names[int(rows[at])], reverse=True)
-    return order
 
 
 def _keys_without(

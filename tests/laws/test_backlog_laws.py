@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaisched.actions import backlog, claimants
@@ -79,6 +79,7 @@ def replay(seed, worth, monkeypatch):
 
 
 @given(st.integers(0, 1 << 30))
+@settings(max_examples=10)  # slow: sixty cycles each
 @example(31083)  # an elastic pod is promised room, and its job is then a victim
 def test_the_backlog_changes_no_decision(seed):
     """Same bytes with a backlog kept from the first waiting job on, and with none."""

@@ -66,6 +66,26 @@ def test_a_history_abandons_no_cycle_and_hints_change_nothing(cluster, seed, kin
         cluster, memory = carried_out(cluster, result), after
 
 
+# Of lumps that started together, which went on was settled by who came first.
+@example(make_crowded(52705378, nodes=1, queues=4, running=8, pending=2, most=1), 0, "spells")
+@given(crowded, st.integers(0, 1 << 30), st.sampled_from(sorted(POLICIES)))
+def test_with_a_history_the_order_of_loading_does_not_matter(cluster, seed, kind):
+    note(told(cluster))
+    memory, used, dice = Memory(), used_by(cluster, seed), random.Random(seed)
+    for _ in range(3):
+        result, after = decided(cluster.store(), used, kind, memory)
+        note("\n".join(moves_of(result)) or "nothing")
+        shuffled, _ = decided(cluster.store(dice), used, kind, memory.without_hints())
+        assert shuffled.encode() == result.encode()
+        cluster, memory = carried_out(cluster, result), after
+
+
+def decided(store, used, kind, memory):
+    """Run one cycle over what a store holds."""
+    snapshot = store.snapshot()
+    return run_cycle(snapshot, usage_of(snapshot, used), POLICIES[kind], NOW_S, memory)
+
+
 def history_of(cluster, seed, count):
     """Return what each cycle decides with spells; the clock and the usage stand still."""
     memory, used, told_of = Memory(), used_by(cluster, seed), []

@@ -100,7 +100,7 @@ class Contest:
 
     def __init__(self, seed, action, nodes, queues):
         cluster = make_contest(seed, action, nodes, queues)
-        note(told(cluster))
+        self.told = told(cluster)
         snapshot, rules = cluster.store().snapshot(), POLICIES[action]
         result, _ = run_cycle(snapshot, None, rules, NOW_S, Memory())
         self.all = Exhaustive(snapshot, rules, action, NOW_S)
@@ -124,6 +124,7 @@ contests = st.builds(
 
 @given(contests)
 def test_what_is_given_up_is_allowed_and_none_of_it_can_be_put_back(contest):
+    note(contest.told)
     assume(contest.is_placed)
     found = contest.all
     assert found.works(contest.ours, is_last_resort=contest.is_last_resort)
@@ -135,6 +136,7 @@ def test_what_is_given_up_is_allowed_and_none_of_it_can_be_put_back(contest):
 @given(contests)
 def test_of_the_shortest_sufficient_prefix_the_least_important_go(contest):
     """Of all sets in it that do, ours spares the most important unit that can be spared."""
+    note(contest.told)
     assume(contest.is_placed)
     found, last = contest.all, contest.is_last_resort
     prefix = found.prefix(is_last_resort=last)
@@ -151,6 +153,7 @@ def test_of_the_shortest_sufficient_prefix_the_least_important_go(contest):
 
 @given(contests)
 def test_more_goes_only_where_the_order_says_so(contest):
+    note(contest.told)
     best, found = contest.best, contest.all
     assume(contest.is_placed and best is not None)
     assert contest.gpus >= best.gpus or contest.is_last_resort != best.is_last_resort
@@ -168,6 +171,7 @@ def test_more_goes_only_where_the_order_says_so(contest):
 
 @given(contests)
 def test_a_claim_is_refused_only_when_units_in_order_do_not_suffice(contest):
+    note(contest.told)
     best, found = contest.best, contest.all
     assume(best is not None and best.places)
     if not contest.is_placed:

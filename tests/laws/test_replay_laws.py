@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaisched.clock import ManualClock
@@ -128,7 +128,7 @@ def stories(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10)
 @given(stories())
 def test_every_turn_of_a_story_is_replayed_byte_for_byte(story):
     start, steps = story
@@ -148,7 +148,7 @@ def test_every_turn_of_a_story_is_replayed_byte_for_byte(story):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10)
 @given(stories())
 def test_without_names_the_same_is_decided(story):
     start, steps = story

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.catalogue import ROOT, found_by_row, functions, marks_of, page, parts, rows
 
 PAGE = ROOT / "docs" / "reference" / "faults.md"
-BEING_BUILT = {"E88", "E89", "E92", "I121", "I122"}
+BEING_BUILT: set[str] = set()
 """What they say is not all true yet."""
 
 

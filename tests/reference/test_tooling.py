@@ -134,7 +134,9 @@ def test_what_is_installed_is_not_installed_again(tmp_path):
     for name in (".made-by-make", ".stamp-base", ".stamp-dev", ".stamp-package"):
         (tmp_path / "venv" / name).touch()
     run = make(tmp_path, "test")
-    assert run.stdout.splitlines() == [f"{tmp_path}/venv/bin/python -m pytest -n 2 "]
+    assert run.stdout.splitlines() == [
+        f"{tmp_path}/venv/bin/python -m pytest -n 3 --dist worksteal "
+    ]
 
 
 def test_a_changed_lock_makes_the_environment_anew(tmp_path):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
-from kaisched import PODS, UNLIMITED, RowVec, Session, parts_of
+from kaisched import PODS, UNLIMITED, Session, ordered_jobs, parts_of
 from kaisched_plugins.proportion.rules import Row
 
 _COVERED = "proportion.covered"
@@ -96,17 +94,10 @@ def _running(session: Session, top: int) -> list[_Running]:
     job = (is_below & (jobs.active > 0)).nonzero()[0]
     above = int(tree.depth_of_queue[top])
     found = []
-    for row in _most_important_first(session, job):
+    for row in ordered_jobs(session, job).tolist():
         path = tree.path(int(jobs.queue_of_job[row])).tolist()
         found.append(_Running(path[: len(path) - above], _pieces(session, row)))
     return found
-
-
-def _most_important_first(session: Session, job: RowVec) -> list[int]:
-    keys = session.ask.job_order(session, job)
-    order = np.lexsort((session.jobs.created_s[job], *reversed(keys)))
-    rows: list[int] = job[order].tolist()
-    return rows
 
 
 def _pieces(session: Session, job: int) -> list[_Piece]:

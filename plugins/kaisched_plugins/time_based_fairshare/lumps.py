@@ -18,6 +18,8 @@ from kaisched import (
     RowVec,
     Session,
     TaskState,
+    jobs_by_age,
+    ordered_tasks,
 )
 
 _PENDING = int(TaskState.PENDING)
@@ -43,7 +45,8 @@ class Lump:
 def lumps_of(session: Session, part: FloatVec) -> list[Lump]:
     """Return the preemptible lumps: all that run, and the first waiting ones of each leaf queue.
 
-    Of several waiting lumps of a queue the one of the highest priority counts, then the oldest.
+    Those that run come by age and name. Of several waiting lumps of a queue the one of the highest
+    priority counts, then the oldest, then the first by name.
 
     Args:
         session: what runs and waits when the cycle begins.
@@ -62,10 +65,11 @@ def lumps_of(session: Session, part: FloatVec) -> list[Lump]:
     amounts = _amounts(session, job, runs)
     large = np.logical_or.reduce(amounts > bound.take(leaf, axis=1), axis=0).nonzero()[0]
     begun = int(np.searchsorted(large, len(running)))
+    runs_whole = np.searchsorted(running, jobs_by_age(session, running[large[:begun]]))
     waits = large[begun:]
     return [
         Lump(each, queue, _some(column), _start_s(session, each) if is_running else math.nan)
-        for chosen in (large[:begun], waits[_first_of_each(session, job[waits], leaf[waits])])
+        for chosen in (runs_whole, waits[_first_of_each(session, job[waits], leaf[waits])])
         for each, queue, column, is_running in zip(
             job[chosen].tolist(),
             leaf[chosen].tolist(),
@@ -124,7 +128,7 @@ def _sizes(session: Session, job: RowVec, runs: BoolVec) -> IntVec:
 def _whole(session: Session, job: int, *, is_running: bool) -> Amounts:
     """Return what a job of several pod sets or shapes needs; running or waiting pods of it."""
     tasks, podsets = session.tasks, session.podsets
-    rows = np.array(session.jobs.tasks[job], np.int64)
+    rows = ordered_tasks(session, np.array(session.jobs.tasks[job], np.int64))
     state, podset = tasks.state[rows], tasks.podset_of_task[rows]
     counts = ACTIVE_STATES[state] if is_running else state == _PENDING
     chosen: list[int] = []

@@ -73,7 +73,8 @@ class Group:
     contests: dict[int, Contest]
     """By resource."""
     lumps: list[tuple[int, Lump]]
-    """With the sibling that the lump belongs to; a queue's better waiting lumps first."""
+    """With the sibling that the lump belongs to; of a queue's waiting lumps the better ones first,
+    of those that run the older ones."""
     now_s: float
     spell_s: float
     """The shortest spell of a queue of average weight."""
@@ -182,7 +183,7 @@ def _is_young(group: Group, queue: int, lump: Lump, need: Need) -> bool:
 def _keep_order(group: Group, entry: tuple[int, Lump, Need]) -> tuple[object, ...]:
     queue, lump, need = entry
     is_old = not _is_young(group, queue, lump, need)
-    return is_old, _tag(group, queue, need), lump.start_s, queue, lump.job
+    return is_old, _tag(group, queue, need), lump.start_s, queue
 
 
 # -- claiming ------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaisched.core.disruption import SEVERAL, UNPROTECTED, DisruptionBudgets
@@ -16,7 +15,7 @@ from kaisched.framework.memory import Memory
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
 from tests.laws.clusters import NOW_S, Cluster
-from tests.laws.crowded import crowded, make_crowded
+from tests.laws.crowded import crowded
 from tests.unit.actions.test_search import IN_PLACE, POLICY, evicted, job, node, promised, queue
 
 
@@ -247,9 +246,10 @@ def test_nothing_is_evicted_beyond_a_budget(found):
     assert violations(snapshot, result, with_records=True) == []
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_budgets_with_enough_to_give_change_nothing(seed):
-    bare = make_crowded(seed).store().snapshot()
+@settings(max_examples=40)
+@given(crowded)
+def test_budgets_with_enough_to_give_change_nothing(cluster):
+    bare = cluster.store().snapshot()
     pods = [name.partition("/")[2] for name in bare.tasks.name]
     rich = protected(bare, [(99, pods)])
     results = [run_cycle(it, None, POLICY, NOW_S, Memory())[0].encode() for it in (bare, rich)]

@@ -1,5 +1,7 @@
 """The queue tree in preorder."""
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -82,13 +84,16 @@ def test_roll_up_adds_descendants():
     ]
 
 
-@given(st.lists(st.integers(0, 99), min_size=1, max_size=25), st.randoms(use_true_random=False))
-def test_roll_up_is_the_sum_along_every_path_whatever_the_input_order(above, random):
+@given(
+    st.lists(st.integers(0, 99), min_size=1, max_size=25),
+    st.builds(random.Random, st.integers(0, 1 << 16)),
+)
+def test_roll_up_is_the_sum_along_every_path_whatever_the_input_order(above, dice):
     # Queue i hangs under one of the queues before it, or is a root.
     parents = [None if a % (i + 1) == i else f"q{a % (i + 1)}" for i, a in enumerate(above)]
     queues = [(f"q{i}", parent) for i, parent in enumerate(parents)]
     tree = build_tree(*map(list, zip(*queues, strict=True)))
-    random.shuffle(queues)
+    dice.shuffle(queues)
     again = build_tree(*map(list, zip(*queues, strict=True)))
     assert again.names == tree.names
     assert again.parent_of_queue.tolist() == tree.parent_of_queue.tolist()

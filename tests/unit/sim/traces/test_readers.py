@@ -84,7 +84,7 @@ def test_openb_rounds_shares_of_gpus_up_and_keeps_the_models(write, tmp_path):
     assert (first.submit_s, first.duration_s, first.queue, first.gpus) == (5, 100, "ls", 1)
     assert first.kind.pods == (PodKind(12_000, 16_384 * MEBIBYTE, GPU_UNIT),)
     labels = (("gpu-model", ("V100M32", "T4")),)
-    assert second.kind.pods == (PodKind(6_000, 12_288, GPU_UNIT, labels),)
+    assert second.kind.pods == (PodKind(6_000, 12_288 * MEBIBYTE, GPU_UNIT, labels),)
     assert read.warnings[0].startswith("1 pods of ")
 
 
