@@ -12,8 +12,6 @@ from kaisched.framework.memory import Memory
 from tests.laws.clusters import NOW_S, clusters, policies
 from tests.laws.crowded import crowded
 
-pytestmark = pytest.mark.fault("I129")
-
 
 def agrees(snapshot, policy):
     result, _ = run_cycle(snapshot, None, policy, NOW_S, Memory())
@@ -26,11 +24,13 @@ def agrees(snapshot, policy):
     assert len(records) == len(told)
 
 
+@pytest.mark.fault("I129")
 @given(clusters, policies)
 def test_codes_say_what_the_records_say(cluster, policy):
     agrees(cluster.store().snapshot(), policy)
 
 
+@pytest.mark.fault("I129")
 @given(crowded)
 def test_codes_say_so_after_evictions_too(cluster):
     agrees(cluster.store().snapshot(), default_policy())
