@@ -141,7 +141,7 @@ class BindWork:
         if answer.code == CONFLICT:
             return self._read()
         if answer.code == GONE:
-            return self._read()
+            return self._read(unless_bound="the server does not find what is to be bound")
         if is_passing(answer):
             return self._again(answer.text(), answer.retry_after_s)
         # Refused for what we are (403) or what we sent: that passes only by somebody's doing, so
@@ -152,18 +152,26 @@ class BindWork:
             desk.log.error("bind_refused", pod=bind.pod, node=bind.node, answer=answer.text())
         return self._again(answer.text(), REFUSED_S)
 
-    def _read(self) -> float | None:
-        """See what the pod is: bound by us, to be bound still, or another matter."""
+    def _read(self, unless_bound: str = "") -> float | None:
+        """See what the pod is: bound by us, to be bound still, or another matter.
+
+        Args:
+            unless_bound: why it is given up, even though it waits still.
+
+        """
         pod = self.desk.read(self.bind.pod, self.bind.uid)
         is_it = pod is not None and pod.metadata.uid == self.bind.uid
         if is_it and pod is not None and pod.spec.node_name == self.bind.node:
             self._done()
             return None
-        why = why_not_waiting(pod, self.bind.uid)
+        why = why_not_waiting(pod, self.bind.uid) or unless_bound
         if why:
             return self._failed(why)
-        was_lost, self.is_lost = self.is_lost, False
-        return self._again("the bind had no effect" if was_lost else "somebody changed the pod")
+        if not self.is_lost:
+            return self._again("somebody changed the pod")
+        # Nothing came of the bind whose answer was lost, and the server is there again.
+        self.is_lost = False
+        return self._failed("the binds had no effect") if self._is_overdue else self._bind()
 
     def _done(self) -> None:
         self._settled()
@@ -174,10 +182,14 @@ class BindWork:
         self.desk.note(Note(bind.pod, bind.uid, "Scheduled", "Binding", text))
 
     def _again(self, why: str, asked_s: float = 0.0) -> float | None:
-        if monotonic_s() - self.begun_s > DEADLINE_S and not self.is_lost:
+        if self._is_overdue and not self.is_lost:
             return self._failed(why)
         self.desk.counts.add("bind", RETRIED)
         return self.pauses.next_s(asked_s)
+
+    @property
+    def _is_overdue(self) -> bool:
+        return monotonic_s() - self.begun_s > DEADLINE_S
 
     def _failed(self, why: str) -> float | None:
         desk, bind = self.desk, self.bind
