@@ -8,7 +8,8 @@ from turn to turn, and in each of them as many reports go out as are allowed a s
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import process_time
 from typing import Any
 
@@ -151,7 +152,6 @@ class Bench:
         for _ in range(jobs):
             self.job()
         garbage.settle()  # as the daemon does once it has read everything
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
         self.tell_s: list[float] = []
         self.send_s: list[float] = []
         self.collector = CycleCollector()
@@ -223,13 +223,26 @@ class Bench:
         self.send_s.append(process_time() - start_s)
 
 
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Log nothing: a line for each turn is not what is timed."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
 def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
     """Time turns of a loop with jobs waiting; what is written in between is told apart."""
-    bench, first, watch = Bench(nodes, queues, jobs), Watch(), Watch()
-    bench.turn(first)
-    bench.turn(first)
-    for _ in range(repeat):
-        bench.turn(watch)
+    first, watch = Watch(), Watch()
+    with _without_logs():
+        bench = Bench(nodes, queues, jobs)
+        bench.turn(first)
+        bench.turn(first)
+        for _ in range(repeat):
+            bench.turn(watch)
     expect(bench.server.sent, "nothing was reported")
     cpu = sorted(watch.cpu)
     detail = {
