@@ -30,9 +30,15 @@ _DEFAULT: Final = "default"
 _NAME: Final = "stalegang"
 _HOPES: Final = "stalegang.hopes"
 """The fact that says since when those were stale that may be whole soon."""
-_SURE_STATES: Final = ACTIVE_STATES.copy()
-_SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.PIPELINED), int(TaskState.BINDING)]] = False
+_PIPELINED: Final = int(TaskState.PIPELINED)
+_PLACED_STATES: Final = ACTIVE_STATES.copy()
+_PLACED_STATES[_PIPELINED] = False
+"""Pods that have their node or are being bound to it; others only have a promise."""
+_SURE_STATES: Final = _PLACED_STATES.copy()
+_SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.BINDING)]] = False
 """Pods that have their node: nothing about them has yet to succeed."""
+PATIENCE_S: Final = 20.0
+"""A promise spares a gang for so long past its grace: victims may take for ever to leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +53,23 @@ class StaleGangs:
 
     def run(self, session: Session) -> None:
         """Evict what is left of gangs whose grace is over."""
-        before, since = _remembered(session), dict[str, float]()
-        for job in _below_minimum(session):
-            if job in session.barred:
-                continue
+        before, since, hopes = _remembered(session), dict[str, float](), dict[str, float]()
+        for job in _below_minimum(session, before):
             session.trying = (job,)
+            name, grace_s = session.jobs.name[job], _grace(session, job)
+            since_s = before.get(name, session.now_s)
+            end_s = since_s + grace_s
             lacking = _lacking(session, job, ACTIVE_STATES)
-            if not lacking:
-                continue
-            name = session.jobs.name[job]
-            since_s = since[name] = before.get(name, session.now_s)
-            grace_s = _grace(session, job)
-            if 0 <= grace_s <= session.now_s - since_s:
+            if lacking:
+                since[name] = since_s
+            else:
+                lacking = _lacking(session, job, _PLACED_STATES)
+                end_s += PATIENCE_S
+                if lacking or (name in before and _lacking(session, job, _SURE_STATES)):
+                    hopes[name] = since_s
+            if lacking and grace_s >= 0 and session.now_s >= end_s and job not in session.barred:
                 self._evict(session, job, _reason(session, lacking, since_s, grace_s))
         session.facts[self.name] = since  # an empty one tells that this is no restart
-        hopes = _hopes(session, before, since)
         if hopes:
             session.facts[_HOPES] = hopes
 
@@ -70,6 +78,8 @@ class StaleGangs:
         gone = []
         for task in ordered_tasks(session, np.array(session.jobs.tasks[job], np.int64)).tolist():
             was = tasks.state[task]
+            if ACTIVE_STATES[was] and state[task] == _PIPELINED:
+                return  # it is being moved for somebody: the rest goes next time
             if ACTIVE_STATES[was] and state[task] == was and tasks.node_of_task[task] >= 0:
                 gone.append(task)
         if gone and may_evict(session, len(gone)) and may_disrupt(session, gone):
@@ -93,42 +103,29 @@ def _remembered(session: Session) -> dict[str, float]:
     return {jobs.name[job]: min(float(jobs.stale_since_s[job]), session.now_s) for job in noted}
 
 
-def _hopes(
-    session: Session, before: Mapping[str, float], stale: Mapping[str, float]
-) -> dict[str, float]:
-    """Return since when those were stale that are spared only for what has yet to succeed."""
-    names = before.keys() - stale.keys()
-    if not names:
-        return {}
-    jobs = session.jobs
-    return {
-        name: float(before[name])
-        for job, name in enumerate(jobs.name)
-        if name in names
-        and jobs.active[job] > 0
-        and jobs.succeeded[job] == 0
-        and _lacking(session, job, _SURE_STATES)
-    }
+def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
+    """Return the jobs that run, and of which a pod set has, or had, too few active pods.
 
-
-def _below_minimum(session: Session) -> list[int]:
-    """Return the jobs that run, and of which a pod set has fewer active pods than its minimum.
-
-    The oldest comes first: there may not be enough left of the eviction budget for all.
-    The counts are of now, so that a gang that this cycle has completed is whole; but one that ran
-    nothing when the cycle began is left alone, whatever was started of it.
+    The oldest comes first: there may not be enough left of the eviction budget for all. One that
+    ran nothing when the cycle began is left alone, whatever was started of it. Those that the last
+    cycle knew are looked at too: a bind of theirs may be under way that makes them whole.
     """
     podsets, jobs = session.podsets, session.jobs
-    active = session.ledger.podset_active if session.has_moved else podsets.active
-    is_partial = (active > 0) & (active < podsets.minimum)
+    is_partial = (podsets.active > 0) & (podsets.active < podsets.minimum)
+    if session.has_moved:
+        active = session.ledger.podset_active
+        is_partial |= (active > 0) & (active < podsets.minimum)
     short: RowVec = podsets.job_of_podset[is_partial]
     if jobs.structure:  # another pod set of the job may run where this one has no pod left
         of_trees = np.fromiter(jobs.structure, np.int64, len(jobs.structure))
         short = np.concatenate([short, of_trees])
+    if before:
+        known = [job for job, name in enumerate(jobs.name) if name in before]
+        short = np.concatenate([short, np.array(known, np.int64)])
     if not short.size:
         return []
     rows = np.unique(short)
-    rows = rows[(jobs.active[rows] > 0) & (jobs.succeeded[rows] == 0)]
+    rows = rows[jobs.active[rows] > 0]
     ordered: list[int] = jobs_by_age(session, rows).tolist()
     return ordered
 

@@ -119,7 +119,7 @@ class Groups:
     def note_success(self, pod: PodRow, member: Membership | None) -> None:
         """Count a pod in its job if it has succeeded: what is done need not be done again.
 
-        So many pods less does its pod set need to run. A job of which some did is never stale.
+        So many pods less does its pod set need to run.
         """
         said = None
         if pod.has_succeeded and member is not None:

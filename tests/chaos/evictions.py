@@ -5,9 +5,21 @@ from dataclasses import dataclass
 from tests.chaos.promise import Promise
 
 PATIENCE_S = 60.0
+PLAN_S = 10.0
+"""So long after one eviction another one may be of the same plan."""
 LATE_S = 5.0
 """An eviction that is sent so long after nothing of its beneficiary waited any more is counted."""
 EXEMPT = ("stalegang", "drain", "timelimit")
+
+
+@dataclass(slots=True)
+class Leave:
+    """Pods of one gang that were evicted for one job: if none is left, all had to go for it."""
+
+    last_s: float
+    is_whole: bool = False
+    is_used: bool = False
+    """Whether the room of one of them was."""
 
 
 @dataclass(slots=True)
@@ -15,6 +27,7 @@ class Eviction:
     pod: object
     order: int
     sent_s: float
+    leave: Leave
     ended_s: float = 0.0
     """When its room was free; 0 while it is not."""
 
@@ -30,6 +43,8 @@ class EvictedForSomebody(Promise):
         self._open = {}
         self._waiting, self._idle_since = {}, {}
         """Job to its pods that wait, and to when the last of them was placed or deleted."""
+        self._staying, self._leaves = {}, {}
+        """Gang to its pods that hold room and stay; (gang, job) to its pods that go for the job."""
         self._changes = {}
         """(kind, key) to when it was last deleted, made, or changed by people."""
 
@@ -41,11 +56,13 @@ class EvictedForSomebody(Promise):
 
     def _pod(self, event, before, after):
         self._note_waiting(event, before, after)
+        self._note_staying(before, after)
         if after is not None and after.is_evicted and not (before and before.is_evicted):
             self.checker.counts["evictions"] += 1
             self._note_late(event)
             if after.holds_room:
-                self._open[after.uid] = Eviction(after, event.order, event.at_s)
+                leave = self._leave_of(after, event.at_s)
+                self._open[after.uid] = Eviction(after, event.order, event.at_s, leave)
         if after is not None and after.node and not (before and before.node):
             self._serve(after.node)
         was_held = before is not None and before.holds_room
@@ -70,6 +87,32 @@ class EvictedForSomebody(Promise):
         if not pods:
             del self._waiting[job]
 
+    def _note_staying(self, before, after):
+        it = after or before
+        if not it.group:
+            return
+        pods = self._staying.setdefault(it.group, set())
+        if after is not None and after.holds_room and not (after.is_leaving or after.is_evicted):
+            pods.add(it.uid)
+        else:
+            pods.discard(it.uid)
+        if not pods:
+            del self._staying[it.group]
+
+    def _leave_of(self, pod, now_s):
+        """Return what a pod goes with; it ends with the last pod of its gang."""
+        if not pod.group:
+            return Leave(now_s)
+        key = (pod.group, self._who_for(pod.key))
+        leave = self._leaves.get(key)
+        if leave is None or now_s - leave.last_s > PLAN_S:
+            leave = self._leaves[key] = Leave(now_s)
+        leave.last_s = now_s
+        if pod.group not in self._staying:
+            leave.is_whole = True
+            del self._leaves[key]
+        return leave
+
     def _note_late(self, event):
         """Count an eviction for a job that has wanted nothing for a while."""
         action, job = self._who_for(event.facts.key) or ("", "")
@@ -80,6 +123,7 @@ class EvictedForSomebody(Promise):
         """Settle the evictions whose room is free on a node to which a pod was bound now."""
         for uid, it in list(self._open.items()):
             if it.ended_s and it.pod.node == node:
+                it.leave.is_used = True
                 del self._open[uid]
 
     def pass_time(self, now_s):
@@ -98,6 +142,8 @@ class EvictedForSomebody(Promise):
         if action in EXEMPT:
             return
         excuse = self._excuse(eviction, job)
+        if not excuse and eviction.leave.is_whole and eviction.leave.is_used:
+            excuse = "its gang went whole and room of another pod was used"
         if excuse:
             counts[f"evictions without a bind, {excuse}"] += 1
             return

@@ -1,6 +1,7 @@
 """A case's cluster as rows of a state store."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,8 @@ class Builder:
         started = any(tasks[task["id"]].state in STARTED for task in job["tasks"])
         start = job["last_start_offset_s"]
         stale_for = job["stale_for_s"]
+        succeeded = (task for task in job["tasks"] if tasks[task["id"]].state == "Succeeded")
+        done = Counter(task["pod_set"] for task in succeeded)
         start = -60.0 if start is None and started else start
         return Job(
             job["name"],
@@ -127,11 +130,11 @@ class Builder:
             is_preemptible=job["preemptible"],
             created_s=NOW_S + job["created_offset_s"],
             started_s=math.nan if start is None else NOW_S + start,
-            root=_root(job["root"]),
+            root=_root(job["root"], done),
             stale_since_s=math.nan if stale_for is None else NOW_S - stale_for,
             preemption_delay_s=job.get("preemption_delay_s") or 0.0,
             staleness_grace_s=_or_nan(job.get("staleness_grace_s")),
-            succeeded=sum(tasks[task["id"]].state == "Succeeded" for task in job["tasks"]),
+            succeeded=done.total(),
         )
 
     def _task(
@@ -164,9 +167,13 @@ def _or_unset(number: float | None) -> float:
     return UNSET_S if number is None else float(number)
 
 
-def _root(group: Mapping[str, Any]) -> Group:
-    leaves = [Group(leaf["name"], leaf["min_available"]) for leaf in group["pod_sets"]]
-    inner = [_root(child) for child in group["groups"]]
+def _root(group: Mapping[str, Any], done: Counter[str]) -> Group:
+    """Return the structure of a job; as in the store, a leaf needs so many less as are done."""
+    leaves = [
+        Group(leaf["name"], max(leaf["min_available"] - done[leaf["name"]], 0))
+        for leaf in group["pod_sets"]
+    ]
+    inner = [_root(child, done) for child in group["groups"]]
     if len(leaves) == 1 and not inner:
         return leaves[0]
     return Group(group["name"], group.get("min_sub_group"), tuple(inner + leaves))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kaisched.actions.allocate import Allocate
+from kaisched.actions.consolidate import Consolidate
 from kaisched.actions.stalegang import StaleGangs
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
@@ -120,9 +121,30 @@ def test_non_preemptible_gangs_are_evicted_too():
     assert evicted(run(store(gang(is_preemptible=False)), grace_s=0)[0]) == ["g-0"]
 
 
-def test_a_job_of_which_a_pod_succeeded_is_never_stale():
-    result, memory = run(store(gang(succeeded=1)), grace_s=0)
-    assert (evicted(result), stamps(memory)) == ([], {})
+@pytest.mark.fault("I125")
+@pytest.mark.parametrize(("minimum", "is_stale"), [(1, False), (2, True)])
+def test_what_succeeded_is_not_missed_but_what_is_left_to_do_is(minimum, is_stale):
+    """The minimum is what is still to run: the store has taken off what succeeded."""
+    result, memory = run(store(gang(minimum=minimum, succeeded=2)), grace_s=0)
+    assert (evicted(result), list(stamps(memory))) == (
+        (["g-0"], ["default/g"]) if is_stale else ([], [])
+    )
+
+
+BOTH = (Allocate(), StaleGangs())
+
+
+@pytest.mark.fault("I125")
+def test_a_promise_spares_a_gang_for_a_while_and_not_for_ever():
+    """The victims may hang: what is promised again and again must not keep the gang's room."""
+    made = store(gang(states=(R, P)), gang("o", states=(L, L, L)), nodes=(4,))
+    result, memory = run(made, actions=BOTH)
+    assert len(result.nominate_tasks) == 1
+    for later_s in (60, 79):
+        result, memory = run(made, memory=memory, now_s=NOW_S + later_s, actions=BOTH)
+        assert (evicted(result), stamps(memory)) == ([], {})
+    result, _ = run(made, memory=memory, now_s=NOW_S + 80, actions=BOTH)
+    assert evicted(result) == ["g-0"]
 
 
 def test_pods_being_released_still_count():
@@ -206,6 +228,21 @@ def test_a_gang_whose_missing_pod_finds_no_room_is_evicted():
     made = store(gang(states=(R, P)), gang("o", states=(R, R, R)), nodes=(4,))
     result, _ = run(made, grace_s=0, actions=(Allocate(), StaleGangs()))
     assert (len(result.binds), evicted(result)) == (0, ["g-0"])
+
+
+def test_a_gang_of_which_a_pod_is_moved_ends_one_cycle_later():
+    """What is moved goes anyway; to end the rest in the same plan would make the move pointless."""
+    g = gang(states=(R, R), minimum=tree(1, 1), podsets="xx")
+    g = replace(g, tasks=(g.tasks[0], replace(g.tasks[1], node="n1")))
+    whole_node = Job("w", "q", (Task("w-0", {"gpu": 4000}),))
+    both = (Consolidate(), StaleGangs())
+    result, memory = run(store(g, whole_node, nodes=(4, 4)), grace_s=0, actions=both)
+    ((action, pod),) = [(each.action, each.pod) for each in result.evictions]
+    assert (action, list(stamps(memory))) == ("consolidate", ["default/g"])
+    leaving = [replace(it, state=L) if f"default/{it.name}" == pod else it for it in g.tasks]
+    made = store(replace(g, tasks=leaving), whole_node, nodes=(4, 4))
+    result, _ = run(made, memory=memory, grace_s=0)
+    assert len(result.evictions) == 1
 
 
 def test_a_pod_on_a_node_that_is_gone_is_left_alone():

@@ -1,0 +1,38 @@
+"""The room of a gang that goes whole for one job is used when that of one of its pods is."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos.test_checker import History, Queue, group, node, pod
+
+PODS = [pod(name, on, group="t/v") for name, on in (("v1", "m"), ("v2", "n"), ("v3", "m"))]
+TOLD = {it.key: ("consolidate", "t/b") for it in PODS}
+
+
+def evicted(count, apart_s=1.0):
+    """So many pods of a gang go for another job; the room of the first one is used."""
+    nodes = (node(), node("m"), Queue("q", "uid"), group(1, name="v"))
+    history = History(*nodes, pod("b", gpus=4), *PODS, who_for=TOLD)
+    sent = [replace(it, is_evicted=True, is_leaving=True) for it in PODS[:count]]
+    for at, it in enumerate(sent):
+        history.put(it, at_s=10.0 + at * apart_s)
+    history.gone(*sent, at_s=50.0)
+    return history
+
+
+def test_one_bind_is_enough_for_a_gang_of_which_nothing_is_left():
+    history = evicted(3).put(pod("b", "m", 4), at_s=51.0).until(1e6)
+    assert history.breaches == []
+    (told,) = [it for it in history.checker.counts if it.startswith("evictions without a bind")]
+    assert "went whole" in told
+
+
+def test_without_any_bind_each_of_its_pods_is_a_breach():
+    assert len(evicted(3).until(1e6).breaches) == 3
+
+
+@pytest.mark.parametrize(("count", "apart_s"), [(2, 1.0), (3, 11.0)])
+def test_pods_that_go_while_others_stay_or_at_another_time_are_for_themselves(count, apart_s):
+    history = evicted(count, apart_s=apart_s).put(pod("b", "m", 4), at_s=51.0).until(1e6)
+    assert history.breaches == [("P4", "pod t/v2")]
