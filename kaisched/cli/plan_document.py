@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
+from kaisched.framework.advising import Adviser
 from kaisched.units import MEMORY_UNIT, is_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kaisched.framework.advice import Advice
     from kaisched.framework.records import CycleResult, DecisionRecord, QueueShare
 
 SCHEMA: Final = "kaisched.io/plan/v1"
@@ -43,7 +45,7 @@ def cycle_document(result: CycleResult) -> dict[str, Any]:
             for evict in result.evictions
         ],
         "nominations": [{"pod": it.pod, "node": it.node} for it in result.nominations],
-        "pending": [_pending(record) for record in result.records],
+        "pending": [_pending(record) for record in Adviser(result).records()],
         "queues": [_queue(share) for share in result.shares],
         "failures": [
             {"plugin": fault.plugin, "question": fault.question, "error": fault.error}
@@ -58,6 +60,22 @@ def _pending(record: DecisionRecord) -> dict[str, Any]:
         "queue": record.queue,
         "reason": record.reason,
         "message": record.message,
+        "advice": [_advice(advice) for advice in record.advice],
+    }
+
+
+def _advice(advice: Advice) -> dict[str, Any]:
+    return {
+        "kind": advice.kind.value,
+        "helps": advice.helps,
+        "changes": [
+            {
+                "on": it.on,
+                "resource": it.resource or None,
+                "amount": _amount(it.resource, it.amount) if it.amount else None,
+            }
+            for it in advice.changes
+        ],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cli.printing import Column, print_table
+from kaisched.framework.advising import Adviser
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def print_waiting(result: CycleResult) -> None:
     print_table(
         "Pending",
         _PENDING,
-        [(it.pod_group, it.queue, it.reason, it.message) for it in result.records],
+        [(it.pod_group, it.queue, it.reason, it.message) for it in Adviser(result).records()],
     )
     shares = result.shares
     for resource in _resources(shares):

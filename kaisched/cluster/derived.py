@@ -8,7 +8,6 @@ from kaisched.cluster.grouping import Membership
 from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.structure import (
     DEFAULT_PODSET,
-    DEFAULT_QUEUE,
     NO_TIMING,
     JobRow,
     divided,
@@ -92,7 +91,7 @@ def queue_of(metas: Sequence[ObjectMeta]) -> str:
     for meta in metas:
         if labels.QUEUE in meta.labels:
             return meta.labels[labels.QUEUE]
-    return next((name for meta in metas if (name := labels.queue_of(meta))), DEFAULT_QUEUE)
+    return next((name for meta in metas if (name := labels.queue_of(meta))), labels.DEFAULT_QUEUE)
 
 
 def _priority(pod: PodRow, member: Membership, classes: PriorityClasses) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from kaisched.cluster.columns import Block
+from kaisched.cluster.queue_faults import broken_lines
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.refusals import Refusal
 from kaisched.core.tables import OPEN, QueueTable
@@ -47,6 +48,7 @@ class QueueRows:
         """Make an empty tree."""
         self._axis = axis
         self._queue: dict[str, QueueRow] = {}
+        self._left_out: dict[str, str] = {}
         self.is_laid_out = True
         self.table = self._tabulate(build_tree((), ()))
         self._orphans: frozenset[str] = frozenset()
@@ -60,14 +62,21 @@ class QueueRows:
 
     def put(self, queue: QueueRow) -> None:
         """Add or replace a queue."""
+        self._left_out.pop(queue.name, None)
         if self._queue.get(queue.name) != queue:
             self._queue[queue.name] = queue
             self.is_laid_out = False
 
     def remove(self, name: str) -> None:
         """Drop a queue; unknown names are fine."""
-        if self._queue.pop(name, None) is not None:
+        known = self._queue.pop(name, None) is not None
+        if self._left_out.pop(name, None) is not None or known:
             self.is_laid_out = False
+
+    def leave_out(self, name: str, fault: str) -> None:
+        """Note why there is no row of a queue that was declared."""
+        self._left_out[name] = fault
+        self.is_laid_out = False
 
     def lay_out(self) -> bool:
         """Build the table anew; return whether rows changed their meaning, or who is stopped.
@@ -134,6 +143,7 @@ class QueueRows:
             preempt_min_runtime_s=np.array([q.preempt_min_runtime_s for q in rows], np.float64),
             reclaim_min_runtime_s=np.array([q.reclaim_min_runtime_s for q in rows], np.float64),
             stop_of_queue=_stops(rows, tree),
+            why_not=self._why_not(tree),
         )
         for column in (
             table.deserved,
@@ -147,6 +157,16 @@ class QueueRows:
         ):
             column.flags.writeable = False
         return table
+
+    def _why_not(self, tree: QueueTree) -> Mapping[str, str]:
+        """Say of each queue that was declared and is not in the tree what is wrong with it."""
+        if len(tree) == len(self._queue) and not self._left_out:
+            return MappingProxyType({})
+        orphans = self._queue.keys() - set(tree.names)
+        parent = {name: queue.parent for name, queue in self._queue.items()}
+        broken = broken_lines(sorted(orphans), parent, self._left_out)
+        faults = {name: f"queue {name} is left out: {it}" for name, it in self._left_out.items()}
+        return MappingProxyType(broken | faults)
 
 
 def _stops(rows: list[QueueRow], tree: QueueTree) -> IntVec:

@@ -80,7 +80,9 @@ class StateStore(KnownObjects):
         if self._is_in_pool(queue.metadata):
             self._queue_objects[queue.name] = queue
             self._queue_faults = None
-            if not fault_of(queue):
+            if fault := fault_of(queue):
+                self.queues.leave_out(queue.name, fault.removeprefix(f"Queue {queue.name}: "))
+            else:
                 self.put_queue(queue_row(queue))
 
     def remove_queue(self, name: str) -> None:

@@ -18,7 +18,6 @@ from kaisched.objects.wire import ObjectMeta
 from kaisched.units import parse_duration
 
 DEFAULT_PODSET: Final = "default"
-DEFAULT_QUEUE: Final = "default-queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
     if spec.sub_groups and not fault:
         podsets, tree = divided(spec.sub_groups, spec.min_sub_group)
     return JobRow(
-        queue=spec.queue or labels.queue_of(meta) or DEFAULT_QUEUE,
+        queue=spec.queue or labels.queue_of(meta) or labels.DEFAULT_QUEUE,
         priority=priority,
         is_preemptible=is_preemptible(declared, priority),
         created_s=created_s(meta),

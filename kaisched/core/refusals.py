@@ -87,7 +87,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
     code: RefusalText(name, sentence, is_freeable)
     for code, name, sentence, is_freeable in (
         (Refusal.QUEUE_MISSING, "QueueDoesNotExist", "its queue does not exist", False),
-        (Refusal.QUEUE_ORPHAN, "QueueOrphan", "a parent of its queue does not exist", False),
+        (
+            Refusal.QUEUE_ORPHAN,
+            "QueueOrphan",
+            "its queue has no parents up to a root",
+            False,
+        ),
         (Refusal.QUEUE_NOT_LEAF, "QueueNotLeaf", "its queue has children", False),
         (Refusal.INVALID_GROUP, "InvalidPodGroup", "its pod group is not valid", False),
         (Refusal.GANG_INCOMPLETE, "GangIncomplete", "fewer pods than its minimum exist", False),
@@ -164,7 +169,7 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (
             Refusal.TAKING_TURNS,
             "TakingTurns",
-            "what was evicted a moment ago has come back, and would only be evicted again",
+            "what was evicted has come back and would go again, until any change, or ten minutes",
             True,
         ),
         (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),

@@ -70,6 +70,8 @@ class QueueTable:
     reclaim_min_runtime_s: FloatVec
     stop_of_queue: IntVec
     """OPEN, HELD or DRAINED: the strictest of what the queue and those above it say."""
+    why_not: Mapping[str, str] = field(default_factory=dict)
+    """Why queues that were declared are not in the table, by name."""
 
     def __len__(self) -> int:
         """Return Q."""

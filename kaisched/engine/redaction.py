@@ -12,12 +12,12 @@ import msgspec
 from msgspec.structs import replace
 
 from kaisched.cluster.priorities import BUILT_IN
-from kaisched.cluster.structure import DEFAULT_QUEUE
 from kaisched.engine.aliases import Aliases
 from kaisched.engine.recording import RecordedAssumption, RecordedOwner, RecordedPast
 from kaisched.engine.redacted_objects import ObjectWalk
 from kaisched.engine.replaying import TIMES_BY_JOB, TURNS, objects_of, replay, sealed
 from kaisched.objects.decode import encode
+from kaisched.objects.labels import DEFAULT_QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,19 +5,18 @@ Worked out on demand from the state the cycle left behind: the cycle itself keep
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from kaisched.core.refusals import TEXTS, Refusal
-from kaisched.core.tables import DRAINED
-from kaisched.framework.misses import misses_of
+from kaisched.framework.batching import asked_of, batch_of
+from kaisched.framework.queue_reasons import queue_sentence
 from kaisched.framework.reasons import runs_allocate
 from kaisched.framework.records import DecisionRecord, NodeMiss
-from kaisched.framework.task_order import pending_tasks
-from kaisched.framework.untaken import untaken
+from kaisched.framework.room_reasons import lack_of
+from kaisched.framework.untaken import in_words, untaken
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
 _HELPLESS: Final = frozenset(
     TEXTS[code].name
     for code in (
+        Refusal.EXCEEDS_ANY_NODE,
+        Refusal.NO_NODE_ALLOWED,
         Refusal.WAITING_FOR_RELEASE,
         Refusal.VOLUME_CLAIM,
         Refusal.VOLUME_UNBOUND,
@@ -44,11 +45,10 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
     record = _waiting_record(session, job, abandoned)
     if abandoned or not session.outcome.claims or record.reason in _HELPLESS:
         return record
-    told = untaken(session, job, _asked(session, job))
+    told = untaken(session, job)
     if not told:
         return record
-    words = ". ".join(f"{action}: {why}" for action, why in told.items())
-    return replace(record, message=f"{record.message}. {words}", untaken=told)
+    return replace(record, message=f"{record.message}. {in_words(told)}", untaken=told)
 
 
 def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
@@ -62,25 +62,16 @@ def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecor
     if abandoned:
         return _record(session, job, name, Refusal.PLUGIN_FAILED, f"cycle abandoned: {abandoned}")
     if code in _ROOM:
-        return _room_record(session, job, name, code)
+        lack = lack_of(session, job, code)
+        return _record(session, job, name, *lack)
     if code in (Refusal.OVER_LIMIT, Refusal.NON_PREEMPTIBLE_OVER_QUOTA):
         return _queue_record(session, job, name, queue, code)
     if code is Refusal.GANG_INCOMPLETE:
         return _incomplete_record(session, job, name)
     if code is Refusal.NONE:
         return _record(session, job, name, Refusal.NOT_TRIED, _NO_ACTION)
-    held = code is Refusal.QUEUE_ON_HOLD
-    sentence = _on_hold(session, queue) if held else TEXTS[code].sentence
+    sentence = queue_sentence(session, job, code) or TEXTS[code].sentence
     return _record(session, job, name, code, sentence)
-
-
-def _on_hold(session: Session, queue: int) -> str:
-    """Name the queue that is on hold: the highest of those on the path that are so strict."""
-    queues = session.queues
-    stop = queues.stop_of_queue[queue]
-    path = [row for row in queues.tree.path(queue).tolist() if queues.stop_of_queue[row] == stop]
-    what = "is on hold and drained" if stop == DRAINED else "is on hold"
-    return f"queue {queues.name[path[-1]]} {what}: stopPolicy"
 
 
 def _untold(session: Session, job: int) -> Refusal:
@@ -91,7 +82,7 @@ def _untold(session: Session, job: int) -> Refusal:
     codes = session.ask.job_gate(session, _ALLOCATE, np.array([job]))
     if codes is not None and codes[0]:
         return Refusal(int(codes[0]))
-    return Refusal.NO_ROOM if _batch(session, job)[1] > 0 else Refusal.NONE
+    return Refusal.NO_ROOM if batch_of(session, job)[1] > 0 else Refusal.NONE
 
 
 def dominant(session: Session, job: int, code: Refusal) -> Refusal:
@@ -101,7 +92,7 @@ def dominant(session: Session, job: int, code: Refusal) -> Refusal:
     """
     if code not in _ROOM:
         return code
-    row, ask = np.array([job]), _asked(session, job)[:, None]
+    row, ask = np.array([job]), asked_of(session, job)[:, None]
     source = session.ledger if session.has_moved else session
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         codes = session.ask.queue_gate(
@@ -144,7 +135,7 @@ def _owner(session: Session, job: int) -> str:
     asked: dict[str, Any] = {"action": "allocate", "job": row}
     if owner := session.ask.gate_owner(session, "job_gate", asked):
         return owner
-    ask = _asked(session, job)[:, None]
+    ask = asked_of(session, job)[:, None]
     source = session.ledger if session.has_moved else session
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         asked |= {"queue": np.array([queue]), "ask": ask, "held": source.held[:, [queue]]}
@@ -155,66 +146,11 @@ def _owner(session: Session, job: int) -> str:
     return failed[0] if failed else ""
 
 
-def _batch(session: Session, job: int) -> tuple[list[tuple[int, int]], int]:
-    """Return ([(shape, pods)], pods in all) of the job's next batch, as of now.
-
-    Shapes stand in the order of their first pods: their numbers depend on who came first.
-    """
-    jobs = session.jobs
-    row = np.array([job])
-    if int(jobs.podset_count[job]) == 1:
-        size = int(session.ask.batch_size(session, row)[0])
-        if int(jobs.shape_of_job[job]) >= 0:
-            return [(int(jobs.shape_of_job[job]), size)], size
-        batch = pending_tasks(session, job)[:size]
-    else:
-        step = session.ask.next_batch(session, job)
-        batch = pending_tasks(session, job)[:1] if step is None else step
-    counts = Counter(session.tasks.shape_of_task[batch].tolist())
-    return list(counts.items()), len(batch)
-
-
-def _asked(session: Session, job: int) -> Amounts:
-    """``(R,)`` what the job's next batch asks for."""
-    shapes, _ = _batch(session, job)
-    ask = np.zeros(len(session.axis), np.int64)
-    for shape, count in shapes:
-        ask += session.shapes.request[:, shape] * count
-    return ask
-
-
-def _room_record(session: Session, job: int, queue: str, code: Refusal) -> DecisionRecord:
-    shapes, size = _batch(session, job)
-    for shape, _ in shapes:
-        if (wait := session.shapes.constraints[shape].volume_wait) is not None:
-            return _record(session, job, queue, Refusal(wait[0]), wait[1])
-    placement = session.placement
-    fits = 0
-    misses: tuple[NodeMiss, ...] = ()
-    for shape, count in shapes:
-        total = placement.vacancy(shape).total
-        fits += min(total, count)
-        if total < count and not misses:
-            code, misses = misses_of(session, shape, code)
-    nodes = len(session.nodes)
-    counted = ", ".join(f"{miss.nodes} {miss.detail or miss.reason}" for miss in misses)
-    message = f"0/{nodes} nodes have room" if fits == 0 else f"{fits} of {size} pods fit now"
-    if code is Refusal.EXCEEDS_ANY_NODE:
-        message = "a pod asks for more than any node has"
-    if code is Refusal.NO_NODE_ALLOWED:
-        message = f"0/{nodes} nodes may take its pods"
-    if code is Refusal.NO_ROOM and size > 1:
-        code = Refusal.GANG_NO_ROOM
-    numbers = {"pods": size, "fit": fits, "nodes": nodes}
-    text = f"{message}: {counted}" if counted else message
-    return _record(session, job, queue, code, text, numbers, misses)
-
-
 def _queue_record(
     session: Session, job: int, name: str, queue: int, code: Refusal
 ) -> DecisionRecord:
     """Name the queue nearest to the leaf, and the resource, that stand in the way."""
-    ask = _asked(session, job)
+    ask = asked_of(session, job)
     over_limit = code is Refusal.OVER_LIMIT
     bound = session.queues.limit if over_limit else session.queues.deserved
     found = _first_over(session, queue, ask, bound, non_preemptible=not over_limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 
-def misses_of(session: Session, shape: int, code: Refusal) -> tuple[Refusal, tuple[NodeMiss, ...]]:
+_PASSING: Final = np.array(
+    [Refusal.NONE, *(code for code, text in TEXTS.items() if text.is_freeable)], np.int16
+)
+
+
+def misses_of(
+    session: Session, shape: int, code: Refusal, idle: Amounts | None = None
+) -> tuple[Refusal, tuple[NodeMiss, ...]]:
     """Return the dominant reason for a shape without room, and the nodes' reasons, most first.
 
-    ``code`` stands unless no node could ever take such a pod.
+    ``code`` stands unless no node could ever take such a pod. Nodes are then measured as if they
+    were empty, since what others hold there makes no difference; else by what is ``idle``, as of
+    now where that is not given.
     """
     plan, room, _ = session.placement.vacancy(shape)
     request = session.shapes.request[:, shape]
@@ -30,11 +39,15 @@ def misses_of(session: Session, shape: int, code: Refusal) -> tuple[Refusal, tup
         for refused, count in zip(codes.tolist(), counts.tolist(), strict=True):
             text = TEXTS[Refusal(refused)]
             misses.append(NodeMiss(text.name, count, text.sentence))
-    idle = session.ledger.idle if session.has_moved else session.nodes.idle
-    short = allowed & (room == 0)
+    never = never_fits(session, shape)
+    short = allowed & (room == 0) if idle is None else allowed
+    if never is Refusal.EXCEEDS_ANY_NODE:
+        idle = session.nodes.allocatable
+    elif idle is None:
+        idle = session.ledger.idle if session.has_moved else session.nodes.idle
     misses.extend(_shortages(session, request, idle, short))
     misses.sort(key=lambda miss: (-miss.nodes, miss.reason, miss.detail))
-    return never_fits(session, shape) or code, tuple(misses)
+    return never or code, tuple(misses)
 
 
 def never_fits(session: Session, shape: int) -> Refusal | None:
@@ -43,11 +56,18 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     A shape is asked about in every cycle as long as somebody with it waits.
     """
     request, allocatable = session.shapes.request[:, shape], session.nodes.allocatable
-    codes = session.placement.plan(shape).codes
-    if len(session.nodes) and not (request[:, None] <= allocatable).all(0).any():
+    if not len(session.nodes):
+        return Refusal.NO_NODE_ALLOWED
+    large: BoolVec = np.all(request[:, None] <= allocatable, axis=0)
+    if not large.any():
         return Refusal.EXCEEDS_ANY_NODE
-    is_allowed = len(session.nodes) if codes is None else (codes == 0).any()
-    return None if is_allowed else Refusal.NO_NODE_ALLOWED
+    codes = session.placement.plan(shape).codes
+    if codes is None:
+        return None
+    may: BoolVec = np.isin(codes, _PASSING)  # what pods that run there forbid, they may allow later
+    if not may.any():
+        return Refusal.NO_NODE_ALLOWED
+    return None if large[may].any() else Refusal.EXCEEDS_ANY_NODE
 
 
 def _shortages(session: Session, request: Amounts, idle: Amounts, short: BoolVec) -> list[NodeMiss]:

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.framework.advice import Advice
     from kaisched.framework.intents import Bind, Evict, Nominate
+    from kaisched.framework.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,9 @@ class DecisionRecord:
     plugin: str = ""
     """The plugin that refused, where one did."""
     untaken: Mapping[str, str] = field(default_factory=dict)
-    """By evicting action, why it took nothing from others for the job, and what would change it."""
+    """By evicting action, why it took nothing from others for the job."""
+    advice: tuple[Advice, ...] = ()
+    """Changes that were tried for it; none where nobody asked for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,11 @@ class Records(Protocol):
     A record costs a hundred times as much as its reason, so whoever needs no more than that reads
     ``codes``, and makes the records of few.
     """
+
+    @property
+    def session(self) -> Session:
+        """What they are made of."""
+        ...
 
     @property
     def rows(self) -> RowVec:

@@ -133,12 +133,12 @@ class Records(Lazy[DecisionRecord]):
 
     def __init__(self, session: Session, abandoned: str) -> None:
         """Keep the session: its ledger no longer changes."""
-        self._session, self._abandoned = session, abandoned
+        self.session, self._abandoned = session, abandoned
 
     @once
     def rows(self) -> RowVec:
         """The rows of the jobs that stay pending, ascending."""
-        session = self._session
+        session = self.session
         pending = session.ledger.job_pending if session.has_moved else session.jobs.pending
         waits = pending > 0
         for job in np.flatnonzero((session.jobs.refusal != 0) & ~waits).tolist():
@@ -153,7 +153,7 @@ class Records(Lazy[DecisionRecord]):
     @once
     def codes(self) -> CodeVec:
         """The code of each of these jobs' dominant reason."""
-        return codes_of(self._session, self.rows, self._abandoned)
+        return codes_of(self.session, self.rows, self._abandoned)
 
     def counts(self) -> dict[str, int]:
         """Return how many jobs are pending, by reason."""
@@ -161,10 +161,10 @@ class Records(Lazy[DecisionRecord]):
 
     def record(self, job: int) -> DecisionRecord:
         """Return the record of one of these jobs alone."""
-        return record_of(self._session, job, self._abandoned)
+        return record_of(self.session, job, self._abandoned)
 
     def _make(self) -> Iterable[DecisionRecord]:
-        rows = sorted(self.rows.tolist(), key=lambda row: self._session.jobs.name[row])
+        rows = sorted(self.rows.tolist(), key=lambda row: self.session.jobs.name[row])
         return (self.record(row) for row in rows)
 
     def __len__(self) -> int:
@@ -173,8 +173,8 @@ class Records(Lazy[DecisionRecord]):
 
     def _has_tasks(self, job: int) -> bool:
         """Tell whether a refused job without pending tasks has any left (gated ones, say)."""
-        state = self._session.tasks.state
-        return any(state[task] != _GONE for task in self._session.jobs.tasks[job])
+        state = self.session.tasks.state
+        return any(state[task] != _GONE for task in self.session.jobs.tasks[job])
 
 
 class Shares(Lazy[QueueShare]):

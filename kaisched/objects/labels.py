@@ -18,6 +18,8 @@ from kaisched.units import UnitError, parse_duration
 
 # Labels.
 QUEUE: Final = "kai.scheduler/queue"
+DEFAULT_QUEUE: Final = "default-queue"
+"""Where the label does not say."""
 NODE_POOL: Final = "kai.scheduler/node-pool"
 PRIORITY_CLASS: Final = "priorityClassName"
 PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.framework.advice import MEANINGS
 from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.loader import describe_plugins
+from kaisched.framework.proposals import MADE_OF
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -50,8 +52,8 @@ FAILURES = {
 }
 
 CURES = {
-    Refusal.QUEUE_MISSING: "Create the queue, or name one that exists.",
-    Refusal.QUEUE_ORPHAN: "Create the missing parent, or give the queue another one.",
+    Refusal.QUEUE_MISSING: "Make or mend the queue, or name one that exists: the record says which.",
+    Refusal.QUEUE_ORPHAN: "Make or mend the parent, or undo the cycle: the record says which.",
     Refusal.QUEUE_NOT_LEAF: "Name a queue without children.",
     Refusal.INVALID_GROUP: "Mend the pod group; its event says what is wrong.",
     Refusal.GANG_INCOMPLETE: "Create the missing pods, or lower the minimum.",
@@ -163,13 +165,28 @@ def refusals_page():
         "one of them as its reason, with the numbers behind it. *Freeable* says whether room given",
         "back by others could cure it: only then do the evicting actions search for victims.",
         "",
-        "| reason | code | meaning | freeable | what cures it |",
-        "|---|---|---|---|---|",
+        "A plan tries changes for each waiting job: the same cycle runs once more on a copy in",
+        "which something is otherwise, and the record says whether the job would then start or be",
+        "promised room. *Tried* names the kinds of change; their numbers come from what stopped",
+        "the job.",
+        "Where none is named, nothing is advised: the message says what is wrong.",
+        "",
+        "| kind of change | what would be otherwise |",
+        "|---|---|",
+        *(f"| `{kind.value}` | {meaning} |" for kind, meaning in MEANINGS.items()),
+        "",
+        "At most four kinds are tried for a job, in this order, and none any more once the trials",
+        "of a cycle have cost as much as 250 cycles of a small cluster. Nothing is tried for a",
+        "cycle in which a plugin or an action failed. Each change is tried by itself.",
+        "",
+        "| reason | code | meaning | freeable | what cures it | tried |",
+        "|---|---|---|---|---|---|",
     ]
     for code, text in TEXTS.items():
         freeable = "yes" if text.is_freeable else ""
         lines.append(
-            f"| `{text.name}` | {int(code)} | {text.sentence} | {freeable} | {CURES[code]} |"
+            f"| `{text.name}` | {int(code)} | {text.sentence} | {freeable} | {CURES[code]}"
+            f" | {', '.join(f'`{kind.value}`' for kind in MADE_OF.get(code, ()))} |"
         )
     return "\n".join(lines) + "\n"
 

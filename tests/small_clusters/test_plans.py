@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from kaisched.engine.planning import plan, read_plan_input
+from kaisched.framework.advice import Kind
+from kaisched.framework.advising import Adviser
 
 HERE = Path(__file__).parent
 
@@ -65,3 +67,42 @@ def test_no_piece_of_a_gang_is_moved():
     moved = {evict.pod for evict in found.cycles[0].evictions}
     assert moved in ({"default/m0", "default/m1"}, set())
     assert moved <= {nominate.pod for nominate in found.cycles[0].nominations}
+
+
+def told(name, cycle=0, rounds=1):
+    """Return (reason, message, advice) of the jobs that wait after a cycle, by pod group."""
+    records = Adviser(planned(name, rounds).cycles[cycle]).records()
+    return {it.pod_group: (it.reason, it.message, it.advice) for it in records}
+
+
+def helping(advice):
+    return {it.kind for it in advice if it.helps}
+
+
+@pytest.mark.fault("I131")
+def test_the_reason_and_the_advice_come_from_what_stopped_the_job():
+    found = told("false-advice.yaml")
+    reason, message, advice = found["a/pg-toobig-2"]
+    # The node has 8 GPUs of 16 even when it is empty: free room changes nothing.
+    assert (reason, helping(advice)) == ("ExceedsAnyNode", {Kind.NODES})
+    assert "gpu short by at least 8;" in message
+    reason, message, advice = found["a/pg-selector-3"]
+    assert (reason, helping(advice)) == ("NoNodeAllowed", {Kind.SELECTOR})
+    assert "evicted" not in message
+    reason, message, advice = found["a/pg-full-4"]
+    # It is the only queue: what it deserves makes no room.
+    assert (reason, helping(advice)) == ("NoRoom", {Kind.NODES, Kind.END})
+    assert "quota" not in message
+    assert found["a/pg-typo-5"] == ("QueueDoesNotExist", "queue qq does not exist; known: q", ())
+
+
+@pytest.mark.fault("I131")
+def test_a_gang_that_is_larger_than_its_fair_share_is_told_so():
+    _, message, advice = told("gang5.yaml", cycle=-1, rounds=5)["default/g"]
+    assert "the gang of 5 asks for gpu 5, more than its fair share of 4" in message
+    assert helping(advice) == {Kind.QUOTA, Kind.NODES, Kind.END, Kind.MINIMUM}
+
+
+def test_pods_of_several_kinds_are_fitted_next_to_each_other():
+    (found,) = told("mpijob.yaml").values()
+    assert found[1].startswith("2 of 3 pods fit now: 1 gpu short by at least 4")

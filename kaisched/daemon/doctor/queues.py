@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.cluster.kubernetes.resources import QUEUES
-from kaisched.cluster.structure import DEFAULT_QUEUE
 from kaisched.daemon.doctor.finding import Finding, named
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
-from kaisched.objects.labels import NODE_POOL, node_pool_of
+from kaisched.objects.labels import DEFAULT_QUEUE, NODE_POOL, node_pool_of
 from kaisched.objects.queue import Queue
 
 if TYPE_CHECKING:

@@ -18,9 +18,12 @@ team/a-0  n0
 Pending
 POD GROUP          QUEUE  REASON          BECAUSE
 team/pg-a-1-uid-7  a      OverLimit       queue a: gpu 4 held + 4 asked is over
-                                          its limit of 6
-team/pg-b-0-uid-8  b      ExceedsAnyNode  a pod asks for more than any node has:
-                                          2 gpu short by at least 8
+                                          its limit of 6; would help: a limit of
+                                          gpu 8 for queue a
+team/pg-b-0-uid-8  b      ExceedsAnyNode  a pod asks for more than any node has
+                                          that may take it: 2 gpu short by at
+                                          least 8; would help: 1 more node like
+                                          n0 but with gpu 16
 
 Queues: GPUs
 QUEUE  FAIR SHARE  ALLOCATED  REQUESTED   DESERVED
@@ -56,7 +59,7 @@ def test_a_plan_is_json(run, manifests):
     assert cycle["binds"] == [{"pod": "team/a-0", "node": "n0"}]
     assert (cycle["evictions"], cycle["nominations"], cycle["abandoned"]) == ([], [], None)
     assert [it["reason"] for it in cycle["pending"]] == ["OverLimit", "ExceedsAnyNode"]
-    assert set(cycle["pending"][0]) == {"podGroup", "queue", "reason", "message"}
+    assert set(cycle["pending"][0]) == {"podGroup", "queue", "reason", "message", "advice"}
     by_name = {queue["name"]: queue for queue in cycle["queues"]}
     assert by_name["a"]["fairShare"]["gpu"] == 6
     assert by_name["a"]["allocated"]["gpu"] == 4

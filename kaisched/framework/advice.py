@@ -1,0 +1,103 @@
+"""Advice to a pending job as values: changes of the cluster, and whether they were found enough.
+
+The sentences that people read are made of these; programs read the values themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from kaisched.units import format_amount
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Kind(StrEnum):
+    """What is changed."""
+
+    QUOTA = "quota"
+    LIMIT = "limit"
+    NODES = "nodes"
+    MINIMUM = "minimum"
+    SELECTOR = "selector"
+    TOLERATIONS = "tolerations"
+    PREEMPTIBLE = "preemptible"
+    END = "end"
+    TIME = "time"
+
+
+MEANINGS: Final[dict[Kind, str]] = {
+    Kind.QUOTA: "the quota of these queues is raised to the amounts",
+    Kind.LIMIT: "the limit of these queues is raised to the amounts",
+    Kind.NODES: "so many nodes are added that are like this one, with larger amounts where named",
+    Kind.MINIMUM: "the gang's minimum is lowered to so many pods",
+    Kind.SELECTOR: "the pods select nodes neither by labels nor by affinity",
+    Kind.TOLERATIONS: "the pods tolerate all taints",
+    Kind.PREEMPTIBLE: "the job may be evicted",
+    Kind.END: "this other job ends",
+    Kind.TIME: "so many seconds pass",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that would be otherwise."""
+
+    on: str
+    """Name of the queue, the node or the pod group that it is about."""
+    resource: str = ""
+    """Where the amount is one of a resource."""
+    amount: int = 0
+    """In base units where a resource is named, else a number of nodes, pods or seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change that was tried on a copy of the cluster for one pending job."""
+
+    kind: Kind
+    changes: tuple[Change, ...]
+    helps: bool
+    """True when the same cycle with the change starts the job or promises it room."""
+
+    def __str__(self) -> str:
+        """Name the change, to stand behind *would help*."""
+        first = self.changes[0]
+        if self.kind in (Kind.QUOTA, Kind.LIMIT):
+            return " and ".join(
+                f"a {self.kind} of {_amount(it)} for queue {it.on}" for it in self.changes
+            )
+        if self.kind is Kind.NODES:
+            number = "1 more node" if first.amount == 1 else f"{first.amount} more nodes"
+            larger = " and ".join(_amount(it) for it in self.changes[1:])
+            return f"{number} like {first.on}" + (f" but with {larger}" if larger else "")
+        if self.kind is Kind.MINIMUM:
+            return f"a minimum of {first.amount}"
+        if self.kind is Kind.END:
+            return f"the end of {first.on}"
+        if self.kind is Kind.TIME:
+            return f"{first.amount} s of waiting"
+        return _WORDS[self.kind]
+
+
+_WORDS: Final = {
+    Kind.SELECTOR: "no node selector or node affinity of its own",
+    Kind.TOLERATIONS: "tolerating the taints of the nodes",
+    Kind.PREEMPTIBLE: "being preemptible",
+}
+
+
+def sentence_of(advice: Sequence[Advice]) -> str:
+    """Say what would help; where nothing that was tried does, what would not be enough."""
+    helpful = [str(each) for each in advice if each.helps]
+    if helpful:
+        return f"would help: {'; or '.join(helpful)}"
+    useless = [str(each) for each in advice]
+    return f"would not be enough by itself: {'; '.join(useless)}" if useless else ""
+
+
+def _amount(change: Change) -> str:
+    return f"{change.resource} {format_amount(change.resource, change.amount)}"

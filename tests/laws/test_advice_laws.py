@@ -1,0 +1,148 @@
+"""The law of advice: what is said to help lets the job start, what is said not to help does not.
+
+Each advice is applied as the change that it names to the cluster itself, which is loaded anew.
+``python -m tests.laws.test_advice_laws 500`` prints the rates over so many clusters.
+"""
+
+import sys
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given, settings
+
+from kaisched.core.constraints import Toleration
+from kaisched.core.refusals import TEXTS
+from kaisched.engine.policy import default_policy
+from kaisched.framework.advice import Kind
+from kaisched.framework.advising import Adviser
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.framework.proposals import MADE_OF
+from kaisched.testing.rows import Group
+from tests.laws.clusters import NOW_S, clusters, make_cluster
+from tests.laws.crowded import crowded, make_crowded
+
+CODES = {text.name: code for code, text in TEXTS.items()}
+
+
+def cycle(cluster, now_s=NOW_S):
+    return run_cycle(cluster.store().snapshot(), None, default_policy(), now_s, Memory())[0]
+
+
+def with_amounts(queue, field, changes):
+    mine = {it.resource: it.amount for it in changes if it.on == queue.name}
+    return replace(queue, **{field: {**getattr(queue, field), **mine}})
+
+
+def with_nodes(cluster, changes):
+    first = changes[0]
+    like = next(node for node in cluster.nodes if node.name == first.on)
+    larger = {it.resource: it.amount for it in changes[1:]}
+    more = replace(
+        like, allocatable={**like.allocatable, **larger}, is_ready=True, is_unschedulable=False
+    )
+    made = tuple(replace(more, name=f"new-{at}") for at in range(first.amount))
+    return replace(cluster, nodes=cluster.nodes + made)
+
+
+def with_rules(job, kind):
+    def changed(task):
+        mine = task.constraints
+        if kind is Kind.SELECTOR:
+            return replace(task, constraints=replace(mine, node_selector=(), node_terms=None))
+        tolerations = (*mine.tolerations, Toleration("", "Exists", "", ""))
+        return replace(task, constraints=replace(mine, tolerations=tolerations))
+
+    return replace(job, tasks=tuple(changed(task) for task in job.tasks))
+
+
+def applied(cluster, job, advice):
+    """Return the cluster with the change, and how much later it is."""
+    kind, changes = advice.kind, advice.changes
+    if kind in (Kind.QUOTA, Kind.LIMIT):
+        queues = tuple(with_amounts(queue, kind.value, changes) for queue in cluster.queues)
+        return replace(cluster, queues=queues), 0
+    if kind is Kind.NODES:
+        return with_nodes(cluster, changes), 0
+    if kind is Kind.TIME:
+        return cluster, changes[0].amount
+    if kind is Kind.END:
+        jobs = tuple(it for it in cluster.jobs if f"default/{it.name}" != changes[0].on)
+        return replace(cluster, jobs=jobs), 0
+
+    def changed(it):
+        if f"default/{it.name}" != job:
+            return it
+        if kind is Kind.MINIMUM:
+            return replace(it, root=Group("default", changes[0].amount))
+        if kind is Kind.PREEMPTIBLE:
+            return replace(it, is_preemptible=True)
+        return with_rules(it, kind)
+
+    return replace(cluster, jobs=tuple(map(changed, cluster.jobs))), 0
+
+
+def placed(result, cluster, job):
+    mine = {
+        f"default/{task.name}" for it in cluster.jobs if f"default/{it.name}" == job
+        for task in it.tasks
+    }  # fmt: skip
+    return sum(it.pod in mine for it in [*result.binds, *result.nominations])
+
+
+def judged(cluster):
+    """Return how often each kind of advice was right and wrong, by what it said."""
+    result, found = cycle(cluster), Counter()
+    for record in Adviser(result).records():
+        job = record.pod_group
+        before = placed(result, cluster, job)
+        for advice in record.advice:
+            assert advice.kind in MADE_OF[CODES[record.reason]]
+            changed, later_s = applied(cluster, job, advice)
+            started = placed(cycle(changed, NOW_S + later_s), changed, job) > before
+            found[advice.kind, advice.helps, started] += 1
+        found["records"] += 1
+        found["with advice"] += any(it.helps for it in record.advice)
+    return found
+
+
+def check(cluster):
+    found = judged(cluster)
+    for key, count in found.items():
+        if isinstance(key, tuple):
+            kind, said, started = key
+            event(f"{kind}: {'helps' if said else 'does not'}, {'starts' if started else 'waits'}")
+            assert said == started, (key, count)
+
+
+@pytest.mark.fault("I131")
+@settings(max_examples=6)  # slow: some fifty cycles each
+@given(crowded)
+def test_advice_holds_in_crowded_clusters(cluster):
+    check(cluster)
+
+
+@pytest.mark.fault("I131")
+@settings(max_examples=6)  # slow: some fifty cycles each
+@given(clusters)
+def test_advice_holds_with_pods_in_all_states(cluster):
+    check(cluster)
+
+
+def main(count):
+    for make in (make_crowded, make_cluster):
+        found = Counter()
+        for seed in range(count):
+            found += judged(make(seed))
+        print(make.__name__, f"{found['records']} waiting, {found['with advice']} with advice")
+        for kind in Kind:
+            for said in (True, False):
+                right, wrong = found[kind, said, said], found[kind, said, not said]
+                if right + wrong:
+                    words = "would help" if said else "would not be enough"
+                    print(f"  {kind:12} {words:20} right {right:5} wrong {wrong:5}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
