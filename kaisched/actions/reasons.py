@@ -26,22 +26,31 @@ def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], s
     """
     queues = {int(session.jobs.queue_of_job[part.job]) for part in plan.parts}
     held = session.ledger.held.copy()
-    return partial(_reclaimed, session, claim, sorted(queues), held, plan.is_last_resort)
+    short = _undershoot(session, plan, held) if plan.is_last_resort else ""
+    return partial(_reclaimed, session, claim, sorted(queues), held, short)
 
 
-def _reclaimed(
-    session: Session, claim: Claim, queues: list[int], held: Amounts, is_last_resort: bool
-) -> str:
+def _reclaimed(session: Session, claim: Claim, queues: list[int], held: Amounts, short: str) -> str:
     resource = main_resource(session, claim.ask)
     losers = "; ".join(_standing(session, queue, resource, held) for queue in queues[:3])
     more = f"; and {len(queues) - 3} more queues" if len(queues) > 3 else ""  # noqa: PLR2004
     taker = _standing(session, claim.queue, resource, held)
-    short = (
-        "; what goes cannot be divided, so its queue is left below its quota"
-        if is_last_resort
-        else ""
-    )
     return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
+
+
+def _undershoot(session: Session, plan: Plan, held: Amounts) -> str:
+    """Name a queue that is left with less than its quota, and what of it went whole."""
+    queues = session.queues
+    for part in plan.parts:
+        for row in queues.tree.path(int(session.jobs.queue_of_job[part.job])).tolist():
+            lacks = (held[:, row] < queues.deserved[:, row]) & (held[:, row] < session.held[:, row])
+            lacks &= queues.deserved[:, row] < UNLIMITED
+            if not lacks.any():
+                continue
+            whole = max(plan.parts, key=lambda each: len(each.tasks))
+            why = f", as a gang of {len(whole.tasks)} goes whole" if len(whole.tasks) > 1 else ""
+            return f"; queue {queues.name[row]} is left below its quota{why}"
+    return ""
 
 
 def preempt_reason(session: Session, claim: Claim, plan: Plan) -> str:

@@ -52,7 +52,7 @@ FAILURES = {
 }
 
 CURES = {
-    Refusal.QUEUE_MISSING: "Make or mend the queue, or name one that exists: the record says which.",
+    Refusal.QUEUE_MISSING: "Make or mend the queue, or name one that exists.",
     Refusal.QUEUE_ORPHAN: "Make or mend the parent, or undo the cycle: the record says which.",
     Refusal.QUEUE_NOT_LEAF: "Name a queue without children.",
     Refusal.INVALID_GROUP: "Mend the pod group; its event says what is wrong.",
