@@ -40,16 +40,18 @@ def _reclaimed(session: Session, claim: Claim, queues: list[int], held: Amounts,
 
 def _undershoot(session: Session, plan: Plan, held: Amounts) -> str:
     """Name a queue that is left with less than its quota, and what of it went whole."""
-    queues = session.queues
-    for part in plan.parts:
-        for row in queues.tree.path(int(session.jobs.queue_of_job[part.job])).tolist():
-            lacks = (held[:, row] < queues.deserved[:, row]) & (held[:, row] < session.held[:, row])
-            lacks &= queues.deserved[:, row] < UNLIMITED
-            if not lacks.any():
-                continue
-            whole = max(plan.parts, key=lambda each: len(each.tasks))
-            why = f", as a gang of {len(whole.tasks)} goes whole" if len(whole.tasks) > 1 else ""
-            return f"; queue {queues.name[row]} is left below its quota{why}"
+    queues, tree = session.queues, session.queues.tree
+    paths = [tree.path(int(session.jobs.queue_of_job[part.job])).tolist() for part in plan.parts]
+    for row in dict.fromkeys(row for path in paths for row in path):
+        parts = [part for part, path in zip(plan.parts, paths, strict=True) if row in path]
+        shapes = session.tasks.shape_of_task[[task for part in parts for task in part.tasks]]
+        is_lost = session.shapes.request[:, shapes].any(axis=1)
+        quota = queues.deserved[:, row]
+        if not (is_lost & (held[:, row] < quota) & (quota < UNLIMITED)).any():
+            continue
+        whole = max(len(part.tasks) for part in parts)
+        why = f", as a gang of {whole} goes whole" if whole > 1 else ""
+        return f"; queue {queues.name[row]} is left below its quota{why}"
     return ""
 
 

@@ -34,7 +34,7 @@ def in_words(told: Mapping[str, str]) -> str:
     actions: dict[str, list[str]] = {}
     for action, reason in told.items():
         actions.setdefault(reason, []).append(action)
-    return ". ".join(f"{' and '.join(those)}: {reason}" for reason, those in actions.items())
+    return ". ".join(f"{', '.join(those)}: {reason}" for reason, those in actions.items())
 
 
 def _over_fair_share(session: Session, job: int) -> str:

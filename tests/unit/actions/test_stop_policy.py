@@ -267,7 +267,8 @@ def test_the_kill_switch_evicts_nothing_and_goes_on_allocating(switch):
     result = world.turn()
     assert len(result.evictions) == 0
     assert "small-0" in world.running()
-    assert "reclaim: the shard may not evict so many pods" in reasons(result)["x"][1]
+    refused = "reclaim, preempt, consolidate: the shard may not evict so many pods"
+    assert refused in reasons(result)["x"][1]
     world.stop(b="HoldAndDrain")
     assert len(world.turn().evictions) == 0
 
