@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
-from kaisched.framework.advising import Adviser
+from kaisched.framework.advising import BUDGET, Adviser
 from kaisched.units import MEMORY_UNIT, is_in_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kaisched.framework.advice import Advice
     from kaisched.framework.records import CycleResult, DecisionRecord, QueueShare
@@ -18,19 +18,25 @@ SCHEMA: Final = "kaisched.io/plan/v1"
 
 
 def plan_document(
-    cycles: Iterable[CycleResult], problems: Iterable[ObjectError], warnings: Iterable[str]
+    cycles: Sequence[CycleResult], problems: Iterable[ObjectError], warnings: Iterable[str]
 ) -> dict[str, Any]:
     """Return the document of a plan."""
     return {
         "schemaVersion": SCHEMA,
-        "cycles": [cycle_document(result) for result in cycles],
+        "cycles": [
+            cycle_document(result, BUDGET if at == len(cycles) else 0)
+            for at, result in enumerate(cycles, 1)
+        ],
         "problems": [_problem(problem) for problem in problems],
         "warnings": list(warnings),
     }
 
 
-def cycle_document(result: CycleResult) -> dict[str, Any]:
-    """Return what one cycle decided; binds, evictions and nominations in the order decided."""
+def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
+    """Return what one cycle decided; binds, evictions and nominations in the order decided.
+
+    ``budget`` is what advice to its waiting jobs may cost.
+    """
     return {
         "abandoned": result.stats.abandoned or None,
         "binds": [{"pod": bind.pod, "node": bind.node} for bind in result.binds],
@@ -45,7 +51,7 @@ def cycle_document(result: CycleResult) -> dict[str, Any]:
             for evict in result.evictions
         ],
         "nominations": [{"pod": it.pod, "node": it.node} for it in result.nominations],
-        "pending": [_pending(record) for record in Adviser(result).records()],
+        "pending": [_pending(record) for record in Adviser(result, budget).records()],
         "queues": [_queue(share) for share in result.shares],
         "failures": [
             {"plugin": fault.plugin, "question": fault.question, "error": fault.error}

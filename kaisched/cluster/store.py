@@ -81,9 +81,14 @@ class StateStore(KnownObjects):
             self._queue_objects[queue.name] = queue
             self._queue_faults = None
             if fault := fault_of(queue):
-                self.queues.leave_out(queue.name, fault.removeprefix(f"Queue {queue.name}: "))
+                self.leave_out_queue(queue.name, fault.removeprefix(f"Queue {queue.name}: "))
             else:
                 self.put_queue(queue_row(queue))
+
+    def leave_out_queue(self, name: str, fault: str) -> None:
+        """Note why a queue that was declared is not used, for what its jobs are told."""
+        self.revision += 1
+        self.queues.leave_out(name, fault)
 
     def remove_queue(self, name: str) -> None:
         """Drop a queue; its jobs are refused until it comes back."""

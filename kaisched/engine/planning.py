@@ -19,6 +19,7 @@ from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import time_of
 from kaisched.objects.load import Loaded, identity_of, load_manifests, load_text
 from kaisched.objects.load_workloads import missing_owners, workloads_among
+from kaisched.objects.queue import Queue
 from kaisched.units import UnitError
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
 
     # In one go: what is made at the same instant is ordered by name, on a real clock too.
     cluster.load(loaded.objects, on_error=left_out)
+    _leave_out_queues(cluster, loaded.problems)
     for problem in cluster.problems():
         source = loaded.sources.get((problem.kind, problem.name))
         problems.append(
@@ -158,6 +160,14 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
             )
         )
     return problems
+
+
+def _leave_out_queues(cluster: EmbeddedCluster, problems: Iterable[ObjectError]) -> None:
+    """Let the jobs of queues that were not read be told why."""
+    for problem in problems:
+        if problem.kind == Queue.KIND and cluster.store.row_of_queue(problem.name) < 0:
+            fault = ": ".join(filter(None, (problem.path, problem.message)))
+            cluster.store.leave_out_queue(problem.name, fault)
 
 
 def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]]:

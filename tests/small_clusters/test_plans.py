@@ -106,3 +106,18 @@ def test_a_gang_that_is_larger_than_its_fair_share_is_told_so():
 def test_pods_of_several_kinds_are_fitted_next_to_each_other():
     (found,) = told("mpijob.yaml").values()
     assert found[1].startswith("2 of 3 pods fit now: 1 gpu short by at least 4")
+
+
+@pytest.mark.fault("I131")
+def test_a_queue_that_was_left_out_says_why(tmp_path):
+    text = (HERE / "false-advice.yaml").read_text(encoding="utf-8")
+    text = text.replace("quota: 100,", "quota: -5,").replace(
+        ", labels: {kai.scheduler/queue: qq}", ""
+    )
+    file = tmp_path / "left-out.yaml"
+    file.write_text(text)
+    found = plan(read_plan_input([str(file)])).cycles[0].records
+    messages = {it.pod_group: it.message for it in found}
+    assert messages["a/pg-full-4"].startswith("queue q is left out: ")
+    assert "quota" in messages["a/pg-full-4"]
+    assert messages["a/pg-typo-5"].startswith("queue default-queue does not exist: pods without")
