@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+_LONGEST: Final = 20
+"""So many queues of a line are looked at: a sentence could not name more, and lines may be long."""
 
 
 def broken_lines(
@@ -22,6 +26,8 @@ def broken_lines(
 def _broken(name: str, parent: Mapping[str, str], left_out: Mapping[str, str]) -> str:
     line = [name]
     while (above := parent[line[-1]]) in parent and above not in line:
+        if len(line) == _LONGEST:
+            return f"queue {name} is below {_LONGEST} queues or more that lead to no root"
         line.append(above)
     if above in line:
         ring = line[line.index(above) :]

@@ -12,6 +12,7 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
+from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.advice import Change, Kind
 from kaisched.framework.batching import asked_of, batch_of
 from kaisched.units import UNLIMITED
@@ -230,7 +231,8 @@ def _running(session: Session) -> Iterator[int]:
     active = session.ledger.job_active if session.has_moved else jobs.active
     rows = np.flatnonzero((jobs.active > 0) & (jobs.pending == 0) & (active == jobs.active))
     for row in rows[np.lexsort((rows, jobs.active[rows]))].tolist():
-        if int(jobs.queue_of_job[row]) >= 0:
+        state = session.tasks.state[list(jobs.tasks[row])]
+        if int(jobs.queue_of_job[row]) >= 0 and ACTIVE_STATES[state].all():
             yield row
 
 

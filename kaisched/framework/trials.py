@@ -165,7 +165,8 @@ def _preemptible(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> 
 def _end(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
     """Let a job be gone that has no pods but running ones."""
     jobs, tasks, nodes = snapshot.jobs, snapshot.tasks, snapshot.nodes
-    other = list(jobs.name).index(changes[0].on)
+    name = changes[0].on  # rows of vanished jobs may have the same
+    other = next(row for row in jobs.active.nonzero()[0].tolist() if jobs.name[row] == name)
     rows = np.array(jobs.tasks[other], np.int64)
     state, node = tasks.state.copy(), tasks.node_of_task.copy()
     idle, active = nodes.idle.copy(), jobs.active.copy()

@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
-import pytest
 from hypothesis import event, given, settings
 
 from kaisched.core.constraints import Toleration
@@ -116,14 +115,12 @@ def check(cluster):
             assert said == started, (key, count)
 
 
-@pytest.mark.fault("I131")
 @settings(max_examples=6)  # slow: some fifty cycles each
 @given(crowded)
 def test_advice_holds_in_crowded_clusters(cluster):
     check(cluster)
 
 
-@pytest.mark.fault("I131")
 @settings(max_examples=6)  # slow: some fifty cycles each
 @given(clusters)
 def test_advice_holds_with_pods_in_all_states(cluster):

@@ -79,7 +79,6 @@ def helping(advice):
     return {it.kind for it in advice if it.helps}
 
 
-@pytest.mark.fault("I131")
 def test_the_reason_and_the_advice_come_from_what_stopped_the_job():
     found = told("false-advice.yaml")
     reason, message, advice = found["a/pg-toobig-2"]
@@ -96,7 +95,6 @@ def test_the_reason_and_the_advice_come_from_what_stopped_the_job():
     assert found["a/pg-typo-5"] == ("QueueDoesNotExist", "queue qq does not exist; known: q", ())
 
 
-@pytest.mark.fault("I131")
 def test_a_gang_that_is_larger_than_its_fair_share_is_told_so():
     _, message, advice = told("gang5.yaml", cycle=-1, rounds=5)["default/g"]
     assert "the gang of 5 asks for gpu 5, more than its fair share of 4" in message
@@ -108,7 +106,6 @@ def test_pods_of_several_kinds_are_fitted_next_to_each_other():
     assert found[1].startswith("2 of 3 pods fit now: 1 gpu short by at least 4")
 
 
-@pytest.mark.fault("I131")
 def test_a_queue_that_was_left_out_says_why(tmp_path):
     text = (HERE / "false-advice.yaml").read_text(encoding="utf-8")
     text = text.replace("quota: 100,", "quota: -5,").replace(

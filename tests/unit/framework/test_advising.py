@@ -37,7 +37,6 @@ def test_without_a_budget_nothing_is_advised():
     assert (found.reason, found.advice) == ("ExceedsAnyNode", ())
 
 
-@pytest.mark.fault("I129")
 def test_records_with_advice_keep_to_their_budget():
     made = make_crowded(3, nodes=30, queues=6, running=100, pending=150, most=3)
     result = cycle(made.store().snapshot(), default_policy())
@@ -85,6 +84,8 @@ def test_nothing_tried_says_nothing():
          "queue q is in a cycle of queues: q below m below q"),
         ((QueueRow("q", "m"), QueueRow("m", "m")),
          "queue q is below a cycle of queues: m below itself"),
+        ((QueueRow("q", "m0"), *(QueueRow(f"m{at}", f"m{(at + 1) % 30}") for at in range(30))),
+         "queue q is below 20 queues or more that lead to no root"),
         ((QueueRow("q"), QueueRow("x", "q")),
          "queue q has queues below it, which take the jobs: x"),
     ],
