@@ -14,6 +14,7 @@ from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.problems import Problem, problems_of
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.sent import Sent
+from kaisched.cluster.stuck import STUCK_AFTER_S, Stuck
 from kaisched.cluster.translate import PodRow
 from kaisched.cluster.unsettled import Unsettled
 from kaisched.cluster.volumes import Volumes
@@ -43,6 +44,7 @@ class KnownObjects(RowStore):
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         extended: Iterable[str] = (),
         workloads: Table = KNOWN,
+        stuck_after_s: float = STUCK_AFTER_S,
     ) -> None:
         """Make an empty store.
 
@@ -53,6 +55,8 @@ class KnownObjects(RowStore):
             gpu_resources: resource names that count as whole GPUs.
             extended: extended resources to count from the start.
             workloads: how the pods of each kind of workload are grouped.
+            stuck_after_s: nobody is made to wait for a pod that is leaving for so long; negative
+                for ever.
 
         """
         super().__init__(extended)
@@ -70,12 +74,22 @@ class KnownObjects(RowStore):
         self._sent = Sent()
         self._held_back = HeldBack()
         self._unsettled = Unsettled()
+        self._stuck = Stuck(stuck_after_s)
         self.disruptions = Disruptions()
         """Disruption budgets, and who was evicted at their cost."""
         self._nominations: dict[str, str] = {}
         self._queue_objects: dict[str, Queue] = {}
         self._queue_faults: dict[str, ObjectError] | None = None
         self._node_faults: dict[str, str] = {}
+
+    @property
+    def stuck(self) -> Stuck:
+        """The pods that were asked to go long ago and still hold their room."""
+        return self._stuck
+
+    def promised_to(self, node: str) -> list[str]:
+        """Return the waiting pods that a node is promised to."""
+        return [key for key, name in self._nominations.items() if name == node]
 
     def is_waiting(self, key: str) -> bool:
         """Tell whether a pod had no node when it was last heard of, whatever is assumed of it."""

@@ -71,6 +71,8 @@ class StoreState:
     """When pods were evicted in the last hour."""
     disrupted: tuple[str, ...] = ()
     """Pods that were evicted and that their disruption budgets still count."""
+    stuck: tuple[str, ...] = ()
+    """Pods that were asked to go so long ago that nobody is made to wait for their room."""
     has_volumes: bool = False
     """Whether claims, volumes and classes are known, so that pods wait for their claims."""
 
@@ -130,6 +132,7 @@ class Kept:
             past=dict(_past(store)),
             evictions_s=tuple(store.accounts.evictions_s),
             disrupted=tuple(sorted(store.disruptions.unseen)),
+            stuck=tuple(sorted(store.stuck)),
             has_volumes=store.volumes.is_read,
         )
 
@@ -166,6 +169,7 @@ def restored(
         extended=state.extended,
         workloads=workloads,
     )
+    store.stuck.restore(state.stuck)
     for owner in state.owners:
         store.upsert_owner(owner)
     store.heed_volumes(is_read=state.has_volumes)

@@ -187,6 +187,7 @@ class StateStore(KnownObjects):
         member = self._grouper.membership(pod) if is_ours else None
         self._groups.note_success(pod, member)
         found = self._pods.get(pod.key)
+        is_known = found is not None and found[0].uid == pod.uid
         if found is not None and not is_same_task(found, (pod, member)):
             self._drop(pod.key, is_another=found[0].uid != pod.uid)
             self._sent.evictions.pop(pod.key, None)  # it was not this one that was chosen
@@ -199,6 +200,7 @@ class StateStore(KnownObjects):
                 self._strangers[pod.key] = pod
             return
         self._pods[pod.key] = (pod, member)
+        self._stuck.note(pod.key, pod.leaving, was_alive=is_known)
         self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
         waits = member is not None and member.is_unsettled and pod.state == TaskState.PENDING
         self._unsettled.note(pod.key, is_unsettled=waits)
@@ -251,6 +253,8 @@ class StateStore(KnownObjects):
             pod.key in self._held_back or pod.key in self._unsettled
         ):
             state = TaskState.GATED
+        if state == TaskState.RELEASING and pod.key in self._stuck:
+            state = TaskState.STUCK
         if _HOLDS[state]:
             if self.nodes.is_laid_out:
                 row = self.nodes.row_of_name.get(node, -1)
@@ -272,6 +276,7 @@ class StateStore(KnownObjects):
         if is_another:
             self._held_back.forget(key)
             self._unsettled.note(key, is_unsettled=False)
+            self._stuck.forget(key)
         self.disruptions.drop_pod(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
@@ -360,6 +365,13 @@ class StateStore(KnownObjects):
         """
         for key in (*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)):
             if key in self._pods:  # else it is no more for us to place
+                self.revision += 1
+                self._update(self._pods[key][0])
+
+    def find_stuck(self, now_s: float, wall_s: float) -> None:
+        """Count no more on room of pods that do not end; ``wall_s`` is as objects are stamped."""
+        for key in self._stuck.turn(now_s, wall_s):
+            if key in self._pods:
                 self.revision += 1
                 self._update(self._pods[key][0])
 

@@ -79,6 +79,7 @@ class Tenure:
         """
         policy, said = policy_of(settings, found)
         self.name, self.is_leading, self.workloads = found.shard.name, False, policy.workloads
+        self._stuck_after_s = policy.stuck_after_s
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
@@ -159,6 +160,7 @@ class Tenure:
                 node_pool=shard.spec.partition_label_value,
                 gpu_resources=shard.spec.gpu_resources,
                 workloads=self.workloads,
+                stuck_after_s=self._stuck_after_s,
             ),
             why_stale=why_stale,
             is_observing=how.observe,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among
 from kaisched.engine.turn import take_turn
@@ -122,6 +123,7 @@ def open_cluster(
     clock: Clock,
     schedulers: Iterable[str] = OUR_NAMES,
     workloads: Table = KNOWN,
+    stuck_after_s: float = STUCK_AFTER_S,
 ) -> EmbeddedCluster:
     """Return an empty cluster in memory that looks after the nodes of a shard."""
     return EmbeddedCluster(
@@ -130,6 +132,7 @@ def open_cluster(
         node_pool=shard.spec.partition_label_value,
         gpu_resources=shard.spec.gpu_resources,
         workloads=workloads,
+        stuck_after_s=stuck_after_s,
     )
 
 
@@ -166,6 +169,7 @@ def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]
         what.shard,
         ManualClock(_newest_s(what.loaded.objects)),
         workloads=what.policy.workloads,
+        stuck_after_s=what.policy.stuck_after_s,
     )
     return cluster, fill(cluster, what.loaded)
 

@@ -67,6 +67,7 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
             for it in recording.assumed
         ],
         disrupted=sorted(_key(pod, aliases) for pod in recording.disrupted),
+        stuck=sorted(_key(pod, aliases) for pod in recording.stuck),
         usage=_usage(recording.usage, aliases),
     )
     jobs = _job_aliases(before, replay(bare), aliases)
@@ -93,6 +94,7 @@ def _renamed(
         owners=owners,
         assumed=[],
         disrupted=[],
+        stuck=[],
         past={},
         facts={},
         usage=None,

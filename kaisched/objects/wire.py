@@ -48,6 +48,8 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
+    """When it should be gone: from its deletion on, after its grace."""
+    deletion_grace_period_seconds: int | None = None
     owner_references: list[OwnerReference] = []
     resource_version: str = ""
     generation: int = 0

@@ -25,7 +25,7 @@ STATES = {state.name.title(): state for state in TaskState} | {
     "Failed": TaskState.GONE,
     "Deleted": TaskState.GONE,
     "Unknown": TaskState.GONE,
-    "StuckInReleasing": TaskState.RELEASING,
+    "StuckInReleasing": TaskState.STUCK,
 }
 STARTED = ("Allocated", "Binding", "Bound", "Running")
 

@@ -28,6 +28,7 @@ from kaisched.cluster.kubernetes.report_desk import (
 )
 from kaisched.cluster.kubernetes.seen import SeenObjects, key_of
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueStatuses
+from kaisched.cluster.kubernetes.stuck_pods import StuckPods
 from kaisched.cluster.kubernetes.waiting_jobs import WaitingJobs
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
@@ -85,6 +86,7 @@ class Reporter:
         self._jobs = WaitingJobs(store.is_declared)
         self._pods: dict[str, list[str]] = {}
         """The pods of each job of which something is wished."""
+        self._stuck = StuckPods()
         self._amounts, self._statuses = GroupAmounts(), QueueStatuses()
         self._ripening: list[str] = []
         """Pod groups that are new: whose pods came first says nothing of its amounts yet."""
@@ -106,6 +108,8 @@ class Reporter:
         """Report on a cycle."""
         for bind in result.binds:
             self._desk.withdraw(POD, f"pods/{bind.pod}")
+        for note in () if result.stats.abandoned else self._stuck.after(self._store, result):
+            self.note(note)
         self._desk.mend()
         now_s = self._box.now()
         if now_s - self._last_s < ROUND_S or result.stats.abandoned:

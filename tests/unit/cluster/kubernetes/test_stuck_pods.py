@@ -1,0 +1,60 @@
+"""What people are told when a pod does not end: of it, and of the job that waited for its room."""
+
+import pytest
+
+from tests.laws.reported import TEAM, Cluster
+
+pytestmark = [pytest.mark.fault("D70"), pytest.mark.fault("F97")]
+
+
+def events(cluster):
+    """(Pod, reason) to what is said, for each event once."""
+    found = [
+        ((it["involvedObject"]["name"], it["reason"]), it["message"])
+        for it in cluster.objects("", "events")
+        if it["reason"] in {"StuckTerminating", "PromiseVoid"}
+    ]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def test_a_pod_that_does_not_end_and_who_waited_for_it_are_told_once():
+    cluster = Cluster(nodes=1)
+    cluster.pod("p", "a", 8)
+    cluster.pass_time(1.0)
+    cluster.pod("waits", "a", 8)
+    cluster.server.must("DELETE", f"{TEAM}/pods/p", {"gracePeriodSeconds": 60})
+    cluster.overwrite(f"{TEAM}/pods/waits", {"nominatedNodeName": "n000"})
+    cluster.pass_time(1.0)
+    wall_s = cluster.clock.now_s()
+    cluster.store.find_stuck(0.0, wall_s)
+    cluster.pass_time(1.0)
+    assert [it.pod for it in cluster.turn.result.nominations] == ["team/waits"]
+    assert events(cluster) == {}
+    cluster.store.find_stuck(150.0, wall_s)
+    cluster.pass_time(1.0)
+    assert cluster.turn.result.nominations == []
+    told = events(cluster)
+    assert set(told) == {("p", "StuckTerminating"), ("waits", "PromiseVoid")}
+    assert told["p", "StuckTerminating"].startswith("it was asked to go 2m30s ago and has not")
+    assert "pod team/p there was asked to go 2m30s ago" in told["waits", "PromiseVoid"]
+    cluster.pass_time(2.0)
+    assert events(cluster) == told
+
+
+def test_nobody_is_told_that_a_promise_is_void_that_is_kept():
+    cluster = Cluster(nodes=1)
+    for name, gpus in (("p", 4), ("q", 4)):
+        cluster.pod(name, "a", gpus)
+    cluster.pass_time(1.0)
+    cluster.pod("waits", "a", 4)
+    for name in "pq":
+        cluster.server.must("DELETE", f"{TEAM}/pods/{name}", {"gracePeriodSeconds": 30})
+    cluster.overwrite(f"{TEAM}/pods/waits", {"nominatedNodeName": "n000"})
+    cluster.pass_time(1.0)
+    cluster.store.find_stuck(0.0, cluster.clock.now_s())
+    cluster.store.stuck.forget("team/q")  # that one is clocked from later on
+    cluster.store.find_stuck(150.0, cluster.clock.now_s())
+    cluster.pass_time(1.0)
+    assert [it.pod for it in cluster.turn.result.nominations] == ["team/waits"]
+    assert set(events(cluster)) == {("p", "StuckTerminating")}
