@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
 from kaisched.cluster.stuck import STUCK_AFTER_S
+from kaisched.cluster.translate import leaving_of
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among
 from kaisched.engine.turn import take_turn
@@ -177,8 +178,8 @@ def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]
 def plan(what: PlanInput, rounds: int = 1) -> Plan:
     """Run cycles until nothing moves any more, ``rounds`` at most.
 
-    Time is virtual: it begins when the newest object was made and goes on to whatever the cluster
-    does next by itself, at least a second a cycle.
+    Time is virtual: it begins when the newest object was made, or the last one was asked to go, and
+    goes on to whatever the cluster does next by itself, at least a second a cycle.
     """
     cluster, problems = planned_cluster(what)
     planned = Plan(problems=problems, warnings=[*what.warnings, *_nothing_to_do(cluster)])
@@ -221,8 +222,12 @@ def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:
 
 
 def _newest_s(objects: Iterable[Manifest]) -> float:
+    """Return when the last thing was done that the objects tell of: made, or asked to go."""
     newest_s = 0.0
     for obj in objects:
+        leaving = leaving_of(obj.metadata)
+        if leaving is not None and leaving.asked_s > newest_s:  # not where it is NaN
+            newest_s = leaving.asked_s
         try:
             newest_s = max(newest_s, time_of(obj.metadata.creation_timestamp))
         except UnitError:

@@ -105,7 +105,7 @@ _CYCLES: Final = (
     Series(
         "kaisched_stuck_pods",
         "gauge",
-        "Pods that were asked to go long ago and hold their room, which nobody is made to wait for.",
+        "Pods that were asked to go long ago and hold room that nobody is made to wait for.",
         (),
         attrgetter("stuck"),
     ),

@@ -246,7 +246,7 @@ def test_what_others_overfill_gets_nothing_more_and_loses_nothing():
 
 @pytest.mark.fault("D70")
 def test_a_pod_that_leaves_for_hours_gives_its_room_when_it_is_gone():
-    """Its room is promised at first, and then to nobody; another node is taken as soon as can be."""
+    """Its room is promised for two minutes, and then to nobody until it is free."""
     leaving = pod(
         "leaving", "b", 8, where="n0", phase="Running",
         metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"},

@@ -65,3 +65,18 @@ def test_no_piece_of_a_gang_is_moved():
     moved = {evict.pod for evict in found.cycles[0].evictions}
     assert moved in ({"default/m0", "default/m1"}, set())
     assert moved <= {nominate.pod for nominate in found.cycles[0].nominations}
+
+
+@pytest.mark.fault("D70")
+@pytest.mark.parametrize(("threshold", "node", "is_evicted"), [
+    ("", "n1", True), ("4m", "n0", False), ("3m", "n1", True), ("-1s", "n0", False),
+])  # fmt: skip
+def test_nobody_waits_for_a_pod_that_does_not_end(threshold, node, is_evicted, tmp_path):
+    # By default for two minutes; then a's other pod, which is beyond its quota, gives way.
+    file = tmp_path / "shard.yaml"
+    args = f"{{stuck-in-releasing-threshold: {threshold}}}" if threshold else "{}"
+    kind = "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: default}\n"
+    file.write_text(f"{kind}spec: {{args: {args}}}\n")
+    (cycle,) = plan(read_plan_input([str(HERE / "stuck-pod.yaml")], file)).cycles
+    assert [(it.pod, it.node) for it in cycle.nominations] == [("default/w", node)]
+    assert [it.pod for it in cycle.evictions] == ["default/more"] * is_evicted

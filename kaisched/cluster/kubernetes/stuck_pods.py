@@ -27,7 +27,8 @@ class StuckPods:
         fresh, self._told = sorted(now - self._told), now
         if not fresh:
             return []
-        kept = {(it.pod, it.node) for it in (*result.binds, *result.nominations)}
+        kept = {(bind.pod, bind.node) for bind in result.binds}
+        kept |= {(promise.pod, promise.node) for promise in result.nominations}
         return [note for key in fresh for note in _notes(store, key, kept)]
 
 

@@ -1,4 +1,4 @@
-"""Pods that were deleted long ago and are still there: their room is held, and nobody may have it."""
+"""Pods that were deleted long ago and are still there: nobody may have what they hold."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def leaving_pods(visit: Visit) -> Iterator[Finding]:
         number += 1
         age_s = now_s - leaving.asked_s
         if is_overdue(age_s, leaving.grace_s, after_s[pool]):
-            stuck.append(
-                f"{meta.namespace}/{meta.name} (for {format_duration(round(age_s))})"
-            )
+            stuck.append(f"{meta.namespace}/{meta.name} (for {format_duration(round(age_s))})")
     if stuck:
         text = (
             f"{len(stuck)} pods were deleted long ago and hold what they have, which is promised to"
