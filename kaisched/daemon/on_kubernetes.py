@@ -213,7 +213,7 @@ class KubernetesDaemon:
 
         """
         kinds = watched_kinds(
-            [it.workloads for it in self.tenures],
+            [it.policy.workloads for it in self.tenures],
             self._find_gang_api(),
             is_deleting=self._settings.kubernetes.eviction_mode == "delete",
         )
