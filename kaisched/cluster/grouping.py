@@ -82,7 +82,7 @@ class _Link(NamedTuple):
     @property
     def key(self) -> tuple[str, str]:
         """API group and kind."""
-        return _api_group(self.reference), self.reference.kind
+        return self.reference.group_kind
 
 
 class Grouper:
@@ -263,14 +263,9 @@ def _group_key(namespace: str, name: str) -> str:
     return f"{gang_api.GROUP} {namespace}/{name}"  # a space: no UID looks like it
 
 
-def _api_group(reference: OwnerReference) -> str:
-    return reference.api_version.rpartition("/")[0]
-
-
 def _is_meant(reference: OwnerReference, owner: Owner, namespace: str) -> bool:
     return (
-        owner.kind == reference.kind
-        and owner.api_group == _api_group(reference)
+        (owner.api_group, owner.kind) == reference.group_kind
         and owner.meta.name == reference.name
         and owner.meta.namespace == namespace
     )

@@ -37,6 +37,11 @@ class OwnerReference(Wire, frozen=True, kw_only=True):
     uid: str = ""
     controller: bool = False
 
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """Its API group and kind."""
+        return self.api_version.rpartition("/")[0], self.kind
+
 
 class ObjectMeta(Wire, frozen=True, kw_only=True):
     """Name, identity, labels and owners of an object."""
