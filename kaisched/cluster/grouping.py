@@ -63,8 +63,8 @@ class Membership:
     """Why it is in no valid group."""
     is_single: bool = False
     """The pod is a job of its own."""
-    is_unsettled: bool = False
-    """An owner that may make it a gang is not known yet."""
+    missing: str = ""
+    """The owner that may make it a gang and is not known yet; empty for none."""
 
     @property
     def is_named(self) -> bool:
@@ -133,8 +133,10 @@ class Grouper:
         if pod.scheduling_group:
             return self._named_group(pod, owners, uids)
         member = self._owned(pod, chain, (*owners, pod.meta), uids)
-        is_unsettled = bool(chain) and chain[-1].owner is None and chain[-1].key in self._table
-        return replace(member, is_unsettled=True) if is_unsettled else member
+        last = chain[-1] if chain else None
+        if last is None or last.owner is not None or last.key not in self._table:
+            return member
+        return replace(member, missing=f"{last.reference.kind} {last.reference.name}")
 
     def _owned(
         self, pod: PodRow, chain: list[_Link], metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]

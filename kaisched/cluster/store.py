@@ -124,7 +124,7 @@ class StateStore(KnownObjects):
             self._look_again(self.volumes.users())
 
     def _look_again(self, pods: Iterable[str]) -> None:
-        """Take in pods again of whose claims something is new."""
+        """Take in pods again of which something is new that they do not say themselves."""
         for key in pods:
             if key in self._pods:
                 self.revision += 1
@@ -186,6 +186,7 @@ class StateStore(KnownObjects):
         is_ours = pod.is_ours and self._is_in_pool(pod.meta)
         member = self._grouper.membership(pod) if is_ours else None
         self._groups.note_success(pod, member)
+        pod = self._unsettled.marked(pod, member)
         found = self._pods.get(pod.key)
         is_known = found is not None and found[0].uid == pod.uid
         if found is not None and not is_same_task(found, (pod, member)):
@@ -202,7 +203,7 @@ class StateStore(KnownObjects):
         self._pods[pod.key] = (pod, member)
         self._stuck.note(pod.key, pod.leaving, was_alive=is_known)
         self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
-        waits = member is not None and member.is_unsettled and pod.state == TaskState.PENDING
+        waits = member is not None and pod.state == TaskState.PENDING and member.missing != ""
         self._unsettled.note(pod.key, is_unsettled=waits)
         self._watch_owners(pod.key, found[1] if found else None, member)
         job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
@@ -249,9 +250,7 @@ class StateStore(KnownObjects):
         row, state, node = -1, self._sent.state_of(pod), self._sent.node_of(pod)
         if pod.state != TaskState.PENDING:
             self._held_back.forget(pod.key)
-        elif state == TaskState.PENDING and (
-            pod.key in self._held_back or pod.key in self._unsettled
-        ):
+        elif state == TaskState.PENDING and pod.key in self._held_back:
             state = TaskState.GATED
         if state == TaskState.RELEASING and pod.key in self._stuck:
             state = TaskState.STUCK
@@ -363,10 +362,8 @@ class StateStore(KnownObjects):
 
         Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
         """
-        for key in (*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)):
-            if key in self._pods:  # else it is no more for us to place
-                self.revision += 1
-                self._update(self._pods[key][0])
+        # Those that are no more for us to place are left out.
+        self._look_again((*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)))
 
     def find_stuck(self, now_s: float, wall_s: float) -> None:
         """Count no more on room of pods that do not end; ``wall_s`` is as objects are stamped."""

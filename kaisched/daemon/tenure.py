@@ -160,6 +160,7 @@ class Tenure:
                 gpu_resources=shard.spec.gpu_resources,
                 workloads=self.policy.workloads,
                 stuck_after_s=self.policy.stuck_after_s,
+                owner_wait_s=self.policy.owner_wait_s,
             ),
             why_stale=why_stale,
             is_observing=how.observe,

@@ -68,6 +68,7 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
         ],
         disrupted=sorted(_key(pod, aliases) for pod in recording.disrupted),
         stuck=sorted(_key(pod, aliases) for pod in recording.stuck),
+        without_owner=sorted(_key(pod, aliases) for pod in recording.without_owner),
         usage=_usage(recording.usage, aliases),
     )
     jobs = _job_aliases(before, replay(bare), aliases)
@@ -95,6 +96,7 @@ def _renamed(
         assumed=[],
         disrupted=[],
         stuck=[],
+        without_owner=[],
         past={},
         facts={},
         usage=None,

@@ -32,6 +32,7 @@ _HELPLESS: Final = frozenset(
         Refusal.VOLUME_CLAIM,
         Refusal.VOLUME_UNBOUND,
         Refusal.VOLUME_IN_USE,
+        Refusal.OWNER_NOT_READ,
     )
 )
 """Whoever waits for these is not helped by what others give up."""
@@ -186,7 +187,7 @@ def _asked(session: Session, job: int) -> Amounts:
 def _room_record(session: Session, job: int, queue: str, code: Refusal) -> DecisionRecord:
     shapes, size = _batch(session, job)
     for shape, _ in shapes:
-        if (wait := session.shapes.constraints[shape].volume_wait) is not None:
+        if (wait := session.shapes.constraints[shape].wait) is not None:
             return _record(session, job, queue, Refusal(wait[0]), wait[1])
     placement = session.placement
     fits = 0

@@ -214,8 +214,7 @@ def test_pods_go_where_the_same_volumes_are_and_wait_for_the_same_claims(recordi
     def wishes(each):
         snapshot = replay(each).snapshot
         return sorted(
-            (len(it.volume_terms), it.volume_wait and it.volume_wait[0])
-            for it in snapshot.shapes.constraints
+            (len(it.volume_terms), it.wait and it.wait[0]) for it in snapshot.shapes.constraints
         )
 
     away = [it for it in recording.objects if b'"PersistentVolumeClaim"' not in bytes(it)]

@@ -1,10 +1,10 @@
-"""What people are told when a pod does not end: of it, and of the job that waited for its room."""
+"""What people are told of pods that do not end, who waited for their room, and lost owners."""
 
 import pytest
 
+from kaisched.cluster.kubernetes.client import MERGE
 from tests.laws.reported import TEAM, Cluster
-
-pytestmark = [pytest.mark.fault("D70"), pytest.mark.fault("F97")]
+from tests.unit.cluster.kubernetes.test_reports import condition
 
 
 def events(cluster):
@@ -12,12 +12,14 @@ def events(cluster):
     found = [
         ((it["involvedObject"]["name"], it["reason"]), it["message"])
         for it in cluster.objects("", "events")
-        if it["reason"] in {"StuckTerminating", "PromiseVoid"}
+        if it["reason"] in {"StuckTerminating", "PromiseVoid", "OwnerNotRead"}
     ]
     assert len(dict(found)) == len(found)
     return dict(found)
 
 
+@pytest.mark.fault("D70")
+@pytest.mark.fault("F97")
 def test_a_pod_that_does_not_end_and_who_waited_for_it_are_told_once():
     cluster = Cluster(nodes=1)
     cluster.pod("p", "a", 8)
@@ -42,6 +44,7 @@ def test_a_pod_that_does_not_end_and_who_waited_for_it_are_told_once():
     assert events(cluster) == told
 
 
+@pytest.mark.fault("F97")
 def test_nobody_is_told_that_a_promise_is_void_that_is_kept():
     cluster = Cluster(nodes=1)
     for name, gpus in (("p", 4), ("q", 4)):
@@ -58,3 +61,25 @@ def test_nobody_is_told_that_a_promise_is_void_that_is_kept():
     cluster.pass_time(1.0)
     assert [it.pod for it in cluster.turn.result.nominations] == ["team/waits"]
     assert set(events(cluster)) == {("p", "StuckTerminating")}
+
+
+@pytest.mark.fault("D67")
+def test_a_pod_that_waited_for_its_owner_in_vain_is_told_once():
+    cluster = Cluster(nodes=1)
+    cluster.pod("p", "a", 1)
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "t", "uid": "u"}
+    patch = {"metadata": {"ownerReferences": [owner | {"controller": True}]}}
+    cluster.server.must("PATCH", f"{TEAM}/pods/p", patch, MERGE)
+    cluster.deliver()
+    cluster.store.let_go(0.0)
+    cluster.pass_time(1.0)
+    said = condition(cluster, "p")
+    assert said["reason"] == "Unschedulable"
+    assert said["message"] == "its owner PyTorchJob t is not read yet; it waits 2m at most"
+    assert events(cluster) == {}
+    cluster.store.let_go(120.0)
+    cluster.pass_time(2.0)
+    ((key, text),) = events(cluster).items()
+    assert key == ("p", "OwnerNotRead")
+    assert text.startswith("its owner PyTorchJob t was not read within 2m: ")
+    assert condition(cluster, "p")["status"] == "True"
