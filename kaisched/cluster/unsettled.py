@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from kaisched.units import format_duration
 
 if TYPE_CHECKING:
     from kaisched.cluster.grouping import Membership
@@ -71,8 +70,8 @@ class Unsettled:
         new = None if wait is not None and wait[0] == _CODE else wait
         is_waiting = pod.key in self._until and pod.state == TaskState.PENDING
         if new is None and is_waiting and member is not None and member.missing:
-            limit = format_duration(self.most_s)
-            new = _CODE, f"its owner {member.missing} is not read yet; it waits {limit} at most"
+            why = f"its owner {member.missing} is not read yet; ownerWait of the shard bounds this"
+            new = _CODE, why
         if new == wait:
             return pod
         return replace(pod, constraints=replace(pod.constraints, wait=new))

@@ -58,7 +58,10 @@ def test_a_pod_waits_for_its_owner_and_starts_with_its_gang():
     assert states(store) == dict.fromkeys("pq", WAITS)
     (record,) = decide(store).records
     assert (record.pod_group, record.reason) == ("ns/pg-t-uid-t", "OwnerNotRead")
-    assert "its owner PyTorchJob t is not read yet; it waits 2m at most" in record.message
+    assert (
+        "its owner PyTorchJob t is not read yet; ownerWait of the shard bounds this"
+        in record.message
+    )
     upsert(store, owner("PyTorchJob", "t", spec=SPEC))
     assert [key for key, _ in store.pending_pods("ns/pg-t-uid-t")] == ["ns/p", "ns/q"]
     assert states(store) == dict.fromkeys("pq", TaskState.PENDING)

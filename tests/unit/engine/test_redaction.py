@@ -230,6 +230,12 @@ def test_who_was_evicted_at_the_cost_of_a_budget_has_another_name(recording):
     assert redacted(told).recording.disrupted == ["namespace-1/pod-2"]
 
 
+@pytest.mark.parametrize("what", ["stuck", "without_owner"])
+def test_who_does_not_end_or_waits_for_its_owner_has_another_name(recording, what):
+    told = msgspec.structs.replace(recording, **{what: ["acme-ns/acme-lead"]})
+    assert getattr(redacted(told).recording, what) == ["namespace-1/pod-2"]
+
+
 def test_what_is_remembered_follows_the_new_names(recording):
     facts = redacted(recording).recording.facts
     assert facts == {"stalegang": {"namespace-1/job-1": 5.0}}

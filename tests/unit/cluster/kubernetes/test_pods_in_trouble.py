@@ -75,7 +75,10 @@ def test_a_pod_that_waited_for_its_owner_in_vain_is_told_once():
     cluster.pass_time(1.0)
     said = condition(cluster, "p")
     assert said["reason"] == "Unschedulable"
-    assert said["message"] == "its owner PyTorchJob t is not read yet; it waits 2m at most"
+    assert (
+        said["message"]
+        == "its owner PyTorchJob t is not read yet; ownerWait of the shard bounds this"
+    )
     assert events(cluster) == {}
     cluster.store.let_go(120.0)
     cluster.pass_time(2.0)
