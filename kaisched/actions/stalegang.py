@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES, TaskState
+from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.disruption import may_disrupt
 from kaisched.framework.eviction_budget import may_evict
 from kaisched.framework.job_order import jobs_by_age
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kaisched.core.tables import SubGroup
     from kaisched.framework.session import Session
 
-_RELEASING: Final = int(TaskState.RELEASING)
 _DEFAULT: Final = "default"
 _NAME: Final = "stalegang"
 _HOPES: Final = "stalegang.hopes"
@@ -39,6 +38,8 @@ _SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.BINDING)]] = False
 """Pods that have their node: nothing about them has yet to succeed."""
 PATIENCE_S: Final = 20.0
 """A promise spares a gang for so long past its grace: victims may take for ever to leave."""
+_LEAVING: Final = HOLDING_STATES & ~ACTIVE_STATES
+"""Pods that are being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def _present(session: Session, job: int, counting: BoolVec) -> dict[int, int]:
     tasks = session.tasks
     state = session.ledger.state if session.has_moved else tasks.state
     for task in session.jobs.tasks[job]:
-        if counting[state[task]] or state[task] == _RELEASING:
+        if counting[state[task]] or _LEAVING[state[task]]:
             counts[int(tasks.podset_of_task[task])] += 1
     return counts
 

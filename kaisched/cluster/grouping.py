@@ -63,8 +63,8 @@ class Membership:
     """Why it is in no valid group."""
     is_single: bool = False
     """The pod is a job of its own."""
-    is_unsettled: bool = False
-    """An owner that may make it a gang is not known yet."""
+    missing: str = ""
+    """The owner that may make it a gang and is not known yet; empty for none."""
 
     @property
     def is_named(self) -> bool:
@@ -82,7 +82,7 @@ class _Link(NamedTuple):
     @property
     def key(self) -> tuple[str, str]:
         """API group and kind."""
-        return _api_group(self.reference), self.reference.kind
+        return self.reference.group_kind
 
 
 class Grouper:
@@ -133,8 +133,10 @@ class Grouper:
         if pod.scheduling_group:
             return self._named_group(pod, owners, uids)
         member = self._owned(pod, chain, (*owners, pod.meta), uids)
-        is_unsettled = bool(chain) and chain[-1].owner is None and chain[-1].key in self._table
-        return replace(member, is_unsettled=True) if is_unsettled else member
+        last = chain[-1] if chain else None
+        if last is None or last.owner is not None or last.key not in self._table:
+            return member
+        return replace(member, missing=f"{last.reference.kind} {last.reference.name}")
 
     def _owned(
         self, pod: PodRow, chain: list[_Link], metas: tuple[ObjectMeta, ...], uids: tuple[str, ...]
@@ -263,14 +265,9 @@ def _group_key(namespace: str, name: str) -> str:
     return f"{gang_api.GROUP} {namespace}/{name}"  # a space: no UID looks like it
 
 
-def _api_group(reference: OwnerReference) -> str:
-    return reference.api_version.rpartition("/")[0]
-
-
 def _is_meant(reference: OwnerReference, owner: Owner, namespace: str) -> bool:
     return (
-        owner.kind == reference.kind
-        and owner.api_group == _api_group(reference)
+        (owner.api_group, owner.kind) == reference.group_kind
         and owner.meta.name == reference.name
         and owner.meta.namespace == namespace
     )

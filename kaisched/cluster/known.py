@@ -14,8 +14,9 @@ from kaisched.cluster.priorities import PriorityClasses
 from kaisched.cluster.problems import Problem, problems_of
 from kaisched.cluster.rowstore import RowStore
 from kaisched.cluster.sent import Sent
+from kaisched.cluster.stuck import STUCK_AFTER_S, Stuck
 from kaisched.cluster.translate import PodRow
-from kaisched.cluster.unsettled import Unsettled
+from kaisched.cluster.unsettled import OWNER_WAIT_S, Unsettled
 from kaisched.cluster.volumes import Volumes
 from kaisched.core.states import TaskState
 from kaisched.core.tables import EVICTED
@@ -43,6 +44,8 @@ class KnownObjects(RowStore):
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         extended: Iterable[str] = (),
         workloads: Table = KNOWN,
+        stuck_after_s: float = STUCK_AFTER_S,
+        owner_wait_s: float = OWNER_WAIT_S,
     ) -> None:
         """Make an empty store.
 
@@ -53,6 +56,9 @@ class KnownObjects(RowStore):
             gpu_resources: resource names that count as whole GPUs.
             extended: extended resources to count from the start.
             workloads: how the pods of each kind of workload are grouped.
+            stuck_after_s: nobody is made to wait for a pod that is leaving for so long; negative
+                for ever.
+            owner_wait_s: how long a pod waits for an owner that is not known yet.
 
         """
         super().__init__(extended)
@@ -69,13 +75,28 @@ class KnownObjects(RowStore):
         """Pods of others on nodes that are not ours."""
         self._sent = Sent()
         self._held_back = HeldBack()
-        self._unsettled = Unsettled()
+        self._unsettled = Unsettled(owner_wait_s)
+        self._stuck = Stuck(stuck_after_s)
         self.disruptions = Disruptions()
         """Disruption budgets, and who was evicted at their cost."""
         self._nominations: dict[str, str] = {}
         self._queue_objects: dict[str, Queue] = {}
         self._queue_faults: dict[str, ObjectError] | None = None
         self._node_faults: dict[str, str] = {}
+
+    @property
+    def stuck(self) -> Stuck:
+        """The pods that were asked to go long ago and still hold their room."""
+        return self._stuck
+
+    @property
+    def unsettled(self) -> Unsettled:
+        """The pods that wait for an owner, or have done so in vain."""
+        return self._unsettled
+
+    def promised_to(self, node: str) -> list[str]:
+        """Return the waiting pods that a node is promised to."""
+        return [key for key, name in self._nominations.items() if name == node]
 
     def is_waiting(self, key: str) -> bool:
         """Tell whether a pod had no node when it was last heard of, whatever is assumed of it."""
@@ -170,10 +191,9 @@ class KnownObjects(RowStore):
         return found is not None and found[0].nominated == node
 
     def pending_pods(self, job: str) -> list[tuple[str, str]]:
-        """Return (key, UID) of the pods of a job that wait for a node, not for their owner."""
+        """Return (key, UID) of the pods of a job that wait for a node."""
         pods = [pod for pod in self._groups.pods_of(job) if pod.state == TaskState.PENDING]
-        busy = (self._sent, self._unsettled)
-        return [(pod.key, pod.uid) for pod in pods if not any(pod.key in it for it in busy)]
+        return [(pod.key, pod.uid) for pod in pods if pod.key not in self._sent]
 
     def _meta_of(self, key: str) -> ObjectMeta | None:
         """Return the metadata of a pod that may own others."""

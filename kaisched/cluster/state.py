@@ -71,6 +71,10 @@ class StoreState:
     """When pods were evicted in the last hour."""
     disrupted: tuple[str, ...] = ()
     """Pods that were evicted and that their disruption budgets still count."""
+    stuck: tuple[str, ...] = ()
+    """Pods that were asked to go so long ago that nobody is made to wait for their room."""
+    without_owner: tuple[str, ...] = ()
+    """Pods that wait for an owner that is not read yet."""
     has_volumes: bool = False
     """Whether claims, volumes and classes are known, so that pods wait for their claims."""
 
@@ -130,6 +134,8 @@ class Kept:
             past=dict(_past(store)),
             evictions_s=tuple(store.accounts.evictions_s),
             disrupted=tuple(sorted(store.disruptions.unseen)),
+            stuck=tuple(sorted(store.stuck)),
+            without_owner=tuple(sorted(store.unsettled)),
             has_volumes=store.volumes.is_read,
         )
 
@@ -166,6 +172,8 @@ def restored(
         extended=state.extended,
         workloads=workloads,
     )
+    store.stuck.restore(state.stuck)
+    store.unsettled.restore(state.without_owner)
     for owner in state.owners:
         store.upsert_owner(owner)
     store.heed_volumes(is_read=state.has_volumes)

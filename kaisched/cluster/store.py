@@ -131,7 +131,7 @@ class StateStore(KnownObjects):
             self._look_again(self.volumes.users())
 
     def _look_again(self, pods: Iterable[str]) -> None:
-        """Take in pods again of whose claims something is new."""
+        """Take in pods again of which something is new that they do not say themselves."""
         for key in pods:
             if key in self._pods:
                 self.revision += 1
@@ -193,7 +193,9 @@ class StateStore(KnownObjects):
         is_ours = pod.is_ours and self._is_in_pool(pod.meta)
         member = self._grouper.membership(pod) if is_ours else None
         self._groups.note_success(pod, member)
+        pod = self._unsettled.marked(pod, member)
         found = self._pods.get(pod.key)
+        is_known = found is not None and found[0].uid == pod.uid
         if found is not None and not is_same_task(found, (pod, member)):
             self._drop(pod.key, is_another=found[0].uid != pod.uid)
             self._sent.evictions.pop(pod.key, None)  # it was not this one that was chosen
@@ -206,8 +208,9 @@ class StateStore(KnownObjects):
                 self._strangers[pod.key] = pod
             return
         self._pods[pod.key] = (pod, member)
+        self._stuck.note(pod.key, pod.leaving, was_alive=is_known)
         self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
-        waits = member is not None and member.is_unsettled and pod.state == TaskState.PENDING
+        waits = member is not None and pod.state == TaskState.PENDING and member.missing != ""
         self._unsettled.note(pod.key, is_unsettled=waits)
         self._watch_owners(pod.key, found[1] if found else None, member)
         job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
@@ -254,10 +257,10 @@ class StateStore(KnownObjects):
         row, state, node = -1, self._sent.state_of(pod), self._sent.node_of(pod)
         if pod.state != TaskState.PENDING:
             self._held_back.forget(pod.key)
-        elif state == TaskState.PENDING and (
-            pod.key in self._held_back or pod.key in self._unsettled
-        ):
+        elif state == TaskState.PENDING and pod.key in self._held_back:
             state = TaskState.GATED
+        if state == TaskState.RELEASING and pod.key in self._stuck:
+            state = TaskState.STUCK
         if _HOLDS[state]:
             if self.nodes.is_laid_out:
                 row = self.nodes.row_of_name.get(node, -1)
@@ -279,6 +282,7 @@ class StateStore(KnownObjects):
         if is_another:
             self._held_back.forget(key)
             self._unsettled.note(key, is_unsettled=False)
+            self._stuck.forget(key)
         self.disruptions.drop_pod(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
@@ -365,8 +369,13 @@ class StateStore(KnownObjects):
 
         Where this is asked, before every snapshot, pods also wait for owners that are not seen yet.
         """
-        for key in (*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)):
-            if key in self._pods:  # else it is no more for us to place
+        # Those that are no more for us to place are left out.
+        self._look_again((*self._held_back.pop_due(now_s), *self._unsettled.turn(now_s)))
+
+    def find_stuck(self, now_s: float, wall_s: float) -> None:
+        """Count no more on room of pods that do not end; ``wall_s`` is as objects are stamped."""
+        for key in self._stuck.turn(now_s, wall_s):
+            if key in self._pods:
                 self.revision += 1
                 self._update(self._pods[key][0])
 

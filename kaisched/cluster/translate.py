@@ -14,6 +14,7 @@ from kaisched.cluster.demands import claims_of, constraints_of, has_pod_terms, u
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
+from kaisched.cluster.stuck import Leaving
 from kaisched.core.constraints import Constraints, Taint
 from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN
@@ -109,6 +110,8 @@ class PodRow:
     """Since when its job runs below its minimum, as a condition says; NaN without one."""
     scheduling_group: str = ""
     """Name of the group of Kubernetes' own gang API; empty for none."""
+    leaving: Leaving | None = None
+    """Since when it is being deleted; None for one that is not."""
 
     @property
     def namespace(self) -> str:
@@ -149,6 +152,7 @@ def pod_row(pod: Pod, schedulers: frozenset[str], gpu_resources: Sequence[str]) 
         is_unready=_is_unready(pod),
         stale_since_s=_stale_since_s(pod),
         scheduling_group=spec.scheduling_group.pod_group_name if spec.scheduling_group else "",
+        leaving=leaving_of(meta),
     )
 
 
@@ -179,6 +183,14 @@ def has_same_wishes(old: Queue | PodGroup, new: Queue | PodGroup) -> bool:
         getattr(before, name) == getattr(now, name)
         for name in ("uid", "labels", "annotations", "creation_timestamp", "deletion_timestamp")
     )
+
+
+def leaving_of(meta: ObjectMeta) -> Leaving | None:
+    """Return how an object is being deleted; the time that it gives is the end of its grace."""
+    if not meta.deletion_timestamp:
+        return None
+    grace_s = float(max(meta.deletion_grace_period_seconds or 0, 0))
+    return Leaving(_time_s(meta.deletion_timestamp, math.nan) - grace_s, grace_s)
 
 
 def created_s(meta: ObjectMeta) -> float:

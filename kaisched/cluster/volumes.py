@@ -143,7 +143,7 @@ class Volumes:
         terms: set[tuple[NodeTerm, ...]] = set()
         wait = None
         if assumed is not None:
-            terms, wait = set(assumed.constraints.volume_terms), assumed.constraints.volume_wait
+            terms, wait = set(assumed.constraints.volume_terms), assumed.constraints.wait
         elif self.is_read:
             for name, is_own in pod.claims:
                 try:
@@ -155,7 +155,7 @@ class Volumes:
         constraints = replace(
             pod.constraints,
             volume_terms=() if wait else tuple(sorted(terms, key=repr)),
-            volume_wait=wait,
+            wait=wait,
         )
         return replace(pod, constraints=constraints)
 

@@ -78,8 +78,8 @@ class Constraints:
     pod_anti_affinity: tuple[PodTerm, ...] = ()
     volume_terms: tuple[tuple[NodeTerm, ...], ...] = ()
     """Where its volumes can be used: of each entry one term must hold."""
-    volume_wait: tuple[int, str] | None = None
-    """Refusal code and words: a claim keeps it from every node."""
+    wait: tuple[int, str] | None = None
+    """Refusal code and words: a claim or an owner that is not read keeps it from every node."""
     label_set: int = -1
     """The task's own label set where it has pod terms (a gang may look for itself), else -1."""
 

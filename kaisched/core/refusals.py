@@ -66,6 +66,7 @@ class Refusal(IntEnum):
     VOLUME_UNBOUND = 62
     VOLUME_IN_USE = 63
     VOLUME_AFFINITY = 64
+    OWNER_NOT_READ = 65
     # plugins
     PLUGIN = 90
     """A third party's policy says no; the record names the plugin."""
@@ -187,6 +188,7 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.VOLUME_UNBOUND, "VolumeUnbound", "a volume claim has no volume yet", False),
         (Refusal.VOLUME_IN_USE, "VolumeInUse", "another pod uses a volume claim", False),
         (Refusal.VOLUME_AFFINITY, "VolumeAffinity", "a volume cannot be used there", False),
+        (Refusal.OWNER_NOT_READ, "OwnerNotRead", "its owner is not read yet", False),
         (Refusal.PLUGIN, "Plugin", "a plugin refused it", False),
         (Refusal.PLUGIN_FAILED, "PluginFailed", "a plugin failed", False),
         (Refusal.ACTION_FAILED, "ActionFailed", "an action failed on it", False),

@@ -32,6 +32,8 @@ class TaskState(IntEnum):
     """Being deleted; still holds its room."""
     GONE = 8
     """Succeeded, failed or deleted: holds nothing, counts nowhere."""
+    STUCK = 9
+    """Being deleted for too long: still holds its room, which nobody is made to wait for."""
 
 
 def _set(*states: TaskState) -> BoolVec:
@@ -55,5 +57,6 @@ HOLDING_STATES: Final = _set(
     TaskState.BOUND,
     TaskState.RUNNING,
     TaskState.RELEASING,
+    TaskState.STUCK,
 )
 """Takes from a node's idle room."""

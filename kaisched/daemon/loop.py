@@ -7,8 +7,10 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import structlog
 
+from kaisched.core.states import TaskState
 from kaisched.core.usage import UsageState
 from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
@@ -184,7 +186,8 @@ class Loop:
         )
         left = left_of(turn.snapshot, self._policy, turn.end_s)
         left = left if left < 0 else max(left - len(result.evictions), 0)
-        published = replace(published, evictions_left=left)
+        stuck = np.count_nonzero(turn.snapshot.tasks.state == int(TaskState.STUCK))
+        published = replace(published, evictions_left=left, stuck=int(stuck))
         axis, queues = turn.snapshot.axis.names, turn.snapshot.queues.name
         self._collector.publish(
             published.with_history(axis, queues, turn.snapshot.total, turn.usage)

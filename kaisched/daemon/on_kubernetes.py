@@ -75,6 +75,7 @@ class KubernetesDaemon:
         self._keeper: LeaseKeeper | None = None
         self.tenures: tuple[Tenure, ...] = ()
         self.reflectors: tuple[Reflector, ...] = ()
+        self._of_kind: dict[tuple[str, str], Reflector] = {}
         self.shards = ShardWatch()
         self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
@@ -98,6 +99,7 @@ class KubernetesDaemon:
             self._keeper = self._keeper_of(found)
             self.tenures = tuple(self._tenure(one) for one in found)
             self.reflectors = self._followed()
+            self._of_kind = {it.watched.group_kind: it for it in self.reflectors}
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
@@ -213,7 +215,7 @@ class KubernetesDaemon:
 
         """
         kinds = watched_kinds(
-            [it.workloads for it in self.tenures],
+            [it.policy.workloads for it in self.tenures],
             self._find_gang_api(),
             is_deleting=self._settings.kubernetes.eviction_mode == "delete",
         )
@@ -250,6 +252,10 @@ class KubernetesDaemon:
         return None
 
     def _tell(self, change: Change) -> None:
+        for reference in () if change.is_gone else change.obj.metadata.owner_references:
+            reflector = self._of_kind.get(reference.group_kind)
+            if reflector is not None:
+                reflector.expect()  # its definition may be a moment old
         for tenure in self.tenures:
             tenure.tell(change)
 

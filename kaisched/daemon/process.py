@@ -136,7 +136,9 @@ def _embedded_loop(
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
     policy, said = policy_of(settings, found)
-    cluster = open_cluster(found.shard, clock, settings.scheduler_names, policy.workloads)
+    cluster = open_cluster(
+        found.shard, clock, settings.scheduler_names, policy.workloads, policy.stuck_after_s
+    )
     left_out = group_by_owners(manifests, policy.workloads)
     problems = fill(cluster, manifests)
     for text in left_out:

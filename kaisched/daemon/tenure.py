@@ -78,7 +78,7 @@ class Tenure:
 
         """
         policy, said = policy_of(settings, found)
-        self.name, self.is_leading, self.workloads = found.shard.name, False, policy.workloads
+        self.name, self.is_leading, self.policy = found.shard.name, False, policy
         self.collector, self.renewals = CycleCollector(), Durations()
         self._candidacy = self._candidacy_with(keeper, on_lost)
         self.gate = Gate() if self._candidacy is None else self._candidacy.gate
@@ -158,7 +158,9 @@ class Tenure:
                 settings.scheduler_names,
                 node_pool=shard.spec.partition_label_value,
                 gpu_resources=shard.spec.gpu_resources,
-                workloads=self.workloads,
+                workloads=self.policy.workloads,
+                stuck_after_s=self.policy.stuck_after_s,
+                owner_wait_s=self.policy.owner_wait_s,
             ),
             why_stale=why_stale,
             is_observing=how.observe,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
+from kaisched.cluster.stuck import STUCK_AFTER_S
+from kaisched.cluster.translate import leaving_of
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among
 from kaisched.engine.turn import take_turn
@@ -123,6 +125,7 @@ def open_cluster(
     clock: Clock,
     schedulers: Iterable[str] = OUR_NAMES,
     workloads: Table = KNOWN,
+    stuck_after_s: float = STUCK_AFTER_S,
 ) -> EmbeddedCluster:
     """Return an empty cluster in memory that looks after the nodes of a shard."""
     return EmbeddedCluster(
@@ -131,6 +134,7 @@ def open_cluster(
         node_pool=shard.spec.partition_label_value,
         gpu_resources=shard.spec.gpu_resources,
         workloads=workloads,
+        stuck_after_s=stuck_after_s,
     )
 
 
@@ -176,6 +180,7 @@ def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]
         what.shard,
         ManualClock(_newest_s(what.loaded.objects)),
         workloads=what.policy.workloads,
+        stuck_after_s=what.policy.stuck_after_s,
     )
     return cluster, fill(cluster, what.loaded)
 
@@ -183,8 +188,8 @@ def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]
 def plan(what: PlanInput, rounds: int = 1) -> Plan:
     """Run cycles until nothing moves any more, ``rounds`` at most.
 
-    Time is virtual: it begins when the newest object was made and goes on to whatever the cluster
-    does next by itself, at least a second a cycle.
+    Time is virtual: it begins when the newest object was made, or the last one was asked to go, and
+    goes on to whatever the cluster does next by itself, at least a second a cycle.
     """
     cluster, problems = planned_cluster(what)
     planned = Plan(problems=problems, warnings=[*what.warnings, *_nothing_to_do(cluster)])
@@ -227,8 +232,12 @@ def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:
 
 
 def _newest_s(objects: Iterable[Manifest]) -> float:
+    """Return when the last thing was done that the objects tell of: made, or asked to go."""
     newest_s = 0.0
     for obj in objects:
+        leaving = leaving_of(obj.metadata)
+        if leaving is not None and leaving.asked_s > newest_s:  # not where it is NaN
+            newest_s = leaving.asked_s
         try:
             newest_s = max(newest_s, time_of(obj.metadata.creation_timestamp))
         except UnitError:

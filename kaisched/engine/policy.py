@@ -21,6 +21,7 @@ from kaisched.objects.shard import PluginEntry, ShardSpec
 from kaisched.objects.shard_args import read_args
 from kaisched.objects.usage import UsageParams
 from kaisched.objects.wire import ObjectMeta
+from kaisched.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,9 +210,10 @@ def _action_name(written: str, file: str, path: str) -> str:
 
 
 def _settings(spec: ShardSpec, file: str) -> dict[str, Any]:
-    """Return the fields of a policy that KAI sets by flags, as far as the shard gives them."""
+    """Return the fields of a policy that KAI sets by flags, and durations, as far as given."""
+    given = {} if spec.owner_wait is None else {"owner_wait_s": parse_duration(spec.owner_wait)}
     try:
-        return read_args(spec.args)
+        return {**given, **read_args(spec.args)}
     except ObjectError as error:
         raise ConfigError(
             error.message, file=file, path=error.path, value=error.value, fix=error.fix

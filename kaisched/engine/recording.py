@@ -108,6 +108,10 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """When pods were evicted in the last hour: what an eviction budget counts."""
     disrupted: list[str] = []
     """Pods that were evicted and that their disruption budgets still count."""
+    stuck: list[str] = []
+    """Pods that were asked to go so long ago that nobody is made to wait for their room."""
+    without_owner: list[str] = []
+    """Pods that waited for an owner that was not read yet."""
     has_volumes: bool = msgspec.field(default=False, name="volumes")
     """Claims, volumes and classes were known, so that pods waited for their claims."""
     usage: RecordedUsage | None = None
@@ -156,6 +160,8 @@ def record(
         },
         evictions_s=list(state.evictions_s),
         disrupted=list(state.disrupted),
+        stuck=list(state.stuck),
+        without_owner=list(state.without_owner),
         has_volumes=state.has_volumes,
         usage=usage,
         facts=dict(facts or {}),

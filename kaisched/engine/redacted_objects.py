@@ -115,7 +115,7 @@ class ObjectWalk:
             new["namespace"] = alias("namespace", meta["namespace"])
         if "uid" in meta:
             new["uid"] = alias("uid", meta["uid"])
-        for key in ("creationTimestamp", "deletionTimestamp"):
+        for key in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
             if key in meta:
                 new[key] = meta[key]
         new["labels"] = self._labels(meta)

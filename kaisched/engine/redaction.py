@@ -67,6 +67,8 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
             for it in recording.assumed
         ],
         disrupted=sorted(_key(pod, aliases) for pod in recording.disrupted),
+        stuck=sorted(_key(pod, aliases) for pod in recording.stuck),
+        without_owner=sorted(_key(pod, aliases) for pod in recording.without_owner),
         usage=_usage(recording.usage, aliases),
     )
     jobs = _job_aliases(before, replay(bare), aliases)
@@ -93,6 +95,8 @@ def _renamed(
         owners=owners,
         assumed=[],
         disrupted=[],
+        stuck=[],
+        without_owner=[],
         past={},
         facts={},
         usage=None,

@@ -131,6 +131,8 @@ def _store(
         ),
         evictions_s=tuple(recording.evictions_s),
         disrupted=tuple(recording.disrupted),
+        stuck=tuple(recording.stuck),
+        without_owner=tuple(recording.without_owner),
         has_volumes=recording.has_volumes,
         past={job: JobPast(it.started_s, it.evicted_s) for job, it in recording.past.items()},
     )

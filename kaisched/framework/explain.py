@@ -33,6 +33,7 @@ _HELPLESS: Final = frozenset(
         Refusal.VOLUME_CLAIM,
         Refusal.VOLUME_UNBOUND,
         Refusal.VOLUME_IN_USE,
+        Refusal.OWNER_NOT_READ,
     )
 )
 """Whoever waits for these is not helped by what others give up."""

@@ -55,6 +55,10 @@ class Policy:
     """``equal``: each queue's own weight; ``quota``: weights follow the quotas."""
     staleness_grace_s: float = 60.0
     """How long a gang may run below its minimum, where it does not say; negative for ever."""
+    stuck_after_s: float = 120.0
+    """Nobody is made to wait for a pod that is being deleted for so long; negative for ever."""
+    owner_wait_s: float = 120.0
+    """How long a pod waits for an owner of a known kind that is not read yet."""
     max_consolidation_preemptees: int = 16
     """The most jobs that are moved to make room for one; 0 for none, -1 for no bound."""
     evictions_per_hour: int = -1

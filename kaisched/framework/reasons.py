@@ -118,7 +118,7 @@ def _queue_codes(
 
 
 def _of_shape(session: Session, shape: int, size: IntVec, code: CodeVec) -> CodeVec:
-    wait = session.shapes.constraints[shape].volume_wait
+    wait = session.shapes.constraints[shape].wait
     if wait is not None:
         return np.full(len(code), int(wait[0]), np.int16)
     lacks = session.placement.vacancy(shape).total < size
@@ -130,7 +130,7 @@ def _of_shapes(session: Session, counts: Iterable[tuple[int, int]], code: int) -
     """Return the code of a batch of several shapes: the first of them that lacks room decides."""
     counts = list(counts)
     for shape, _ in counts:
-        if (wait := session.shapes.constraints[shape].volume_wait) is not None:
+        if (wait := session.shapes.constraints[shape].wait) is not None:
             return int(wait[0])
     for shape, count in counts:
         if session.placement.vacancy(shape).total < count:

@@ -29,7 +29,7 @@ def lack_of(session: Session, job: int, code: Refusal) -> Lack:
     """Return why a job has no room; ``code`` stands unless something stronger is found."""
     shapes, size = batch_of(session, job)
     for shape, _ in shapes:
-        if (wait := session.shapes.constraints[shape].volume_wait) is not None:
+        if (wait := session.shapes.constraints[shape].wait) is not None:
             return Lack(Refusal(wait[0]), wait[1], {}, ())
     misses: tuple[NodeMiss, ...] = ()
     for shape, count in shapes:

@@ -80,6 +80,8 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     over_quota_weights: Literal["equal", "quota"] | None = None
     evictions_per_hour: int | None = None
     """The most pods that are evicted in any hour; 0 for none ever, None for no bound."""
+    owner_wait: str | int | None = None
+    """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))
 
 

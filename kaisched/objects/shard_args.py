@@ -37,6 +37,7 @@ def _switch(value: object) -> bool:
 
 ARGS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     "default-staleness-grace-period": ("staleness_grace_s", _grace),
+    "stuck-in-releasing-threshold": ("stuck_after_s", _grace),
     "max-consolidation-preemptees": ("max_consolidation_preemptees", _preemptees),
     "allow-consolidating-reclaim": ("allows_consolidating_reclaim", _switch),
 }

@@ -46,6 +46,7 @@ def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
     yield from _eviction_faults(spec)
     yield from duration_faults(
         {
+            ("spec", "ownerWait"): spec.owner_wait,
             ("spec", "minRuntime", "preemptMinRuntime"): spec.min_runtime.preempt_min_runtime,
             ("spec", "minRuntime", "reclaimMinRuntime"): spec.min_runtime.reclaim_min_runtime,
         }

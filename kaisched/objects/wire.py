@@ -37,6 +37,11 @@ class OwnerReference(Wire, frozen=True, kw_only=True):
     uid: str = ""
     controller: bool = False
 
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """Its API group and kind."""
+        return self.api_version.rpartition("/")[0], self.kind
+
 
 class ObjectMeta(Wire, frozen=True, kw_only=True):
     """Name, identity, labels and owners of an object."""
@@ -48,6 +53,8 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
+    """When it should be gone: from its deletion on, after its grace."""
+    deletion_grace_period_seconds: int | None = None
     owner_references: list[OwnerReference] = []
     resource_version: str = ""
     generation: int = 0

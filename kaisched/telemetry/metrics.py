@@ -103,6 +103,13 @@ _CYCLES: Final = (
         ),
     ),
     Series(
+        "kaisched_stuck_pods",
+        "gauge",
+        "Pods that were asked to go long ago and hold room that nobody is made to wait for.",
+        (),
+        attrgetter("stuck"),
+    ),
+    Series(
         "kaisched_nominations_total",
         "counter",
         "Pods promised room that is being released.",

@@ -53,6 +53,8 @@ class Published:
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
     evictions_left: int = -1
     """How many pods may be evicted within the hour, as of the last cycle; -1 for any number."""
+    stuck: int = 0
+    """Pods that do not end, as of the last cycle."""
     observed_jobs: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_time", "earlier", "not_yet"), 0)
     )

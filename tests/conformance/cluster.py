@@ -25,7 +25,7 @@ STATES = {state.name.title(): state for state in TaskState} | {
     "Failed": TaskState.GONE,
     "Deleted": TaskState.GONE,
     "Unknown": TaskState.GONE,
-    "StuckInReleasing": TaskState.RELEASING,
+    "StuckInReleasing": TaskState.STUCK,
 }
 STARTED = ("Allocated", "Binding", "Bound", "Running")
 
@@ -186,7 +186,7 @@ def _constraints(store: RowStore, task: Mapping[str, Any], namespace: str) -> Co
     claims = task.get("persistent_volume_claims")
     missing = f"claim {claims[0]} does not exist" if claims else ""
     return Constraints(
-        volume_wait=(int(Refusal.VOLUME_CLAIM), missing) if missing else None,
+        wait=(int(Refusal.VOLUME_CLAIM), missing) if missing else None,
         node_terms=(((Requirement(NODE_LABEL, "In", names),), ()),) if names else None,
         pod_affinity=near,
         pod_anti_affinity=far,

@@ -12,6 +12,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import CPU, GPU
 from kaisched.objects import Job, PriorityClass
+from kaisched.objects.labels import time_of
 from kaisched.units import MAX_AMOUNT
 from tests.contract.clusters import group, make, node, pod, queue
 from tests.faults.deciding import NOW_S, decide, placed, reasons, store_of, told
@@ -245,16 +246,18 @@ def test_what_others_overfill_gets_nothing_more_and_loses_nothing():
 
 @pytest.mark.fault("D70")
 def test_a_pod_that_leaves_for_hours_gives_its_room_when_it_is_gone():
-    """Its room is promised all the while, and nobody is evicted to have it sooner."""
+    """Its room is promised for two minutes, and then to nobody until it is free."""
     leaving = pod(
         "leaving", "b", 8, where="n0", phase="Running",
         metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"},
     )  # fmt: skip
     store = store_of(leaving, pod("waits", gpus=8))
-    for later_s in (0.0, 3600.0, 100_000.0):
-        result = decide(store, now_s=NOW_S + later_s)
+    asked_s = time_of("2026-01-01T00:00:00Z")
+    for later_s, is_promised in ((0.0, True), (119.0, True), (120.0, False), (100_000.0, False)):
+        store.find_stuck(later_s, asked_s + later_s)
+        result = decide(store, now_s=asked_s + later_s)
         assert (placed(result), len(result.evictions)) == ({}, 0)
-        assert [one.pod for one in result.nominations] == ["ns/waits"]
+        assert [one.pod for one in result.nominations] == ["ns/waits"] * is_promised
     remove(store, leaving)
     assert placed(decide(store)) == {"waits": "n0"}
 

@@ -49,13 +49,13 @@ def test_nobody_else_is_evicted_for_who_is_gone():
 
 
 @pytest.mark.fault("F97")
-def test_a_victim_that_does_not_leave_is_no_reason_to_evict_another():
-    """There is no time after which its room is not counted on."""
+@pytest.mark.parametrize("state", [TaskState.RELEASING, TaskState.STUCK])
+def test_a_victim_that_does_not_leave_is_a_reason_to_evict_another_only_when_it_is_stuck(state):
     victim, result = claimed()
     (node_of_victim,) = promised(result).values()
 
     changes = {
-        victim.removesuffix("-0"): {"state": TaskState.RELEASING},
+        victim.removesuffix("-0"): {"state": state},
         "w": {"nominated": node_of_victim},
     }
 
@@ -65,8 +65,12 @@ def test_a_victim_that_does_not_leave_is_no_reason_to_evict_another():
 
     leaving = replace(CLAIMED, jobs=tuple(map(changed, CLAIMED.jobs)))
     result, broken = decide(leaving)
-    assert (evicted(result), binds(result), broken) == ([], {}, [])
-    assert promised(result) == {"w-0": node_of_victim}
+    assert (binds(result), broken) == ({}, [])
+    if state == TaskState.RELEASING:
+        assert (evicted(result), promised(result)) == ([], {"w-0": node_of_victim})
+    else:
+        assert evicted(result) == sorted({"g-0", "h-0"} - {victim})
+        assert promised(result)["w-0"] != node_of_victim
 
 
 @pytest.mark.fault("F101")

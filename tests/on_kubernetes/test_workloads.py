@@ -8,6 +8,7 @@ import pytest
 from kaisched.clock import SystemClock
 from kaisched.cluster.embedded.apiserver.faults import Fault
 from kaisched.cluster.kubernetes.client import MERGE
+from kaisched.cluster.kubernetes.reflector import Phase
 from kaisched.daemon.taking import from_cluster
 from kaisched.engine.replaying import replay
 from tests.on_kubernetes.looking import ALONE, events
@@ -198,6 +199,19 @@ def test_the_jobs_of_a_job_set_start_together(cluster):
     job_set = make(cluster, "JobSet", "s", {"replicatedJobs": JOBS})
     names = job_set_pods(cluster, job_set)
     assert nothing_starts(cluster, *names)
+    cluster.node("n2")
+    cluster.wait_placed(*names)
+
+
+def test_a_kind_that_is_defined_after_the_start_is_seen_with_its_first_pod(cluster, server):
+    """Its Job is owned by it, and the pods by the Job; else it is looked for every minute."""
+    daemon = cluster.start(**ALONE).wait_leading()
+    until(lambda: seen(daemon, "jobsets").phase is Phase.ABSENT)
+    serve(cluster, "JobSet")
+    begin_s = time.monotonic()
+    names = job_set_pods(cluster, make(cluster, "JobSet", "s", {"replicatedJobs": JOBS}))
+    until(lambda: seen(daemon, "jobsets").phase is Phase.SYNCED)
+    assert time.monotonic() - begin_s < 5.0
     cluster.node("n2")
     cluster.wait_placed(*names)
 

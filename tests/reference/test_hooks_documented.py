@@ -83,6 +83,7 @@ CURES = {
     Refusal.VOLUME_UNBOUND: "Wait for the volume, or mend the claim or its storage class.",
     Refusal.VOLUME_IN_USE: "Wait for the pod that uses the claim, or claim another volume.",
     Refusal.VOLUME_AFFINITY: "Nothing: the node is out of the volume's reach.",
+    Refusal.OWNER_NOT_READ: "Let the owner's kind be served and read: see `kaisched doctor`.",
     Refusal.DISRUPTION_BUDGET: "Wait, or let the PodDisruptionBudget allow more disruptions.",
     Refusal.EVICTION_BUDGET: "Wait, or raise the shard's `evictionsPerHour`.",
     Refusal.TAKING_TURNS: "Set a minimum runtime; it is tried again when something changes.",

@@ -118,3 +118,18 @@ def test_a_queue_that_was_left_out_says_why(tmp_path):
     assert messages["a/pg-full-4"].startswith("queue q is left out: ")
     assert "quota" in messages["a/pg-full-4"]
     assert messages["a/pg-typo-5"].startswith("queue default-queue does not exist: pods without")
+
+
+@pytest.mark.fault("D70")
+@pytest.mark.parametrize(("threshold", "node", "is_evicted"), [
+    ("", "n1", True), ("4m", "n0", False), ("3m", "n1", True), ("-1s", "n0", False),
+])  # fmt: skip
+def test_nobody_waits_for_a_pod_that_does_not_end(threshold, node, is_evicted, tmp_path):
+    # By default for two minutes; then a's other pod, which is beyond its quota, gives way.
+    file = tmp_path / "shard.yaml"
+    args = f"{{stuck-in-releasing-threshold: {threshold}}}" if threshold else "{}"
+    kind = "apiVersion: kai.scheduler/v1\nkind: SchedulingShard\nmetadata: {name: default}\n"
+    file.write_text(f"{kind}spec: {{args: {args}}}\n")
+    (cycle,) = plan(read_plan_input([str(HERE / "stuck-pod.yaml")], file)).cycles
+    assert [(it.pod, it.node) for it in cycle.nominations] == [("default/w", node)]
+    assert [it.pod for it in cycle.evictions] == ["default/more"] * is_evicted

@@ -16,6 +16,7 @@ from kaisched.cluster.known import OUR_SCHEDULERS
 from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
+from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
@@ -61,6 +62,7 @@ class EmbeddedCluster:
         node_pool: str = "",
         gpu_resources: Sequence[str] = GPU_RESOURCES,
         workloads: Table = KNOWN,
+        stuck_after_s: float = STUCK_AFTER_S,
         start_delay_s: float = 1.0,
         grace_s: float = 5.0,
         is_recreating: bool = True,
@@ -70,10 +72,11 @@ class EmbeddedCluster:
 
         Args:
             clock: a new ManualClock at 0 unless given.
-            schedulers: as for the store, like the next three.
+            schedulers: as for the store, like the next four.
             node_pool: see there.
             gpu_resources: see there.
             workloads: see there.
+            stuck_after_s: see there.
             start_delay_s: from bind to running.
             grace_s: from eviction to the room being free.
             is_recreating: put a new pending pod in the place of an evicted or lost one, as the
@@ -83,7 +86,11 @@ class EmbeddedCluster:
         """
         self.clock: Clock = ManualClock() if clock is None else clock
         self.store = StateStore(
-            schedulers, node_pool=node_pool, gpu_resources=gpu_resources, workloads=workloads
+            schedulers,
+            node_pool=node_pool,
+            gpu_resources=gpu_resources,
+            workloads=workloads,
+            stuck_after_s=stuck_after_s,
         )
         self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
@@ -170,6 +177,8 @@ class EmbeddedCluster:
     def snapshot(self) -> Snapshot:
         """Return the present state."""
         self._catch_up()
+        now_s = self.clock.now_s()
+        self.store.find_stuck(now_s, now_s)
         return self.store.snapshot()
 
     def state(self) -> StoreState:
@@ -321,7 +330,11 @@ class EmbeddedCluster:
             self._end_of(pod, is_recreated=False)
             return
         now_s = self.clock.now_s()
-        meta = replace(pod.metadata, deletion_timestamp=format_time(now_s + self._grace_s))
+        meta = replace(
+            pod.metadata,
+            deletion_timestamp=format_time(now_s + self._grace_s),
+            deletion_grace_period_seconds=round(self._grace_s),
+        )
         pod = replace(pod, metadata=meta)
         self._put(pod)
         self._kubelet.plan(now_s + self._grace_s, Step.RELEASE, pod)
@@ -332,6 +345,7 @@ class EmbeddedCluster:
         self.store.remove_pod(pod.key)
         if is_recreated and self._is_recreating:
             meta = replace(pod.metadata, uid="", creation_timestamp="", deletion_timestamp="")
+            meta = replace(meta, deletion_grace_period_seconds=None)
             spec = replace(pod.spec, node_name="")
             self._load_pod(Pod(metadata=meta, spec=spec), self.clock.now_s())
 
@@ -345,7 +359,9 @@ class EmbeddedCluster:
         if old is not None:
             uid, created = old.metadata.uid, old.metadata.creation_timestamp
             gone = old.metadata.deletion_timestamp
+            grace = old.metadata.deletion_grace_period_seconds
             meta = replace(meta, uid=uid, creation_timestamp=created, deletion_timestamp=gone)
+            meta = replace(meta, deletion_grace_period_seconds=grace)
         else:
             self._made += 1
             created = meta.creation_timestamp or format_time(now_s)

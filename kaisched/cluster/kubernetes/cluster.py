@@ -171,6 +171,8 @@ class KubernetesCluster:
     def _take_in_all(self) -> None:
         for _ in range(len(self._news)):
             self._take_in(self._news.popleft())
+        # Also while another leads: a pod that leaves is clocked from when it was seen to.
+        self.store.find_stuck(monotonic_s(), self._clock.now_s())
 
     def state(self) -> StoreState:
         """Return what the last snapshot was made of; only of a cluster that keeps objects."""

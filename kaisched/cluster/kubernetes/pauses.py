@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from dataclasses import dataclass
 from typing import Final
+
+from kaisched.clock import monotonic_s
 
 LEAST_S: Final = 0.1
 MOST_S: Final = 10.0
@@ -24,6 +27,8 @@ class Pace:
     """After so long everything is listed again and compared."""
     absent_s: float = 60.0
     """How often a kind is looked for that the server does not know, or does not show us."""
+    expected_s: float = 1.0
+    """The same for half of that time after an object has named such a kind as its owner's."""
     least_pause_s: float = 0.1
     most_pause_s: float = 10.0
 
@@ -51,3 +56,28 @@ class Pauses:
         """Return some time between two."""
         # Not numpy's: it would make a small process, as that of the leases, a large one.
         return least_s + (most_s - least_s) * secrets.randbelow(_STEPS) / _STEPS
+
+
+class Absence:
+    """How often to look for a kind that is not served: often, once an object has named it."""
+
+    def __init__(self, pace: Pace) -> None:
+        """Expect nothing."""
+        self._pace = pace
+        self._since_s = -math.inf
+
+    def expect(self) -> bool:
+        """Note that an object names the kind; tell whether that was not known of late.
+
+        What is named and never served is so not looked for all the time.
+        """
+        now_s = monotonic_s()
+        is_new = now_s - self._since_s >= self._pace.absent_s
+        if is_new:
+            self._since_s = now_s
+        return is_new
+
+    def pause_s(self) -> float:
+        """Return how long to wait before the next look."""
+        is_expected = monotonic_s() - self._since_s < self._pace.absent_s / 2
+        return self._pace.expected_s if is_expected else self._pace.absent_s

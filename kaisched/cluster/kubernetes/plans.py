@@ -23,7 +23,7 @@ from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.pod import Pod
 
-_FREE: Final = (TaskState.PENDING, TaskState.GATED, TaskState.RELEASING)
+_FREE: Final = (TaskState.PENDING, TaskState.GATED, TaskState.RELEASING, TaskState.STUCK)
 """States of a victim that holds no room, or gives it up without us."""
 
 _Known: TypeAlias = tuple[PodRow, Membership | None]

@@ -18,7 +18,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.change import Change, Tell
 from kaisched.cluster.kubernetes.client import Answer, Client, RefusedError, Stream
 from kaisched.cluster.kubernetes.lines import lines_of
-from kaisched.cluster.kubernetes.pauses import Pace, Pauses
+from kaisched.cluster.kubernetes.pauses import Absence, Pace, Pauses
 from kaisched.cluster.kubernetes.resources import Seen, Watched, bare_event
 from kaisched.errors import ClusterUnavailable, ObjectError
 
@@ -91,6 +91,7 @@ class Reflector:
         self._client = client
         self._tell = tell
         self._pace = pace or Pace()
+        self._absence = Absence(self._pace)
         self._pauses = Pauses(self._pace.least_pause_s, self._pace.most_pause_s)
         self._on_fatal, self._on_restored = on_fatal, on_restored
         self._log: Any = structlog.get_logger().bind(kind=watched.qualified)
@@ -136,6 +137,11 @@ class Reflector:
         self._asked += 1
         self._interrupt()
         return self._asked
+
+    def expect(self) -> None:
+        """Look for a kind that is not served at once, and often: an object names it."""
+        if self._absence.expect() and self.phase is Phase.ABSENT:
+            self._hurry.set()
 
     def has_listed(self, asked: int) -> bool:
         """Tell whether a list is done that began after it was asked for."""
@@ -203,7 +209,7 @@ class Reflector:
             if self._turn_to_next_version():
                 return 0.0
             self._unreadable(Phase.ABSENT, answer)
-            return self._pace.absent_s if not self.watched.is_required else pause_s
+            return self._absence.pause_s() if not self.watched.is_required else pause_s
         elif answer.code == _FORBIDDEN:
             self._unreadable(Phase.FORBIDDEN, answer)
             return max(pause_s, min(self._pace.absent_s, self._pace.most_pause_s))

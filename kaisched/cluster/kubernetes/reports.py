@@ -16,6 +16,7 @@ from kaisched.clock import Clock
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.counts import Counts
+from kaisched.cluster.kubernetes.lone_pods import LonePods
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_desk import (
@@ -28,6 +29,7 @@ from kaisched.cluster.kubernetes.report_desk import (
 )
 from kaisched.cluster.kubernetes.seen import SeenObjects, key_of
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueStatuses
+from kaisched.cluster.kubernetes.stuck_pods import StuckPods
 from kaisched.cluster.kubernetes.waiting_jobs import WaitingJobs
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
@@ -85,6 +87,7 @@ class Reporter:
         self._jobs = WaitingJobs(store.is_declared)
         self._pods: dict[str, list[str]] = {}
         """The pods of each job of which something is wished."""
+        self._stuck, self._alone = StuckPods(), LonePods()
         self._amounts, self._statuses = GroupAmounts(), QueueStatuses()
         self._ripening: list[str] = []
         """Pod groups that are new: whose pods came first says nothing of its amounts yet."""
@@ -106,6 +109,9 @@ class Reporter:
         """Report on a cycle."""
         for bind in result.binds:
             self._desk.withdraw(POD, f"pods/{bind.pod}")
+        if not result.stats.abandoned:
+            for note in (*self._stuck.after(self._store, result), *self._alone.after(self._store)):
+                self.note(note)
         self._desk.mend()
         now_s = self._box.now()
         if now_s - self._last_s < ROUND_S or result.stats.abandoned:

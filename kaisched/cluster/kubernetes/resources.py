@@ -57,6 +57,11 @@ class Watched:
         return f"/{root}/{self.api_version}/{self.plural}"
 
     @property
+    def group_kind(self) -> tuple[str, str]:
+        """Its API group, empty for the oldest, and its kind."""
+        return self.api_version.rpartition("/")[0], self.kind
+
+    @property
     def qualified(self) -> str:
         """The plural with its API group, as rules of access have it."""
         group, _, _ = self.api_version.rpartition("/")

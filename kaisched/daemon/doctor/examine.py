@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kaisched.daemon.doctor import access, gates, history, queues, served, shards
+from kaisched.daemon.doctor import access, gates, history, leaving, queues, served, shards
 from kaisched.daemon.doctor.finding import Finding
 from kaisched.errors import KaischedError
 
@@ -24,6 +24,7 @@ CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
     "leases": shards.leases,
     "nodes": shards.nodes,
     "queues": queues.queues,
+    "leaving pods": leaving.leaving_pods,
     "queue use": gates.queue_use,
     "usage": history.usage,
 }

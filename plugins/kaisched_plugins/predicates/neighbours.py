@@ -24,10 +24,9 @@ from kaisched import (
     Session,
     TaskState,
 )
-from kaisched_plugins.predicates.podterms import PodTerms
+from kaisched_plugins.predicates.podterms import PRESENT, PodTerms
 from kaisched_plugins.predicates.ports import are_in_conflict
 
-_PRESENT = ACTIVE_STATES
 # A port is free when its pod is gone, not before: the kubelet would turn the next pod away.
 _PORT_HELD = HOLDING_STATES | ACTIVE_STATES
 
@@ -40,7 +39,7 @@ class Crowd:
     """By label set or by shape."""
     tasks: RowVec
     is_by_shape: bool
-    states: BoolVec = field(default_factory=lambda: _PRESENT)
+    states: BoolVec = field(default_factory=lambda: PRESENT)
 
     def counts(self, session: Session) -> IntVec:
         """``(N,)`` how many of them are on each node now."""
@@ -238,7 +237,7 @@ class Neighbours:
             tasks = session.tasks
             column = tasks.shape_of_task if is_by_shape else tasks.label_set_of_task
             rows = np.flatnonzero(members[column] & (tasks.state != int(TaskState.GONE)))
-            states = _PORT_HELD if kind == "ports" else _PRESENT
+            states = _PORT_HELD if kind == "ports" else PRESENT
             crowd = self._crowds[kind, key] = Crowd(members, rows, is_by_shape, states)
         return crowd
 

@@ -13,9 +13,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kaisched import ACTIVE_STATES, BoolVec, Constraints, PodTerm, Session
+from kaisched import ACTIVE_STATES, BoolVec, Constraints, PodTerm, Session, TaskState
 from kaisched_plugins.predicates.statics import is_met
 
+PRESENT = ACTIVE_STATES.copy()
+"""States of a pod that is a neighbour. One that does not end is: nobody knows until when."""
+PRESENT[TaskState.STUCK] = True
 _HINT = "predicates.podterms"
 _Pair = tuple[str, str]
 
@@ -96,7 +99,7 @@ class PodTerms:
         """Take up the terms of shapes of which some pod stands somewhere now."""
         tasks = session.tasks
         stands = np.zeros(len(session.shapes.constraints), np.bool_)
-        stands[tasks.shape_of_task[ACTIVE_STATES[tasks.state]]] = True
+        stands[tasks.shape_of_task[PRESENT[tasks.state]]] = True
         for shape in sorted(self.dormant):
             if shape < len(stands) and stands[shape]:
                 self.wake(session, shape)

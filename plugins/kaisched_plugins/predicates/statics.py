@@ -47,11 +47,11 @@ class StaticMasks:
 
     def with_volumes(self, codes: CodeVec | None, constraints: Constraints) -> CodeVec | None:
         """Add what volumes demand; not remembered, since hardly two pods demand the same."""
-        if not constraints.volume_terms and constraints.volume_wait is None:
+        if not constraints.volume_terms and constraints.wait is None:
             return codes
         count = len(self.statics.name)
-        if constraints.volume_wait is not None:
-            return np.full(count, constraints.volume_wait[0], np.int16)
+        if constraints.wait is not None:
+            return np.full(count, constraints.wait[0], np.int16)
         codes = np.zeros(count, np.int16) if codes is None else codes.copy()
         for terms in constraints.volume_terms:
             _mark(codes, ~self._is_any_term_met(terms), Refusal.VOLUME_AFFINITY)

@@ -239,3 +239,28 @@ def test_only_the_last_happenings_are_kept():
         cluster.apply([Bind(f"ns/{number}", "", "n0", "", 0, 0)], [], [])
     assert len(cluster.history) == HISTORY_LENGTH == 10_000
     assert (cluster.history[0].pod, cluster.history[-1].pod) == ("ns/2", "ns/10001")
+
+
+def test_a_pod_that_does_not_end_is_stuck_in_the_cluster_s_own_time():
+    """One that was read in as it is: nobody ends it. One that is evicted has its grace."""
+    gone = {"deletionTimestamp": "1970-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30}
+    cluster = cluster_of(
+        pod("p", where="n0", phase="Running", metadata=gone),
+        pod("q"),
+        clock=ManualClock(20.0),
+        grace_s=200,
+    )
+    bind(cluster, "q")
+    evict(cluster, "q")
+
+    def states(at_s):
+        cluster.advance_to(at_s)
+        cluster.snapshot()
+        return [cluster.store.state_of(f"ns/{name}").name for name in "pq"]
+
+    assert states(129.0) == ["RELEASING", "RELEASING"]
+    assert states(130.0) == ["STUCK", "RELEASING"]
+    assert states(219.0) == ["STUCK", "RELEASING"]
+    assert cluster.pod("ns/q").metadata.deletion_grace_period_seconds == 200
+    assert states(221.0) == ["STUCK", "PENDING"]
+    assert cluster.pod("ns/q").metadata.deletion_grace_period_seconds is None

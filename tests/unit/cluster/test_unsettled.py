@@ -3,25 +3,38 @@
 import pytest
 
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.unsettled import PATIENCE_S, Unsettled
+from kaisched.cluster.state import Kept, restored
+from kaisched.cluster.unsettled import OWNER_WAIT_S, Unsettled
+from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from tests.contract.clusters import pod
+from kaisched.engine.policy import build_policy
+from kaisched.objects import SchedulingShard
+from kaisched.objects.shard import GPU_RESOURCES
+from tests.contract.clusters import make, node, pod, queue
+from tests.faults.deciding import decide, placed
 from tests.unit.cluster.test_grouping_table import job_set, owned, owner, spark
 from tests.unit.cluster.test_groups import job, jobs, store_of
 
 SPEC = {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}
+WAITS = "waits for its owner"
 PODS = [owned(name, ("PyTorchJob", "t")) for name in "pq"]
 
 
 def states(store):
+    """Pod to its state, or WAITS for one that is kept from every node until its owner is read."""
     s = store.snapshot()
-    found = {name.removeprefix("ns/"): TaskState(int(s.tasks.state[at]))
-             for at, name in enumerate(s.tasks.name)}  # fmt: skip
+    found = {}
+    for at, name in enumerate(s.tasks.name):
+        state = TaskState(int(s.tasks.state[at]))
+        wait = s.shapes.constraints[s.tasks.shape_of_task[at]].wait
+        is_kept = state == TaskState.PENDING and wait is not None
+        assert not is_kept or wait[0] == Refusal.OWNER_NOT_READ
+        found[name.removeprefix("ns/")] = WAITS if is_kept else state
     return {name: state for name, state in found.items() if state != TaskState.GONE}
 
 
 def test_who_waits_and_for_how_long():
-    waits = Unsettled()
+    waits = Unsettled(5.0)
     waits.note("p", is_unsettled=True)
     assert "p" not in waits  # nobody asked for the time yet
     assert waits.turn(10.0) == ["p"]
@@ -29,7 +42,7 @@ def test_who_waits_and_for_how_long():
     assert waits.turn(12.0) == ["q"]
     assert ("p" in waits, "q" in waits) == (True, True)
     waits.note("p", is_unsettled=True)
-    assert waits.turn(10.0 + PATIENCE_S) == ["p"]
+    assert waits.turn(15.0) == ["p"]
     assert ("p" in waits, "q" in waits) == (False, True)
     waits.note("p", is_unsettled=True)
     assert waits.turn(100.0) == ["q"]  # p has waited
@@ -42,8 +55,13 @@ def test_who_waits_and_for_how_long():
 def test_a_pod_waits_for_its_owner_and_starts_with_its_gang():
     store = store_of(*PODS)
     store.let_go(100.0)
-    assert states(store) == dict.fromkeys("pq", TaskState.GATED)
-    assert store.pending_pods("ns/pg-t-uid-t") == []  # nothing to be told yet
+    assert states(store) == dict.fromkeys("pq", WAITS)
+    (record,) = decide(store).records
+    assert (record.pod_group, record.reason) == ("ns/pg-t-uid-t", "OwnerNotRead")
+    assert (
+        "its owner PyTorchJob t is not read yet; ownerWait of the shard bounds this"
+        in record.message
+    )
     upsert(store, owner("PyTorchJob", "t", spec=SPEC))
     assert [key for key, _ in store.pending_pods("ns/pg-t-uid-t")] == ["ns/p", "ns/q"]
     assert states(store) == dict.fromkeys("pq", TaskState.PENDING)
@@ -55,9 +73,9 @@ def test_a_pod_whose_owner_never_comes_goes_on_without_it():
     store = store_of(*PODS)
     store.let_go(100.0)
     upsert(store, owned("p", ("PyTorchJob", "t"), annotations={"some": "news"}))
-    store.let_go(100.0 + PATIENCE_S / 2)
-    assert set(states(store).values()) == {TaskState.GATED}
-    store.let_go(100.0 + PATIENCE_S)
+    store.let_go(100.0 + OWNER_WAIT_S / 2)
+    assert set(states(store).values()) == {WAITS}
+    store.let_go(100.0 + OWNER_WAIT_S)
     assert set(states(store).values()) == {TaskState.PENDING}
     upsert(store, owned("p", ("PyTorchJob", "t"), annotations={"more": "news"}))
     store.let_go(200.0)
@@ -69,7 +87,7 @@ def test_any_owner_of_the_chain_is_waited_for(missing):
     objects = job_set()
     store = store_of(*(obj for obj in objects if obj.metadata.name != missing))
     store.let_go(100.0)
-    assert states(store)["s-workers-0-0"] == TaskState.GATED
+    assert states(store)["s-workers-0-0"] == WAITS
     upsert(store, next(obj for obj in objects if obj.metadata.name == missing))
     assert set(states(store).values()) == {TaskState.PENDING}
 
@@ -77,7 +95,7 @@ def test_any_owner_of_the_chain_is_waited_for(missing):
 def test_an_executor_waits_for_its_driver():
     store = store_of(spark("exec-1", "executor", "Pod", "driver"))
     store.let_go(100.0)
-    assert states(store) == {"exec-1": TaskState.GATED}
+    assert states(store) == {"exec-1": WAITS}
     upsert(store, spark("driver", "driver"))
     assert set(states(store).values()) == {TaskState.PENDING}
 
@@ -105,5 +123,43 @@ def test_a_pod_that_is_gone_is_forgotten():
     store = store_of(*PODS)
     store.let_go(100.0)
     remove(store, PODS[0])
-    store.let_go(200.0)
+    store.let_go(100.0 + OWNER_WAIT_S)
     assert states(store) == {"q": TaskState.PENDING}
+
+
+def test_the_limit_is_the_shard_s_and_nobody_starts_before_it():
+    policy, _ = build_policy(make(SchedulingShard, "s", spec={"ownerWait": "10m"}))
+    assert policy.owner_wait_s == 600.0
+    store = store_of(*PODS, owner_wait_s=policy.owner_wait_s)
+    for at_s in (100.0, 699.0):
+        store.let_go(at_s)
+        assert placed(decide(store)) == {}
+    assert set(store.unsettled.waited) == set()
+    store.let_go(700.0)
+    assert set(placed(decide(store))) == {"p", "q"}
+    assert set(store.unsettled.waited) == {"ns/p", "ns/q"}
+
+
+def test_a_pod_with_a_claim_waits_for_its_owner_too():
+    """Each of the two is told in turn."""
+    claimed = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+    store = store_of(owned("p", ("PyTorchJob", "t"), spec=claimed))
+    store.heed_volumes(is_read=True)
+    store.let_go(100.0)
+    assert [it.reason for it in decide(store).records] == ["VolumeClaim"]
+    store.heed_volumes(is_read=False)
+    assert [it.reason for it in decide(store).records] == ["OwnerNotRead"]
+    upsert(store, owner("PyTorchJob", "t"))
+    assert set(placed(decide(store))) == {"p"}
+
+
+def test_who_waits_is_in_a_state_that_is_written_down():
+    store, kept = store_of(PODS[0]), Kept()
+    store.let_go(100.0)
+    for obj in (node("n0"), queue("a"), PODS[0]):
+        kept.put(obj)
+    state = kept.state_of(store)
+    assert state.without_owner == ("ns/p",)
+    objects = [node("n0"), queue("a"), PODS[0]]
+    again = restored(objects, state, ("kaisched",), "", GPU_RESOURCES)
+    assert states(again) == {"p": WAITS}

@@ -140,7 +140,7 @@ def reason(code):
 def test_pods_without_claims_demand_nothing():
     store = store_of(pod(volume="hostPath: {path: /x}"))
     (constraints,) = store.snapshot().shapes.constraints
-    assert (constraints.volume_terms, constraints.volume_wait) == ((), None)
+    assert (constraints.volume_terms, constraints.wait) == ((), None)
     assert nodes_for(store) == [0, 1, 2]
 
 

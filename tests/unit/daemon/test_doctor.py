@@ -473,6 +473,30 @@ def test_queues_with_the_policy_are_well(healthy):
     ]
 
 
+@pytest.mark.fault("D70")
+def test_pods_that_do_not_end_are_named(healthy):
+    clock = ManualClock(SystemClock().now_s())
+    pods = "/api/v1/namespaces/kaisched/pods"
+    for name in ("p", "q"):
+        body = {
+            "metadata": {"name": name, "finalizers": ["example.com/wait"]},
+            "spec": {"nodeName": "node-0", "containers": [{"name": "main", "image": "none"}]},
+        }
+        must(healthy, "POST", pods, body)
+    must(healthy, "DELETE", f"{pods}/p", {"gracePeriodSeconds": 0})
+    check = "leaving pods"
+    assert texts(found(healthy, clock=clock), check, "ok") == [
+        "none is stuck; 1 are on their way out"
+    ]
+    clock.advance_to(clock.now_s() + 3600)
+    (finding,) = of(found(healthy, clock=clock), check)
+    assert finding.level == "warn"
+    assert "1 pods were deleted long ago" in finding.text
+    assert "kaisched/p (for " in finding.text
+    shard(healthy, "default", args={"stuck-in-releasing-threshold": "2h"})
+    assert of(found(healthy, clock=clock), check, "warn") == []
+
+
 def test_who_may_not_look_at_policies_is_told_so(healthy):
     healthy.api.access.tokens = {"person": "person"}
     healthy.api.access.rules = {"person": [Rule(("get", "list"), ("scheduling.run.ai",), ("*",))]}

@@ -263,28 +263,31 @@ def test_an_action_can_be_switched_off():
 def decided(policy):
     return (
         policy.staleness_grace_s,
+        policy.stuck_after_s,
         policy.max_consolidation_preemptees,
         policy.allows_consolidating_reclaim,
     )
 
 
 def test_flags_of_kai_that_decide_are_read_as_numbers_or_as_texts():
-    assert decided(built({})[0]) == (60.0, 16, True)
+    assert decided(built({})[0]) == (60.0, 120.0, 16, True)
     args = {
         "default-staleness-grace-period": "-1s",
+        "stuck-in-releasing-threshold": "5m",
         "max-consolidation-preemptees": "-1",
         "allow-consolidating-reclaim": "false",
         "verbosity": 5,
     }
-    assert decided(built({"args": args})[0]) == (-1.0, -1, False)
+    assert decided(built({"args": args})[0]) == (-1.0, 300.0, -1, False)
     args = {"max-consolidation-preemptees": 3, "allow-consolidating-reclaim": True}
-    assert decided(built({"args": args})[0]) == (60.0, 3, True)
+    assert decided(built({"args": args})[0]) == (60.0, 120.0, 3, True)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
         ("default-staleness-grace-period", 60, "60 has no unit"),
+        ("stuck-in-releasing-threshold", "soon", "'soon' is no duration"),
         ("max-consolidation-preemptees", -2, "'-2' is no number of jobs"),
         ("max-consolidation-preemptees", True, "'True' is no number of jobs"),
         ("allow-consolidating-reclaim", "no", "'no' is neither true nor false"),

@@ -214,8 +214,7 @@ def test_pods_go_where_the_same_volumes_are_and_wait_for_the_same_claims(recordi
     def wishes(each):
         snapshot = replay(each).snapshot
         return sorted(
-            (len(it.volume_terms), it.volume_wait and it.volume_wait[0])
-            for it in snapshot.shapes.constraints
+            (len(it.volume_terms), it.wait and it.wait[0]) for it in snapshot.shapes.constraints
         )
 
     away = [it for it in recording.objects if b'"PersistentVolumeClaim"' not in bytes(it)]
@@ -229,6 +228,12 @@ def test_pods_go_where_the_same_volumes_are_and_wait_for_the_same_claims(recordi
 def test_who_was_evicted_at_the_cost_of_a_budget_has_another_name(recording):
     told = msgspec.structs.replace(recording, disrupted=["acme-ns/acme-lead"])
     assert redacted(told).recording.disrupted == ["namespace-1/pod-2"]
+
+
+@pytest.mark.parametrize("what", ["stuck", "without_owner"])
+def test_who_does_not_end_or_waits_for_its_owner_has_another_name(recording, what):
+    told = msgspec.structs.replace(recording, **{what: ["acme-ns/acme-lead"]})
+    assert getattr(redacted(told).recording, what) == ["namespace-1/pod-2"]
 
 
 def test_what_is_remembered_follows_the_new_names(recording):

@@ -56,7 +56,7 @@ def test_what_labels_say_comes_before_what_volumes_do():
 
 def test_a_claim_that_is_waited_for_keeps_its_pod_from_every_node():
     wait = (int(Refusal.VOLUME_CLAIM), "claim data does not exist")
-    assert refusals(statics_of({}, {}, cordoned=[1]), volume_wait=wait) == ["VOLUME_CLAIM"] * 2
+    assert refusals(statics_of({}, {}, cordoned=[1]), wait=wait) == ["VOLUME_CLAIM"] * 2
 
 
 def test_a_pod_without_constraints_on_healthy_nodes_needs_no_answer():

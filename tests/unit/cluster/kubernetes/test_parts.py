@@ -17,7 +17,7 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.lines import lines_of
 from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.pauses import Pauses
+from kaisched.cluster.kubernetes.pauses import Absence, Pace, Pauses
 from kaisched.cluster.kubernetes.resources import ALL, PODS, bare_event
 from kaisched.cluster.kubernetes.statuses import quantities
 from kaisched.errors import ClusterUnavailable, ConfigError, ObjectError
@@ -269,3 +269,17 @@ def test_an_answer_that_is_no_status_is_told_as_it_is():
     assert Answer(502, b"<html>").text() == "502 : <html>"
     status = b'{"code":409,"reason":"Conflict","message":"no"}'
     assert Answer(409, status).text() == "409 Conflict: no"
+
+
+def test_a_kind_that_is_named_is_looked_for_often_for_a_while(monkeypatch):
+    """And not for ever: somebody may name what is never served."""
+    now_s = [100.0]
+    monkeypatch.setattr("kaisched.cluster.kubernetes.pauses.monotonic_s", lambda: now_s[0])
+    absence = Absence(Pace())
+    assert absence.pause_s() == 60.0
+    assert absence.expect()
+    looked = []
+    for now_s[0] in (100.0, 129.0, 130.0, 159.0, 160.0):
+        looked.append((absence.pause_s(), absence.expect()))
+    assert looked == [(1.0, False), (1.0, False), (60.0, False), (60.0, False), (60.0, True)]
+    assert absence.pause_s() == 1.0

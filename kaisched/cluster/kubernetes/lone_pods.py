@@ -1,0 +1,38 @@
+"""What people are told of pods whose owner never came: each once that it goes on without it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched.cluster.kubernetes.pods import Note
+from kaisched.cluster.store import StateStore
+from kaisched.units import format_duration
+
+ALONE: Final = "OwnerNotRead"
+
+
+class LonePods:
+    """Knows of whom was told; a process that starts anew tells once more."""
+
+    def __init__(self) -> None:
+        """Have told of none."""
+        self._told: frozenset[str] = frozenset()
+
+    def after(self, store: StateStore) -> list[Note]:
+        """Return what is to be told after a cycle."""
+        now = frozenset(store.unsettled.waited)
+        fresh, self._told = sorted(now - self._told), now
+        return [note for key in fresh if (note := _note(store, key)) is not None]
+
+
+def _note(store: StateStore, key: str) -> Note | None:
+    known = store.known_as(key)
+    if known is None or known[1] is None or not known[1].missing:
+        return None
+    pod, member = known[0], known[1]
+    text = (
+        f"its owner {member.missing} was not read within"
+        f" {format_duration(store.unsettled.most_s)}: what the owner says of a gang does not count;"
+        " see whether its kind is served and may be read, with kaisched doctor"
+    )
+    return Note(key, pod.uid, ALONE, "Scheduling", text, is_warning=True)
