@@ -65,6 +65,15 @@ def test_what_is_left_of_a_gang_still_goes_together():
     assert set(placed(decide(store))) == {"p1", "p2", "p3"}
 
 
+@pytest.mark.fault("I125")
+def test_a_gang_that_lost_what_it_had_left_to_do_ends_though_one_of_it_succeeded():
+    objects = [group("g", minMember=4, stalenessGracePeriod="0s"), done(0), running(1), running(2)]
+    assert decide(store_of(*objects, running(3))).evictions == ()
+    evictions = decide(store_of(*objects)).evictions
+    assert [each.pod for each in evictions] == ["ns/p1", "ns/p2"]
+    assert evictions[0].reason.startswith("only 2 of the 3 pods needed run, for 0s")
+
+
 def test_pods_that_failed_or_are_gone_have_to_run_again():
     store = store_of(group("g", minMember=3), done(0), done(1), member(2))
     assert minimums(store) == {"default": 1}
