@@ -138,7 +138,7 @@ class Fewest:
         """``(R', K)`` what nodes lack for one more pod of a shape."""
         asked = np.array([amount for _, amount in future.asked])[:, None]
         room = np.maximum(future.room[nodes], 0)
-        lack: Amounts = asked * (room + 1) - self._free[np.ix_(wanted, nodes)]
+        lack: Amounts = asked * (room + 1) - self._free[wanted].take(nodes, axis=1)
         return lack
 
     def _bounds(
