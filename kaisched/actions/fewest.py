@@ -47,12 +47,15 @@ def cost_of(session: Session, parts: Sequence[Part]) -> Cost:
     return len(tasks), int(request[GPU].take(shape[tasks]).sum())
 
 
-def is_least(session: Session, line: VictimLine, demand: Demand, cost: Cost) -> bool:
+def is_too_large(line: VictimLine, demand: Demand) -> bool:
+    """Tell whether a claim is one of those whose plan is taken as it is found in order."""
+    return len(line.places) > _UNITS and len(demand.tasks) > _MISSING
+
+
+def is_least(session: Session, line: VictimLine, cost: Cost) -> bool:
     """Tell whether, at first sight, nothing could cost less than a plan that is carried out."""
     pods, gpus = cost
     if pods <= 1 and gpus <= line.least_gpus:
-        return True
-    if len(line.places) > _UNITS and len(demand.tasks) > _MISSING:
         return True
     ledger = session.ledger
     missing = gpus - int(ledger.idle[GPU].sum() + ledger.releasing[GPU].sum())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.attempt import Attempt
-from kaisched.actions.fewest import Fewest, cost_of, is_least
+from kaisched.actions.fewest import Fewest, cost_of, is_least, is_too_large
 from kaisched.actions.future import Future
 from kaisched.actions.plan import Demand, Plan
 from kaisched.core.refusals import Refusal
@@ -71,8 +71,10 @@ class Search:
     def _fewest(self, attempt: Attempt, plan: Plan) -> Plan:
         """Return the plan of an attempt, or another one that disturbs less."""
         session, demand, line = self._session, attempt.demand, attempt.line
+        if is_too_large(line, demand):
+            return plan
         cost = cost_of(session, plan.parts)
-        if is_least(session, line, demand, cost):
+        if is_least(session, line, cost):
             return plan
         plan.statement.rollback()
         fewest = Fewest(session, line, [(self.future(shape), n) for shape, n in demand.shapes])
