@@ -52,16 +52,13 @@ class MakingWay:
         self._session = session
         self._search = search
         self._relocation = relocation
-        self._movable: dict[int, Movable] = {}
 
     def find(self, demand: Demand, line: VictimLine, running: RowVec) -> Plan | None:
         """Return a plan with an open statement, for a claim that lacks room for one pod."""
-        most = self._session.policy.max_consolidation_preemptees
-        if not most or len(demand.shapes) > 1 or not line.places.size:
+        self._search.begin(line)
+        if not line.places.size:
             return None
-        shape, count = demand.shapes[0]
-        if count - self._search.future(shape).total != 1:
-            return None
+        most, shape = self._session.policy.max_consolidation_preemptees, demand.shapes[0][0]
         able = _givers(self._session, line, demand)
         if not able.size:
             return None
@@ -78,13 +75,11 @@ class MakingWay:
     def _movable_for(self, job: int, running: RowVec) -> Movable:
         """Return what may be moved for a job: what is no more important, and not its own."""
         session = self._session
-        priority = int(session.jobs.priority[job])
-        movable = self._movable.get(job)
-        if movable is None:
-            rows = running[(session.jobs.priority[running] <= priority) & (running != job)]
-            movable = Movable(session, rows, heeds_budgets=has_budgets(session))
-            self._movable = {job: movable}
-        return movable
+        jobs = session.jobs
+        use = (jobs.priority[running] <= jobs.priority[job]) & (running != job)
+        # Who gained pods in this cycle, perhaps by evictions, is not moved in it for others.
+        use &= session.ledger.job_active[running] <= jobs.active[running]
+        return Movable(session, running[use], heeds_budgets=has_budgets(session))
 
     def _lack(self, shape: int, free: Amounts) -> Amounts:
         """``(R', N)`` what nodes with so much free lack for one more pod of a shape."""

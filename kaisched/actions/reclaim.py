@@ -56,7 +56,9 @@ class _Reclaiming(Evicting):
     def _may_move(self, demand: Demand) -> bool:
         policy = self._session.policy
         is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
-        return is_on and not self._prospects.is_out_of_reach(demand, self._running)
+        if not is_on or not self._search.lacks_one(demand):
+            return False
+        return not self._prospects.is_out_of_reach(demand, self._running)
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         return demand.claim.queue, *demand.shapes

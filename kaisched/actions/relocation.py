@@ -51,7 +51,7 @@ class Relocation:
         kept: list[Part] = []
         for part in reversed(parts):
             mark = statement.checkpoint()
-            is_bound = part.job in cores
+            is_bound = part.job in cores or self._is_shut(part)
             if not is_bound and all(self._stays(statement, task, ()) for task in part.tasks):
                 continue
             statement.rollback(mark)
@@ -66,9 +66,7 @@ class Relocation:
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
-        request = session.shapes.request
-        ask = request[:, shape_of_task[list(tasks)]].sum(axis=1)
-        if first_shut(session, self._action, part.job, ask):
+        if self._is_shut(part):
             return False  # it had to go because of a limit
         mark = statement.checkpoint()
         if all(self._stays(statement, task, barred) for task in tasks):
@@ -85,6 +83,13 @@ class Relocation:
                 return False
             statement.relocate(task, best[0])
         return True
+
+    def _is_shut(self, part: Part) -> bool:
+        """Tell whether a queue would not take a unit again."""
+        session = self._session
+        shapes = session.tasks.shape_of_task[list(part.tasks)]
+        ask = session.shapes.request[:, shapes].sum(axis=1)
+        return bool(first_shut(session, self._action, part.job, ask))
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:
         """Let a pod stay where it was, if there is still room for it."""

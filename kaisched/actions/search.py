@@ -53,8 +53,7 @@ class Search:
 
     def solve(self, demand: Demand, line: VictimLine) -> Plan | int:
         """Return a plan with an open statement, or the refusal code of what stands in the way."""
-        line.forget_gone()
-        self._steps = 0
+        self.begin(line)
         code = 0
         for is_last_resort in (False, True):
             claim = replace(demand.claim, is_last_resort=True) if is_last_resort else demand.claim
@@ -88,6 +87,16 @@ class Search:
         again = attempt.place_again()
         assert again is not None  # it was placed just now from the same state
         return again
+
+    def begin(self, line: VictimLine) -> None:
+        """Count steps anew, for a line from which what has gone since is left out."""
+        line.forget_gone()
+        self._steps = 0
+
+    def lacks_one(self, demand: Demand) -> bool:
+        """Tell whether a claim of equal pods lacks room for just one of them."""
+        shape, count = demand.shapes[0]
+        return len(demand.shapes) == 1 and count - self.future(shape).total == 1
 
     def step(self) -> bool:
         """Count a step; False when there have been enough."""
