@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kaisched.actions.victim_line import give_back
 from kaisched.core.states import ALLOCATED_STATES
 from kaisched.framework.disruption import disruptions_left
 from kaisched.framework.job_order import ordered_jobs
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kaisched.actions.future import Future
-    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session import Session
 
 _MOST_SUMS = 256
@@ -168,6 +169,13 @@ class Movable:
         self._items: dict[int, list[Item]] = {}
         self._parts: dict[int, dict[int, Part | None]] = {}
         """By job and pod."""
+
+    def add_held(self, free: Amounts) -> None:
+        """Add what may move to the free amounts ``(R, N)`` of its nodes."""
+        session = self._session
+        rows = self._runs.nonzero()[0]
+        held = session.shapes.request.take(session.tasks.shape_of_task[rows], axis=1)
+        give_back(free, session.ledger.node_of_task[rows], held)
 
     def on(self, node: int) -> list[Item]:
         """Return the pods on a node."""

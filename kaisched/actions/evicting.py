@@ -53,6 +53,8 @@ class Evicting:
         self._session = session
         self._action = action
         self._lines: dict[tuple[object, ...], VictimLine | int] = {}
+        self._hopeless: set[tuple[object, ...]] = set()
+        """Classes for which all victims together would not make room."""
         self._refused: tuple[object, ...] | None = None
         """The class that was refused last."""
 
@@ -133,6 +135,16 @@ class Evicting:
     def _victims(self, claim: Claim) -> RowVec:
         """Return the running jobs that the action may take from for a claim."""
 
+    def _otherwise(self, demand: Demand, line: VictimLine) -> Plan | None:
+        """Return another plan for a claim that no victims make room for."""
+        del demand, line
+        return None
+
+    def _may_move(self, demand: Demand) -> bool:
+        """Tell whether such a plan could be found though no victims make room."""
+        del demand
+        return False
+
     @abstractmethod
     def _class(self, demand: Demand) -> tuple[object, ...]:
         """Return what the victims of a claim and the room they make depend on."""
@@ -159,11 +171,8 @@ class Evicting:
         line = self._line(demand)
         if isinstance(line, int):
             return line
-        plan = self._search.solve(demand, line)
+        plan = self._found(demand, line)
         if not isinstance(plan, Plan):
-            self._let_go(self._class(demand))
-            if plan == _NO_VICTIMS:
-                self._prospects.note(demand)
             return plan
         if plan.parts and session.policy.allows_consolidating_reclaim:
             self._relocation.relocate(plan)
@@ -177,6 +186,21 @@ class Evicting:
         plan.statement.commit(self._action, session.jobs.name[job], reason)
         session.outcome.refusal[job] = _WAITING
         return 0
+
+    def _found(self, demand: Demand, line: VictimLine) -> Plan | int:
+        """Return a plan with an open statement, or the refusal code."""
+        plan: Plan | int = _NO_VICTIMS
+        if self._class(demand) not in self._hopeless:
+            plan = self._search.solve(demand, line)
+        if isinstance(plan, Plan):
+            return plan
+        other = self._otherwise(demand, line)
+        if other is not None:
+            return other
+        self._let_go(self._class(demand))
+        if plan == _NO_VICTIMS:
+            self._prospects.note(demand)
+        return plan
 
     def _has_lost_pods(self, job: int) -> bool:
         """Tell whether a claim before this one took some of the job's own."""
@@ -209,8 +233,11 @@ class Evicting:
         if line is None:
             job = self._losers(demand.claim)
             if not isinstance(job, int) and self._prospects.is_hopeless(demand, job):
-                job = _NO_VICTIMS
-                self._let_go(key)  # as after the search that this spares
+                if self._may_move(demand):
+                    self._hopeless.add(key)
+                else:
+                    job = _NO_VICTIMS
+                    self._let_go(key)  # as after the search that this spares
             line = job if isinstance(job, int) else VictimLine(self._session, job)
             self._lines[key] = line
         return line

@@ -20,6 +20,8 @@ class Plan:
     parts: list[Part]
     """Units that lose their room."""
     is_last_resort: bool
+    moved: int = 0
+    """Pods that make way by moving, though nobody could take their room."""
 
 
 @dataclass(slots=True)

@@ -48,6 +48,10 @@ class Prospects:
             return False
         return True
 
+    def is_out_of_reach(self, demand: Demand, job: RowVec) -> bool:
+        """Tell whether a claim does not fit even if all these jobs were gone."""
+        return not self._could_suffice(demand, job)
+
     def _could_suffice(self, demand: Demand, job: RowVec) -> bool:
         session = self._session
         tasks, ledger, request = session.tasks, session.ledger, session.shapes.request

@@ -27,6 +27,8 @@ def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], s
     queues = {int(session.jobs.queue_of_job[part.job]) for part in plan.parts}
     held = session.ledger.held.copy()
     short = _undershoot(session, plan, held) if plan.is_last_resort else ""
+    if plan.moved:
+        short += f"; pods that make way for it by moving: {plan.moved}"
     return partial(_reclaimed, session, claim, sorted(queues), held, short)
 
 

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kaisched.actions.evicting import Evicting
+from kaisched.actions.making_way import MakingWay
 from kaisched.actions.reasons import reclaim_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.actions.plan import Demand, Plan
+    from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
@@ -36,10 +38,27 @@ class Reclaim:
 class _Reclaiming(Evicting):
     """One run of the action."""
 
+    _making_way: MakingWay | None = None
+
     def _victims(self, claim: Claim) -> RowVec:
         running = self._running
         others: RowVec = running[self._session.jobs.queue_of_job[running] != claim.queue]
         return others
+
+    def _otherwise(self, demand: Demand, line: VictimLine) -> Plan | None:
+        """Move what stands in the way and may not be evicted."""
+        if not self._may_move(demand):
+            return None
+        if self._making_way is None:
+            self._making_way = MakingWay(self._session, self._search, self._relocation)
+        return self._making_way.find(demand, line, self._running)
+
+    def _may_move(self, demand: Demand) -> bool:
+        policy = self._session.policy
+        is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
+        if not is_on or not self._search.lacks_one(demand):
+            return False
+        return not self._prospects.is_out_of_reach(demand, self._running)
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         return demand.claim.queue, *demand.shapes

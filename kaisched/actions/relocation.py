@@ -36,7 +36,7 @@ class Relocation:
         broken: set[int] = set()
         """Jobs whose core has no other place: its elastic pods are no use without it."""
         for part in reversed(plan.parts):
-            if part.job not in broken and self._move(plan.statement, part, barred):
+            if part.job not in broken and self.move(plan.statement, part, barred):
                 continue
             is_complete = False
             if part.is_core:
@@ -45,14 +45,28 @@ class Relocation:
         plan.parts = left[::-1]
         return is_complete
 
-    def _move(self, statement: Statement, part: Part, barred: Collection[int]) -> bool:
+    def left_over(self, statement: Statement, parts: list[Part]) -> list[Part]:
+        """Let units stay whose room nobody has taken, the last first; return those that go."""
+        cores: set[int] = set()
+        kept: list[Part] = []
+        for part in reversed(parts):
+            mark = statement.checkpoint()
+            is_bound = part.job in cores or self._is_shut(part)
+            if not is_bound and all(self._stays(statement, task, ()) for task in part.tasks):
+                continue
+            statement.rollback(mark)
+            if part.is_core:
+                cores.add(part.job)
+            kept.append(part)
+        return kept[::-1]
+
+    def move(self, statement: Statement, part: Part, barred: Collection[int]) -> bool:
+        """Let an evicted unit stay, or promise it another place; tell whether there was any."""
         session, tasks = self._session, part.tasks
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
-        request = session.shapes.request
-        ask = request[:, shape_of_task[list(tasks)]].sum(axis=1)
-        if first_shut(session, self._action, part.job, ask):
+        if self._is_shut(part):
             return False  # it had to go because of a limit
         mark = statement.checkpoint()
         if all(self._stays(statement, task, barred) for task in tasks):
@@ -69,6 +83,13 @@ class Relocation:
                 return False
             statement.relocate(task, best[0])
         return True
+
+    def _is_shut(self, part: Part) -> bool:
+        """Tell whether a queue would not take a unit again."""
+        session = self._session
+        shapes = session.tasks.shape_of_task[list(part.tasks)]
+        ask = session.shapes.request[:, shapes].sum(axis=1)
+        return bool(first_shut(session, self._action, part.job, ask))
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:
         """Let a pod stay where it was, if there is still room for it."""

@@ -1,10 +1,8 @@
 """The victim search: the least that must be given up, in victim order, so that a claim is placed.
 
-Units are taken in order until the room counted suffices: the shortest sufficient prefix, found in
-one pass because every count is kept up to date unit by unit. What the counting shows not to be
-needed is dropped again, the most important first; then the claim is really placed, and whatever it
-left unused stays too. Nothing is tried without a bound: a search that would have to place the claim
-too often ends, counted in steps and never in seconds.
+An attempt finds units in order; where fewer pods, or as many with fewer GPUs, would do, those go
+instead. Nothing is tried without a bound: a search that would have to place the claim too often
+ends, counted in steps and never in seconds.
 """
 
 from __future__ import annotations
@@ -12,35 +10,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from kaisched.actions.by_node import may_suffice, openings
-from kaisched.actions.disruption import PROTECTED, judged
+from kaisched.actions.attempt import Attempt
+from kaisched.actions.fewest import Fewest, cost_of, is_least, is_too_large
 from kaisched.actions.future import Future
-from kaisched.actions.gates import first_shut
-from kaisched.actions.need import Need, take_all
-from kaisched.actions.placing import place_waiting
 from kaisched.actions.plan import Demand, Plan
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
     from kaisched.actions.victim_line import VictimLine
-    from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
-    from kaisched.framework.parts import Part
     from kaisched.framework.session import Session
-    from kaisched.framework.statement import Statement
 
-    Parts = list[Part]
 STEPS: Final = 64
 """How often one search may place its claim for real."""
-_FEWEST: Final = 2
-"""Units looked at first: they are enough more often than not."""
-_FIRST: Final = 8
-"""Units looked at, one by one, before it is asked whether all of them could be enough."""
-_GROWTH: Final = 16
-"""So many times as many units are looked at next."""
-_FEW: Final = 4
 
 
 class Search:
@@ -70,330 +53,52 @@ class Search:
 
     def solve(self, demand: Demand, line: VictimLine) -> Plan | int:
         """Return a plan with an open statement, or the refusal code of what stands in the way."""
-        line.forget_gone()
-        self._steps = 0
+        self.begin(line)
         code = 0
         for is_last_resort in (False, True):
             claim = replace(demand.claim, is_last_resort=True) if is_last_resort else demand.claim
-            found = _Attempt(self, self._session, replace(demand, claim=claim), line).run()
+            asked = replace(demand, claim=claim)
+            attempt = Attempt(self, self._session, asked, line)
+            found = attempt.run()
             if isinstance(found, Plan):
-                found.is_last_resort = is_last_resort
-                return found
+                return self._fewest(attempt, found)
             code = found
             if found != int(Refusal.UNDERSHOOTS):
                 break
         return code
 
+    def _fewest(self, attempt: Attempt, plan: Plan) -> Plan:
+        """Return the plan of an attempt, or another one that disturbs less."""
+        session, demand, line = self._session, attempt.demand, attempt.line
+        if is_too_large(line, demand):
+            return plan
+        cost = cost_of(session, plan.parts)
+        if is_least(session, line, cost):
+            return plan
+        plan.statement.rollback()
+        fewest = Fewest(session, line, [(self.future(shape), n) for shape, n in demand.shapes])
+        for places in fewest.below(cost, attempt.judge_sets):
+            parts = [line.part(place) for place in places]
+            found = Attempt(self, session, demand, line).settle(parts)
+            if found is not None:
+                return found
+            if not self.step():
+                break
+        again = attempt.place_again()
+        assert again is not None  # it was placed just now from the same state
+        return again
+
+    def begin(self, line: VictimLine) -> None:
+        """Count steps anew, for a line from which what has gone since is left out."""
+        line.forget_gone()
+        self._steps = 0
+
+    def lacks_one(self, demand: Demand) -> bool:
+        """Tell whether a claim of equal pods lacks room for just one of them."""
+        shape, count = demand.shapes[0]
+        return len(demand.shapes) == 1 and count - self.future(shape).total == 1
+
     def step(self) -> bool:
         """Count a step; False when there have been enough."""
         self._steps += 1
         return self._steps <= STEPS
-
-
-class _Attempt:
-    """One pass over a line of victims."""
-
-    def __init__(self, search: Search, session: Session, demand: Demand, line: VictimLine) -> None:
-        self._search = search
-        self._session = session
-        self._demand = demand
-        self._line = line
-        futures = [(search.future(shape), count) for shape, count in demand.shapes]
-        self._needs = [Need(session, future, count) for future, count in futures]
-        self._is_exact = len(futures) == 1 and futures[0][0].is_plain
-        self._is_single = self._is_exact and futures[0][1] == 1
-        """True for one pod that only amounts decide on: what its node has to lose says it all."""
-        self._refused: dict[int, int] = {}
-        self._chosen: Parts = []
-        """Units taken so far."""
-        self._shut: set[int] = set()
-        """Jobs of which some unit is refused."""
-        self._delay = 0
-        """Units to be taken before the claim is placed again."""
-        self._grow = 1
-        self._nodes: list[int] = []
-        """Nodes on which a pod fits once the units that are kept have gone."""
-        self._is_tight = False
-        """True when no room would be left over."""
-        self._is_limited = False
-        """True once a queue on the claim's path was too full even without some victims."""
-
-    def run(self) -> Plan | int:
-        """Take units until the claim fits; return the plan or why there is none."""
-        allowed: list[int] = []
-        begin, end = 0, _FEWEST
-        while True:
-            allowed += self._allowed(begin, end)
-            # Before many are looked at one by one, all of them at once must be enough.
-            if begin < _FIRST or self._suffice(allowed):
-                for place in allowed[len(self._chosen) :]:
-                    found = self._take(place)
-                    if found is not None:
-                        return found
-            if end == _FIRST and not self._is_met() and not self._could_suffice():
-                return self._nobody()
-            if end >= _FIRST and (self._is_single or end >= len(self._line.places)):
-                break
-            begin, end = end, end * _GROWTH if end >= _FIRST else _FIRST
-        if self._delay > 0 and self._is_met():
-            plan = self._settle(self._chosen)
-            if plan is not None:
-                return plan
-        return self._node_by_node(allowed) or self._why_not()
-
-    def _node_by_node(self, allowed: list[int]) -> Plan | None:
-        """Look at the units of each node by themselves, where the line as a whole is not enough.
-
-        In the order of the line a disruption budget may have kept units from going that free more.
-        """
-        session, line = self._session, self._line
-        is_open = self._is_single or PROTECTED in self._refused
-        if self._is_met() or not (
-            is_open or may_suffice(session, line, self._demand.claim.ask, allowed)
-        ):
-            return None
-        take_all(self._needs, self._chosen, -1)
-        kept: list[int] = []
-        while not self._is_met():
-            need = next(each for each in self._needs if not each.is_met)
-            found = openings(session, line, need.future, kept, self._judge_sets)
-            if not found or not self._search.step():
-                return None
-            best = found[0]
-            if need.count - need.total > 1:  # fewer units are needed where one set lets more fit
-                best = max(found, key=lambda places: need.gain(map(line.part, places)))
-            take_all(self._needs, [self._line.part(place) for place in best], 1)
-            kept = sorted((*kept, *best))
-        return self._settle([self._line.part(place) for place in kept])
-
-    def _take(self, place: int) -> Plan | int | None:
-        """Take one more unit; return a plan, why the search ends without one, or None."""
-        part = self._line.part(place)
-        self._chosen.append(part)
-        for need in self._needs:
-            need.take(part.tasks)
-        self._delay -= 1
-        if self._delay > 0 or not self._is_met():
-            return None
-        plan = self._settle(self._chosen)
-        if plan is not None:
-            return plan
-        if not self._search.step():
-            return int(Refusal.SEARCH_BUDGET)
-        self._grow *= 2
-        self._delay = self._grow  # placing failed although amounts suffice: more must go
-        return None
-
-    def _is_met(self) -> bool:
-        return all(need.is_met for need in self._needs)
-
-    def _could_suffice(self) -> bool:
-        """Tell whether the claim would fit if all that runs were gone, whoever may lose it."""
-        return all(
-            self._line.most(shape, self._search.future(shape).allowed) >= count
-            for shape, count in self._demand.shapes
-        )
-
-    def _suffice(self, places: list[int]) -> bool:
-        """Tell whether the claim would fit if some units were gone."""
-        some = np.array(places, np.int64)
-        return all(
-            self._line.room_without(some, shape, self._search.future(shape).allowed) >= count
-            for shape, count in self._demand.shapes
-        )
-
-    def _why_not(self) -> int:
-        """Return the refusal met most; a gentle refusal first, since it can be overridden."""
-        if int(Refusal.UNDERSHOOTS) in self._refused:
-            return int(Refusal.UNDERSHOOTS)
-        if not self._refused:
-            return self._nobody()
-        return max(self._refused.items(), key=lambda item: (item[1], -item[0]))[0]
-
-    def _nobody(self) -> int:
-        """Return that nothing makes room, or that budgets protect what would."""
-        line = self._line
-        if line.protected.size and self._suffice([*line.places, *line.protected]):
-            return PROTECTED
-        return int(Refusal.NO_VICTIMS)
-
-    def _allowed(self, begin: int, end: int) -> list[int]:
-        """Return the units from ``begin`` to ``end`` that plugins let go, in order."""
-        line = self._line
-        places = line.places[:end]
-        if len(places) <= begin:
-            return []
-        codes = self._judge(places)[begin:]
-        fresh = places[begin:]
-        self._count(codes)
-        if line.victims.split_off:
-            return self._not_shut(fresh.tolist(), codes.tolist())
-        allowed: list[int] = fresh[codes == 0].tolist()
-        return allowed
-
-    def _not_shut(self, places: list[int], codes: list[int]) -> list[int]:
-        """Leave out units that are refused, and cores whose elastic pods before them are."""
-        job = self._line.victims.job
-        left = []
-        for place, code in zip(places, codes, strict=True):
-            if code:
-                self._shut.add(int(job[place]))
-            elif int(job[place]) not in self._shut:
-                left.append(place)
-        return left
-
-    def _judge(self, places: RowVec) -> CodeVec:
-        return judged(self._session, self._line, self._demand.claim, places)
-
-    def _judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
-        codes = judged(self._session, self._line, self._demand.claim, places, sets)
-        self._count(codes)
-        return codes
-
-    def _count(self, codes: CodeVec) -> None:
-        """Count refusals by code."""
-        refused = codes[codes != 0]
-        if refused.size:
-            for code, count in enumerate(np.bincount(refused).tolist()):
-                if count:
-                    self._refused[code] = self._refused.get(code, 0) + count
-
-    # -- a sufficient set --------------------------------------------------------------------------
-
-    def _settle(self, chosen: Parts) -> Plan | None:
-        """Place the claim for real at the cost of as few of the chosen units as possible."""
-        if self._is_exact:
-            plan = self._place(self._without_unneeded(chosen))
-            if plan is not None or not self._is_limited:
-                return plan
-        # A queue is at its limit, so that units are needed which counting room calls superfluous;
-        # or more than amounts decides. Then only trying tells.
-        parts = list(chosen)  # the caller may go on choosing
-        plan = self._place(parts)
-        return None if plan is None else self._fewer(plan, parts)
-
-    def _without_unneeded(self, chosen: Parts) -> Parts:
-        """Drop units that counting shows not to be needed, the most important first."""
-        need = self._needs[0]
-        cores: set[int] = set()
-        kept: Parts = []
-        dropped: Parts = []
-        for part in reversed(chosen):
-            job, tasks, is_core = part
-            if is_core or job not in cores:
-                need.give_back(tasks)
-                if need.is_met:
-                    dropped.append(part)
-                    continue
-                need.take(tasks)
-            if is_core:
-                cores.add(job)
-            kept.append(part)
-        self._nodes = need.nodes_with_room()
-        self._is_tight = need.total == need.count
-        for part in dropped:  # the caller may go on taking units
-            need.take(part.tasks)
-        return kept[::-1]
-
-    def _fewer(self, plan: Plan, parts: Parts) -> Plan:
-        """Try without each unit in turn, the most important first, as long as steps are left."""
-        for part in reversed(plan.parts.copy()):
-            if len(plan.parts) == 1 or not self._search.step():
-                break
-            rest = [each for each in plan.parts if each is not part]
-            if not part.is_core and any(each.job == part.job and each.is_core for each in rest):
-                continue  # the core goes, so its elastic pods go
-            plan.statement.rollback()
-            fewer = self._place(rest)
-            if fewer is not None:
-                plan, parts = fewer, rest
-                continue
-            # Not the plan's own parts: without those it lets stay, the claim may find other places.
-            again = self._place(parts)
-            assert again is not None  # it was placed just now from the same state
-            plan = again
-        return plan
-
-    def _place(self, parts: Parts) -> Plan | None:
-        """Evict and place for real; None, with everything taken back, when it does not go."""
-        session, demand = self._session, self._demand
-        statement = session.statement()
-        statement.evict_all(np.array([task for part in parts for task in part.tasks], np.int64))
-        if self._gates_open() and self._put(statement):
-            return Plan(statement, self._spared(statement, parts), demand.claim.is_last_resort)
-        statement.rollback()
-        return None
-
-    def _put(self, statement: Statement) -> bool:
-        session, demand = self._session, self._demand
-        tasks = demand.tasks
-        if len(demand.shapes) > 1 or not self._is_exact:
-            return self._wait(statement)
-        shape = demand.shapes[0][0]
-        if len(tasks) == 1 and not self._is_limited:
-            nodes = self._nodes
-            if len(nodes) > 1:
-                rows = np.array(nodes)
-                score = session.ask.node_score(session, shape, rows, np.zeros(len(rows), np.int64))
-                nodes = [nodes[int(score.argmax())]]
-            if not nodes:
-                return self._wait(statement)
-            statement.promise(tasks, np.array(nodes[:1]), shape)
-            return True
-        if len(tasks) <= _FEW:
-            return self._wait(statement)
-        chosen = session.placement.choose_future(shape, len(tasks))
-        if chosen is None:
-            return False
-        statement.promise(tasks, chosen, shape)
-        return True
-
-    def _wait(self, statement: Statement) -> bool:
-        """Place pod by pod; with victims all of them wait, even where one would fit now.
-
-        A queue at its limit has to lose the victims first.
-        """
-        mark = statement.checkpoint()
-        if not place_waiting(self._session, statement, self._demand.tasks):
-            return False
-        if mark:
-            statement.pipeline_all(mark)
-        return True
-
-    def _gates_open(self) -> bool:
-        """Ask the queues on the claim's path, now that the victims are gone."""
-        claim = self._demand.claim
-        code = first_shut(self._session, claim.action, claim.job, claim.ask)
-        if code:
-            self._refused[code] = self._refused.get(code, 0) + 1
-            self._is_limited = True
-        return not code
-
-    def _spared(self, statement: Statement, parts: Parts) -> Parts:
-        """Let units stay whose room the claim has left, the most important first."""
-        if self._is_tight or self._is_limited:
-            return parts
-        session = self._session
-        ledger, request = session.ledger, session.shapes.request
-        cores: set[int] = set()
-        kept: Parts = []
-        for part in reversed(parts):
-            job, tasks, is_core = part
-            if is_core or job not in cores:
-                mark = statement.checkpoint()
-                ask = request[:, session.tasks.shape_of_task[list(tasks)]].sum(axis=1)
-                shut = first_shut(session, self._demand.claim.action, job, ask)
-                for task in () if shut else tasks:
-                    node = int(ledger.node_of_task[task])
-                    asked = request[:, int(session.tasks.shape_of_task[task])]
-                    if ((ledger.idle[:, node] + ledger.releasing[:, node]) < asked).any():
-                        break
-                    statement.spare(task)
-                else:
-                    if not shut:
-                        continue
-                statement.rollback(mark)
-            if is_core:
-                cores.add(job)
-            kept.append(part)
-        return kept[::-1]

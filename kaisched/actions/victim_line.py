@@ -13,9 +13,11 @@ import numpy as np
 
 from kaisched.actions.disruption import charges_in
 from kaisched.actions.victims import amounts_of, line_up
+from kaisched.core.axis import GPU, PODS
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.claims import Units
 from kaisched.framework.rooms import room_of
+from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from kaisched.actions.victims import Victims
@@ -43,6 +45,10 @@ class VictimLine:
         if session.has_moved:
             self._forget_moved()
         self._forget_protected()
+        self.least_gpus = int(self.victims.amounts[GPU].min(initial=UNLIMITED))
+        """No unit holds less."""
+        self.most_gpus = int(self.victims.amounts[GPU].max(initial=0))
+        """No unit holds more."""
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
 
@@ -56,6 +62,12 @@ class VictimLine:
         if self._pods is None:
             self._pods = Pods(self._session, self.victims)
         return self._pods
+
+    @property
+    def sizes(self) -> RowVec:
+        """``(V,)`` how many pods each unit has."""
+        sizes: RowVec = self.victims.amounts[PODS]
+        return sizes
 
     def units(self, places: RowVec, alternative: RowVec | None = None) -> Units:
         """Return units as columns, as one set or as several."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kaisched.framework.intents import Evict
 
 _PREEMPT: Final = "preempt"
+_RECLAIM: Final = "reclaim"
 _CONSOLIDATE: Final = "consolidate"
 _STALE: Final = "stalegang"
 _DRAIN: Final = "drain"
@@ -64,6 +65,7 @@ def evictions(moves: Moves) -> Iterator[str]:
     yield from _drained(moves, by_action.pop(_DRAIN, []))
     yield from _served(moves, by_action, taker_of_name)
     yield from _preempted(moves.snapshot, by_action.get(_PREEMPT, []), taker_of_name)
+    yield from _made_way(moves, by_action.get(_RECLAIM, []), taker_of_name)
     yield from reclaims(moves, taker_of_name)
 
 
@@ -188,5 +190,25 @@ def _preempted(
         elif jobs.priority[job] >= jobs.priority[taker]:
             yield (
                 f"I11 pod {tasks.name[each.task]} of priority {jobs.priority[job]} is preempted by"
+                f" job {each.beneficiary} of priority {jobs.priority[taker]}"
+            )
+
+
+def _made_way(
+    moves: Moves, found: Sequence[Evict], taker_of_name: Mapping[str, int]
+) -> Iterator[str]:
+    """I11, I14: what reclaim evicts of the claim's own queue moves, for no lower priority."""
+    jobs, tasks = moves.snapshot.jobs, moves.snapshot.tasks
+    placed = set(moves.result.nominate_tasks.tolist())
+    for each in found:
+        taker = taker_of_name.get(each.beneficiary)
+        job = int(tasks.job_of_task[each.task])
+        if taker is None or jobs.queue_of_job[job] != jobs.queue_of_job[taker]:
+            continue
+        if each.task not in placed:
+            yield f"I14 pod {tasks.name[each.task]} makes way in its own queue, but gets no node"
+        if jobs.priority[job] > jobs.priority[taker]:
+            yield (
+                f"I11 pod {tasks.name[each.task]} of priority {jobs.priority[job]} makes way for"
                 f" job {each.beneficiary} of priority {jobs.priority[taker]}"
             )

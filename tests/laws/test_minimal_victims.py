@@ -1,13 +1,15 @@
 """How little is given up for one claim, against every set of victims allowed by the same rules.
 
-Units go in order, so what lies before the one that settles it comes before fewer GPUs behind it.
-Measured on 2,286 made claims that could be met with victims: 71.2 % cost the fewest GPUs there
-are, 27.5 % cost more because the order comes first, 0.9 % were refused although a set exists, and
-0.4 % took the last resort although a gentle set exists. Without a look at each node by itself,
-1.4 % were refused and 0.7 % took the last resort.
+A set costs the pods that are disturbed, evicted or moved, and of as many pods the GPUs they hold.
+``python -m tests.laws.test_minimal_victims 2000`` measures how often a plan costs more than the
+least. Of 2,000 made claims that could be met with victims 99.75 % cost the least there is, 0.1 %
+cost more, 0.1 % were refused although a set exists, and 0.05 % took the last resort although a
+gentle set exists. In victim order alone 35 % cost more.
 """
 
 import random
+import sys
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import assume, event, given, note
@@ -27,8 +29,7 @@ from tests.laws.clusters import NOW_S, Cluster, told
 from tests.oracles.exhaustive_victims import Exhaustive
 
 POLICIES = {
-    action.name: replace(default_policy(), actions=(action,), allows_consolidating_reclaim=False)
-    for action in (Reclaim(), Preempt())
+    action.name: replace(default_policy(), actions=(action,)) for action in (Reclaim(), Preempt())
 }
 _MOST = 8
 
@@ -110,7 +111,19 @@ class Contest:
         gone = set(result.evict_tasks.tolist())
         units = enumerate(self.all.units)
         self.ours = tuple(place for place, unit in units if set(unit.tasks) <= gone)
-        self.gpus = sum(self.all.gpus[place] for place in self.ours)
+        self.cost = self.all.cost(self.ours)
+
+    @property
+    def verdict(self):
+        """What became of a claim that victims could serve; empty for any other."""
+        best = self.best
+        if best is None or not best.places:
+            return ""
+        if not self.is_placed:
+            return "refused"
+        if self.is_last_resort != best.is_last_resort:
+            return "last resort"
+        return "least" if self.cost == (best.pods, best.gpus) else "more than the least"
 
 
 contests = st.builds(
@@ -134,39 +147,12 @@ def test_what_is_given_up_is_allowed_and_none_of_it_can_be_put_back(contest):
 
 
 @given(contests)
-def test_of_the_shortest_sufficient_prefix_the_least_important_go(contest):
-    """Of all sets in it that do, ours spares the most important unit that can be spared."""
+def test_of_plans_that_cost_the_same_the_most_important_units_stay(contest):
     note(contest.told)
-    assume(contest.is_placed)
-    found, last = contest.all, contest.is_last_resort
-    prefix = found.prefix(is_last_resort=last)
-    event("node by node" if prefix is None else "in order")
-    assume(prefix is not None)
-    assert set(contest.ours) <= set(prefix)
-    able = [
-        each.places
-        for each in found.choices(is_last_resort=last)
-        if set(each.places) <= set(prefix)
-    ]
-    assert contest.ours == min(able, key=lambda places: sorted(places, reverse=True))
-
-
-@given(contests)
-def test_more_goes_only_where_the_order_says_so(contest):
-    note(contest.told)
-    best, found = contest.best, contest.all
-    assume(contest.is_placed and best is not None)
-    assert contest.gpus >= best.gpus or contest.is_last_resort != best.is_last_resort
-    event("more GPUs than needed" if contest.gpus > best.gpus else "the fewest GPUs")
-    if contest.gpus > best.gpus and contest.is_last_resort == best.is_last_resort:
-        prefix = found.prefix(is_last_resort=contest.is_last_resort)
-        if prefix is None:
-            event("more GPUs than needed, node by node")
-            return
-        # One behind the prefix; or inside it a more important unit, which ours lets be.
-        assert max(best.places) > max(prefix) or max(set(best.places) ^ set(contest.ours)) in (
-            best.places
-        )
+    assume(contest.is_placed and contest.best is not None)
+    event(contest.verdict or "without victims")
+    if contest.verdict == "least":
+        assert contest.ours == contest.best.places
 
 
 @given(contests)
@@ -178,3 +164,30 @@ def test_a_claim_is_refused_only_when_units_in_order_do_not_suffice(contest):
         event("refused although some set would do")
         assert found.prefix(is_last_resort=False) is None
         assert found.prefix(is_last_resort=True) is None
+
+
+def rates(count):
+    """Count what becomes of so many claims that victims could serve."""
+    rng, found, seed = random.Random(0), Counter(), 0
+    while found.total() < count:
+        seed += 1
+        action = rng.choice(["reclaim", "preempt"])
+        verdict = Contest(seed, action, rng.randint(1, 5), rng.randint(2, 4)).verdict
+        if verdict:
+            found[verdict] += 1
+    return found
+
+
+def shown(found):
+    total = found.total()
+    return "; ".join(f"{name} {count / total:.2%}" for name, count in found.most_common())
+
+
+def test_at_most_three_in_a_hundred_plans_disturb_more_than_the_least():
+    found = rates(66)
+    print(shown(found))
+    assert found["least"] >= 0.97 * found.total()
+
+
+if __name__ == "__main__":
+    print(shown(rates(int(sys.argv[1]))))

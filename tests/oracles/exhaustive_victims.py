@@ -25,6 +25,7 @@ class Choice:
     """A set of victims as places in the order in which they would go."""
 
     places: tuple[int, ...]
+    pods: int
     gpus: int
     is_last_resort: bool
 
@@ -98,15 +99,22 @@ class Exhaustive:
         for size in range(len(self.units) + 1):
             for places in combinations(range(len(self.units)), size):
                 if self.works(places, is_last_resort=is_last_resort):
-                    gpus = sum(self.gpus[place] for place in places)
-                    yield Choice(places, gpus, is_last_resort)
+                    yield Choice(places, *self.cost(places), is_last_resort)
+
+    def cost(self, places: tuple[int, ...]) -> tuple[int, int]:
+        """Return how many pods are disturbed, and what GPUs they hold."""
+        pods = sum(len(self.units[place].tasks) for place in places)
+        return pods, sum(self.gpus[place] for place in places)
 
     def best(self) -> Choice | None:
-        """Return the set of the fewest GPUs, gentle if there is a gentle one."""
+        """Return the set that costs least, gentle if there is a gentle one.
+
+        Of those that cost the same, the most important unit of some goes in none that is better.
+        """
         for is_last_resort in (False, True):
             found = list(self.choices(is_last_resort=is_last_resort))
             if found:
-                return min(found, key=lambda each: (each.gpus, len(each.places), each.places))
+                return min(found, key=lambda each: (each.pods, each.gpus, each.places[::-1]))
         return None
 
     def reached(self, *, is_last_resort: bool) -> tuple[int, ...]:

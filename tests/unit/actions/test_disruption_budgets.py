@@ -102,9 +102,9 @@ def gang(pods, *, at="n0", minimum=None, **more):
 
 
 def test_a_gang_goes_whole_only_if_its_budget_lets_all_of_it_go():
-    cluster = full(*ones(2), gang(2, created_s=9.0), WANTS)
+    cluster = full(*ones(2), gang(2, created_s=9.0), job("w", "r", (2, 1)))
     assert evicted(decide(cluster, (2, "g-0", "g-1"))) == ["g-0", "g-1"]
-    assert evicted(decide(cluster, (1, "g-0", "g-1"))) == ["q1-0"]
+    assert evicted(decide(cluster, (1, "g-0", "g-1"))) == ["q0-0", "q1-0"]
 
 
 def test_a_gang_alone_stays_and_its_budget_is_named():

@@ -7,8 +7,8 @@ from weakref import WeakSet
 import pytest
 
 from kaisched.actions import evicting
+from kaisched.actions.attempt import Attempt
 from kaisched.actions.plan import Plan
-from kaisched.actions.search import _Attempt
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
@@ -235,6 +235,6 @@ def test_a_plan_that_lets_a_unit_stay_is_made_again_from_all_units():
         return Plan(statement, [small, large], False) if third in parts else None
 
     attempt = SimpleNamespace(_place=place, _search=SimpleNamespace(step=lambda: True))
-    plan = _Attempt._fewer(attempt, place([small, large, third]), [small, large, third])
+    plan = Attempt._fewer(attempt, place([small, large, third]), [small, large, third])
     assert plan.parts == [small, large]
     assert tried[1:] == [[small], [small, large, third], [large], [small, large, third]]

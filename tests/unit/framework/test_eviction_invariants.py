@@ -394,3 +394,21 @@ def test_i9_evictions_of_reclaim_belong_to_a_claim():
     assert violations(snapshot, replace(made, steps=())) == [
         "I9 evictions of reclaim belong to no claim, or to more than one"
     ]
+
+
+@pytest.mark.parametrize("priority", [50, 75])
+def test_i11_and_i14_who_makes_way_in_the_own_queue_moves_and_is_no_more_important(priority):
+    mine = runs("m", "b", ("n1",), priority=priority)
+    snapshot = opened(*FULL[:7], mine, waits("w", priority=50))
+    moves = {"evicts": evict("reclaim", "w", "r0-0", "m-0")}
+    said = [
+        f"I11 pod default/m-0 of priority {priority} makes way for job default/w of priority 50"
+    ]
+    above = said if priority > 50 else []
+    promises = [("w-0", "n1"), ("m-0", "n0")]
+    assert broken(snapshot, **moves, promises=promises) == above
+    assert set(broken(snapshot, **moves, promises=promises[:1])) == {
+        "I9 queue b reclaims from itself",
+        "I14 pod default/m-0 makes way in its own queue, but gets no node",
+        *above,
+    }
