@@ -56,6 +56,7 @@ _HOME = {
     "roll_up": "kaisched.core.tree",
     "fairshare": "kaisched.core",
     "shares": "kaisched.core",
+    "worth": "kaisched.core.worth",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - they are strings
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from kaisched.core.tree import roll_up as roll_up
     from kaisched.core.usage import PARTS as PARTS
     from kaisched.core.usage import Usage as Usage
+    from kaisched.core.worth import worth as worth
     from kaisched.framework.claims import Claim as Claim
     from kaisched.framework.claims import Units as Units
     from kaisched.framework.hookspecs import Arguments as Arguments

@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.core.axis import PODS
 from kaisched.core.shares import allocatable_share, breaks_saturation_order
 from kaisched.core.tree import roll_up
+from kaisched.core.worth import worth
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class _Take:
     """A claim that was met, with what queues hold at every level, ``(R, Q)``."""
 
     moves: Moves
+    told: Amounts
+    """Fair shares as the division tells them, ``(R, Q)``."""
+    deserved: Amounts
+    """What quotas are worth (R34), and shares."""
     share: Amounts
     queue: int
     """The claim's leaf queue."""
@@ -92,10 +97,10 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     lost = moves.by_queue(np.setdiff1d(gone, placed))  # who moves is in both
     asked = moves.by_queue(np.setdiff1d(placed, gone))
     held, asked, lost = (roll_up(each, snapshot.queues.tree) for each in (held, asked, lost))
-    reasons = [result.evictions[at].reason for at in range(evict, evicted)]
-    return _Take(
-        moves, share, queue, held, asked, lost, any(UNDERSHOOTS in reason for reason in reasons)
-    )
+    is_said = any(UNDERSHOOTS in result.evictions[at].reason for at in range(evict, evicted))
+    columns = (snapshot.queues.deserved, share, snapshot.queues.priority)
+    worths = worth(snapshot.queues.tree, snapshot.axis.unit, columns)
+    return _Take(moves, share, *worths, queue, held, asked, lost, is_said)
 
 
 def _judge(take: _Take) -> Iterator[str]:
@@ -125,7 +130,7 @@ def _judge(take: _Take) -> Iterator[str]:
 def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
     """Report a queue that loses although it held no more than its due (R20)."""
     table = take.moves.snapshot.queues
-    has, deserved = take.held[:, giver], table.deserved[:, giver]
+    has, deserved = take.held[:, giver], take.deserved[:, giver]
     after = take.held[:, taker] + take.asked[:, taker]
     over = has > allocatable_share(deserved, table.limit[:, giver], take.share[:, giver])
     touched = take.lost[:, giver] > 0
@@ -133,7 +138,7 @@ def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
         touched |= take.asked[:, taker] == 0
     over &= touched
     owes = False
-    if not _but_pods(after > table.deserved[:, taker]).any():
+    if not _but_pods(after > take.deserved[:, taker]).any():
         counts = (take.asked[:, taker] > 0) & (deserved < UNLIMITED)
         owes = bool((has > deserved)[counts].any() and (has >= deserved)[counts].all())
     if not owes and not _but_pods(over).any():
@@ -143,7 +148,7 @@ def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
 def _keeps_quota(take: _Take, queue: int) -> Iterator[str]:
     """Report a queue taken from at least its quota to below it, where no eviction says so."""
     table = take.moves.snapshot.queues
-    deserved, before = table.deserved[:, queue], take.held[:, queue]
+    deserved, before = take.deserved[:, queue], take.held[:, queue]
     after = before - take.lost[:, queue]
     crossed = (before >= deserved) & (after < deserved) & (deserved < UNLIMITED)
     for row in np.flatnonzero(_but_pods(crossed)).tolist():
@@ -159,7 +164,7 @@ def _stays_within(take: _Take) -> Iterator[str]:
     table = take.moves.snapshot.queues
     asked = take.asked[:, take.queue]
     after = take.held[:, take.queue] + asked
-    bound = np.maximum(take.share[:, take.queue], table.deserved[:, take.queue])
+    bound = np.maximum(take.told[:, take.queue], table.deserved[:, take.queue])
     for row in np.flatnonzero(_but_pods((after > bound) & (asked > 0))).tolist():
         has, most = take.say(row, int(after[row])), take.say(row, int(bound[row]))
         yield (

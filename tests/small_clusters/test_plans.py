@@ -133,3 +133,22 @@ def test_nobody_waits_for_a_pod_that_does_not_end(threshold, node, is_evicted, t
     (cycle,) = plan(read_plan_input([str(HERE / "stuck-pod.yaml")], file)).cycles
     assert [(it.pod, it.node) for it in cycle.nominations] == [("default/w", node)]
     assert [it.pod for it in cycle.evictions] == ["default/more"] * is_evicted
+
+
+def test_siblings_give_in_turn_what_their_department_has_too_much():
+    # d1 deserves 4, and p1 and p2 were promised 4 each: of their 8 pods each loses two, and no
+    # sentence says that a quota is undershot, since what goes can be divided.
+    evictions = planned("dept-oversubscribed.yaml").cycles[0].evictions
+    gone = sorted(evict.pod for evict in evictions)
+    assert gone == ["default/r2", "default/r3", "default/s2", "default/s3"]
+    assert not any("below its quota" in evict.reason for evict in evictions)
+
+
+def test_an_empty_department_is_filled_as_its_siblings_would_be_left(tmp_path):
+    text = (HERE / "dept-oversubscribed.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "empty.yaml"
+    file.write_text(
+        text.replace("  nodeName: n1\n", "").replace("phase: Running", "phase: Pending")
+    )
+    found = plan(read_plan_input([str(file)]), 1)
+    assert sorted(binds(found)) == [f"default/{name}" for name in ("g", "r0", "r1", "s0", "s1")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kaisched import PODS, UNLIMITED, Session, ordered_jobs, parts_of
+from kaisched import PODS, UNLIMITED, Amounts, Session, ordered_jobs, parts_of, worth
+from kaisched_plugins.proportion.reclaim import Bounds
 from kaisched_plugins.proportion.rules import Row
 
 _COVERED = "proportion.covered"
@@ -34,7 +35,7 @@ class _Running:
     pieces: list[_Piece]
 
 
-def in_quota(session: Session, top: int) -> Covered:
+def in_quota(session: Session, bounds: Bounds, top: int) -> Covered:
     """Return what quotas cover of the running jobs below a queue, at each queue down from it.
 
     A part of a job is covered at a queue where it is covered at all queues from there to ``top``:
@@ -46,13 +47,15 @@ def in_quota(session: Session, top: int) -> Covered:
     known: dict[int, Covered] = session.found.setdefault(_COVERED, {})
     covered = known.get(top)
     if covered is None:
-        covered = known[top] = _covered(session, top)
+        columns = (bounds.deserved, bounds.share, session.queues.priority)
+        quota, _ = worth(session.queues.tree, session.axis.unit, columns, top)
+        covered = known[top] = _covered(session, quota, top)
     return covered
 
 
-def _covered(session: Session, top: int) -> Covered:
+def _covered(session: Session, quota: Amounts, top: int) -> Covered:
     below = range(top, int(session.queues.tree.end_of_queue[top]))
-    room: Covered = {queue: session.queues.deserved[:, queue].tolist() for queue in below}
+    room: Covered = {queue: quota[:, queue].tolist() for queue in below}
     for amounts in room.values():
         amounts[PODS] = UNLIMITED
     covered: Covered = {queue: [0] * len(room[queue]) for queue in below}

@@ -154,7 +154,7 @@ class Proportion(Plugin):
             bounds = session.hints.get(_BOUNDS)
             multiplier: float = self.arguments.reclaimer_utilization_multiplier
             if bounds is None or not bounds.is_of(standing, multiplier):
-                bounds = session.hints[_BOUNDS] = Bounds(standing, multiplier)
+                bounds = session.hints[_BOUNDS] = Bounds(session, standing, multiplier)
             cycle.bounds = bounds
         return bounds
 

@@ -15,6 +15,7 @@ from kaisched import (
     RowVec,
     Session,
     shares,
+    worth,
 )
 from kaisched_plugins.proportion.rules import PER_MILLE, Floors, Row
 from kaisched_plugins.proportion.standing import Standing
@@ -29,7 +30,10 @@ _MOST_MEETINGS = 10_000
 
 
 class Bounds:
-    """What every queue is judged by, and where two queues meet. Pod slots never decide."""
+    """What every queue is judged by, and where two queues meet. Pod slots never decide.
+
+    Quotas and shares as far as they are worth something under what the parent has (R34).
+    """
 
     __slots__ = (
         "_meetings",
@@ -42,15 +46,24 @@ class Bounds:
         "standing",
     )
 
-    def __init__(self, standing: Standing, multiplier: float) -> None:
+    def __init__(self, session: Session, standing: Standing, multiplier: float) -> None:
         """Take the columns ``(R, Q)``; the multiplier counts in thousandths."""
         resources = len(standing.allocatable)
         self.standing = standing
         self.multiplier = multiplier
         self.per_mille = round(multiplier * PER_MILLE)
-        self.deserved: Amounts = standing.bounds[:resources]
-        self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
-        self.enough = _times(standing.allocatable, self.per_mille)
+        told: Amounts = standing.bounds[:resources]
+        queues = session.queues
+        columns = (told, standing.fair_share, queues.priority)
+        self.deserved, share = worth(queues.tree, session.axis.unit, columns)
+        if share is standing.fair_share:
+            self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
+            allocatable = standing.allocatable
+        else:
+            self.share = share
+            allocatable = shares.allocatable_share(self.deserved, queues.limit, share)
+            self.share[PODS] = UNLIMITED
+        self.enough = _times(allocatable, self.per_mille)
         self.enough[PODS] = UNLIMITED
         self._rows: dict[int, tuple[Row, Row, Row, Floors]] = {}
         self._meetings: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}

@@ -1,4 +1,4 @@
-"""Which units may be taken together for a claim: rules R20 to R22 and R32 of fairness.md.
+"""Which units may be taken together for a claim: rules R20 to R22, R32 and R34 of fairness.md.
 
 The units of one claim are few, and each is judged after those before it: there, plain lists of
 numbers are several times faster than arrays. Of many, arrays judge those that nothing but what
@@ -176,7 +176,7 @@ class Scenario:
 
     def _is_covered(self, leaf: int, queue: int, has: Row, amounts: Row) -> bool:
         """Tell whether quotas cover more than a queue would be left, of what a unit holds (R32)."""
-        covered = in_quota(self._session, self._top(leaf))[queue]
+        covered = in_quota(self._session, self._bounds, self._top(leaf))[queue]
         return any(
             amounts[at] > 0 and has[at] - amounts[at] < covered[at]
             for at, _ in self._bounds.row(queue)[3]

@@ -66,7 +66,7 @@ def reclaim_strategy(case: dict[str, Any]) -> str:
     scale = Scale.of(asked)
     mine, theirs = (asked[side] for side in SIDES)
     session = _session(scale, [mine, theirs], None)
-    bounds = Bounds(Standing.of(session), 1.0)
+    bounds = Bounds(session, Standing.of(session), 1.0)
     left = scale.column(asked["reclaimee_remaining"]).tolist()
     deserved, _, enough, _ = bounds.row(session.queues.row_of_name[theirs["id"]])
     if asked["strategy"] == "maintain_fair_share":

@@ -64,6 +64,7 @@ class World:
             held=columns(given, "held", pods=9),
             held_non_preemptible=columns(given, "strict", pods=9),
             has_moved=False,
+            axis=SimpleNamespace(unit=np.array([1, 1, 1000, 1])),
             snapshot=SimpleNamespace(total=np.array([100, 100, 100, 1]) * 1000),
             hints={},
             found={},

@@ -9,12 +9,15 @@ from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched_plugins.proportion.in_quota import in_quota
-from kaisched_plugins.proportion.tests.reclaim_world import UNDER, World
+from kaisched_plugins.proportion.reclaim import Bounds
+from kaisched_plugins.proportion.standing import Standing
+from kaisched_plugins.proportion.tests.reclaim_world import NOT_OVER, UNDER, World
 
 
 def covered(world, top):
     """Return the GPUs that are covered, by queue."""
-    found = in_quota(world.session, world.row[top])
+    bounds = Bounds(world.session, Standing.of(world.session), 1.0)
+    found = in_quota(world.session, bounds, world.row[top])
     return {world.tree.names[queue]: amounts[GPU] / 1000 for queue, amounts in found.items()}
 
 
@@ -44,11 +47,29 @@ def test_a_leaf_keeps_what_its_own_quota_covers_though_its_branch_holds_too_much
 
 
 def test_a_leaf_is_covered_no_further_than_its_branch():
-    """Else nobody could claim what a branch of 4 has too much, by leaves promised 3 each."""
+    """Else nobody could claim what a branch of 4 has too much, by leaves promised 3 each.
+
+    Each leaf's quota is worth 2 there, which covers no gang of 3: one of them goes, whichever.
+    """
     world = branch(4, y1=(3, [(1, 3, 3)]), y2=(3, [(3, 1, 1)]))
-    assert covered(world, "y") == {"y": 3, "y1": 3, "y2": 0}
-    assert covered(world, "y2") == {"y2": 3}
-    assert world.take(world.claim("x", 3, last=True), ("y2", 3)) == [0]
+    assert covered(world, "y") == {"y": 3, "y1": 0, "y2": 0}
+    claim = world.claim("x", 3, last=True)
+    assert world.take(claim, ("y2", 3), ("y1", 3)) == [0, NOT_OVER]
+    assert world.take(claim, ("y1", 3), ("y2", 3)) == [0, NOT_OVER]
+
+
+def test_what_a_branch_has_covers_its_leaves_as_it_is_divided_and_not_by_age():
+    world = branch(4, y1=(4, [(1, 1, 1)] * 4), y2=(4, [(1, 1, 1)] * 4))
+    assert covered(world, "y") == {"y": 4, "y1": 2, "y2": 2}
+    claim = world.claim("x", 4)
+    assert world.take(claim, *[("y1", 1)] * 3) == [0, 0, UNDER]
+    assert world.take(claim, *[("y2", 1), ("y1", 1)] * 2) == [0] * 4
+
+
+def test_a_leaf_of_higher_priority_is_covered_first():
+    world = branch(4, y1=(4, [(1, 1, 1)] * 4), y2=(4, [(1, 1, 1)] * 4))
+    world.session.queues.priority[world.row["y2"]] = 200
+    assert covered(world, "y") == {"y": 4, "y1": 0, "y2": 4}
 
 
 def test_what_leaves_were_not_promised_the_quota_of_their_branch_covers():

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched import CPU, GPU, UNLIMITED, roll_up, shares
+from kaisched import CPU, GPU, UNLIMITED, roll_up, shares, worth
 from kaisched_plugins.proportion.tests.reclaim_world import NOT_OVER, ORDER, UNDER, World, amounts
 
 GPUS = st.integers(0, 6)
@@ -41,12 +41,21 @@ def worlds(draw):
     return world, claim, units
 
 
+def worths(world, known=None, top=-1):
+    """Return what quotas and shares are worth (R34), which has laws of its own."""
+    session = world.session
+    quota, share = known or (session.queues.deserved, session.fair_share)
+    columns = (quota, share, session.queues.priority)
+    return worth(world.tree, session.axis.unit, columns, top)
+
+
 def covered(world, top):
     """Return the GPUs that quotas cover at each queue from ``top`` down, counted pod by pod.
 
     No running job has any CPU here.
     """
     session, jobs = world.session, world.session.jobs
+    deserved, _ = worths(world, worths(world), top)
     total = [0] * len(world.tree)
     rest = {job: int(jobs.active[job]) for job in np.flatnonzero(jobs.active).tolist()}
     for without in range(2):  # first with the leaves' quotas, then without
@@ -56,7 +65,7 @@ def covered(world, top):
                 continue
             path = path[without : path.index(top) + 1]
             pod = int(session.shapes.request[GPU, jobs.shape_of_job[job]])
-            room = [session.queues.deserved[GPU, queue] - total[queue] for queue in path]
+            room = [deserved[GPU, queue] - total[queue] for queue in path]
             pods = next(n for n in range(count, -1, -1) if all(n * pod <= has for has in room))
             is_started = count < jobs.active[job]
             if path and (is_started or pods >= min(session.podsets.minimum[job], count)):
@@ -68,7 +77,7 @@ def covered(world, top):
 
 def is_over_quota(world, claim, queue, left):
     """Tell whether a queue has its limited quotas of all that is asked for, and more than one."""
-    deserved = world.session.queues.deserved[:, queue]
+    deserved = worths(world)[0][:, queue]
     asked = [row for row in (CPU, GPU) if claim.ask[row] > 0 and deserved[row] < UNLIMITED]
     has, quota = left[asked, queue], deserved[asked]
     return (has > quota).any() and (has >= quota).all()
@@ -76,7 +85,7 @@ def is_over_quota(world, claim, queue, left):
 
 def falls_short(world, path, left, amount):
     """Tell whether a queue is left with less than quotas cover of what the unit holds."""
-    deserved, keeps = world.session.queues.deserved, {GPU: covered(world, path[-1])}
+    deserved, keeps = worths(world)[0], {GPU: covered(world, path[-1])}
     return any(
         0 < deserved[row, queue] < UNLIMITED
         and amount[row] > 0
@@ -91,7 +100,8 @@ def plainly(world, claim, units):
     session, tree, rows = world.session, world.tree, [CPU, GPU]
     queues, left, mine_held = session.queues, session.held, session.held
     per_mille = round(world.plugin.arguments.reclaimer_utilization_multiplier * 1000)
-    due = shares.allocatable_share(queues.deserved, queues.limit, session.fair_share)
+    deserved, share = worths(world)
+    due = shares.allocatable_share(deserved, queues.limit, share)
     codes = []
     for name, *rest in units:
         leaf, amount = world.row[name], amounts(*rest)
@@ -102,27 +112,26 @@ def plainly(world, claim, units):
         parting = -next(at for at in (1, 2) if ours[-at] != theirs[-at])
         mine, other, path = ours[parting], theirs[parting], theirs[: len(theirs) + parting + 1]
         after = mine_held[:, mine] + claim.ask
-        is_taker_over = (after > session.fair_share[:, mine])[rows].any()
+        is_taker_over = (after > share[:, mine])[rows].any()
         over = any(
             due[row, other] < UNLIMITED
             and int(left[row, other]) * 1000 > int(due[row, other]) * per_mille
             and (amount[row] > 0 or not (is_taker_over or claim.ask[row] > 0))
             for row in rows
         )
-        within = (after <= queues.deserved[:, mine])[rows].all()
+        within = (after <= deserved[:, mine])[rows].all()
         if not over and not (within and is_over_quota(world, claim, other, left)):
             codes.append(NOT_OVER)
             continue
         then = left - np.where(np.isin(np.arange(len(tree)), path), amount[:, None], 0)
         # Units are drawn at random: one may be of more than its queue holds.
-        falls = (left >= queues.deserved) & (then < queues.deserved) & (queues.deserved > 0)
+        falls = (left >= deserved) & (then < deserved) & (deserved > 0)
         if not claim.is_last_resort and falls[np.ix_(rows, path)].any():
             codes.append(UNDER)
             continue
         if falls_short(world, path, then, amount):
             codes.append(UNDER)
             continue
-        share = session.fair_share
         breaks = shares.breaks_saturation_order(
             after, share[:, mine], then[:, other], share[:, other], per_mille
         )

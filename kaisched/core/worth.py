@@ -1,0 +1,99 @@
+"""What quotas and fair shares are worth where siblings were promised more than their parent (R34).
+
+The division scales nobody down (R3): under a department that has 4, two projects with quotas of 4
+are each told 4. Where it matters who may keep what, the quota of the department supersedes theirs:
+only what it has can be kept, and it goes to the siblings by priority and in proportion to their
+quotas; then, of what quotas leave, to what lies above them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from kaisched.core.division import MOST, Claims, divide_level, divide_surplus
+from kaisched.core.tree import NO_QUEUE
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from kaisched.core.tree import QueueTree
+
+Int64 = npt.NDArray[np.int64]
+Index = npt.NDArray[np.intp]
+
+
+def worth(
+    tree: QueueTree,
+    unit: Int64,
+    columns: tuple[Int64, Int64, Int64],
+    top: int = NO_QUEUE,
+) -> tuple[Int64, Int64]:
+    """Return quotas and fair shares ``(R, Q)``, lowered where parents have less than promised.
+
+    Args:
+        tree: ``Q`` queues.
+        unit: ``(R,)`` granularity.
+        columns: quotas ``(R, Q)``, fair shares ``(R, Q)`` and priorities ``(Q,)``.
+        top: look only below this queue, which has its quota and no more; else at all queues.
+
+    Returns:
+        The very arrays that were given where nothing is to be lowered.
+
+    """
+    quota, share, priority = columns
+    first, end = (0, len(tree)) if top < 0 else (top + 1, int(tree.end_of_queue[top]))
+    if top >= 0:
+        share = share.copy()
+        share[:, top] = np.minimum(share[:, top], quota[:, top])
+    depth = 0 if top < 0 else int(tree.depth_of_queue[top])
+    for level in tree.levels[depth + 1 :]:
+        rows = level[slice(*level.searchsorted((first, end)).tolist())]
+        if not len(rows):
+            break
+        parent = tree.parent_of_queue[rows]
+        start = np.flatnonzero(np.diff(parent, prepend=NO_QUEUE - 1))
+        above = parent[start]
+        # Whose own quota is unlimited has no quota that could supersede those below.
+        amount = np.where(quota[:, above] == UNLIMITED, UNLIMITED, share[:, above])
+        lowered = _lowered((quota[:, rows], share[:, rows], priority[rows]), start, amount, unit)
+        if lowered is not None:
+            quota, share = quota.copy(), share.copy()
+            quota[:, rows], share[:, rows] = lowered
+    return quota, share
+
+
+def _lowered(
+    columns: tuple[Int64, Int64, Int64], start: Index, amount: Int64, unit: Int64
+) -> tuple[Int64, Int64] | None:
+    """Return quotas and shares ``(R, K)`` of groups that start at ``start`` and have ``amount``.
+
+    An unlimited quota is worth whatever there is: a group in which one is used stays as it is.
+    """
+    quota, share, priority = columns
+    told = np.minimum(share, MOST)
+    sums = np.add.reduceat(told, start, axis=1)
+    is_endless = (quota == UNLIMITED) & (told > 0)
+    is_short = (sums > amount) & ~np.logical_or.reduceat(is_endless, start, axis=1)
+    if not is_short.any():
+        return None
+    group = np.repeat(np.arange(len(start)), np.diff(start, append=quota.shape[1]))
+    amount = np.where(is_short, amount, sums)  # the others get all that they were told
+    promised = np.minimum(np.minimum(quota, told), MOST)
+    claims = Claims(
+        deserved=np.zeros_like(quota),
+        limit=np.full_like(quota, UNLIMITED),
+        request=promised,
+        weights=np.maximum(quota, 1).astype(np.float64),
+        priority=priority,
+        rank=np.arange(len(priority)),
+    )
+    kept, left = divide_level(amount, group, claims, unit)
+    above = claims._replace(request=told, weights=np.maximum(told - promised, 1).astype(np.float64))
+    whole, _ = divide_surplus(left, group, kept, above, unit)
+    has_less = np.add.reduceat(promised, start, axis=1) > amount
+    return (
+        np.where(has_less[:, group], kept, quota),
+        np.where(is_short[:, group], whole, share),
+    )
