@@ -186,3 +186,14 @@ def test_a_full_cluster_is_seen_at_a_glance_and_each_job_is_told_the_same():
     told = {"next": "NoRoom", "short": "GangIncomplete", "limited": "OverLimit"}
     assert reasons(result) == told
     assert list(result.records) == list(cycle(made.snapshot(), rules).records)
+
+
+@pytest.mark.fault("I123")
+def test_pods_that_differ_are_not_tried_one_by_one_where_all_room_is_too_little(monkeypatch):
+    """Each of them would fit; thousands would be placed and taken back in every cycle."""
+    tasks = tuple(Task(f"g-{at}", {"gpu": 1000, "cpu": at}) for at in range(9))
+    gang = Job("g", "q", tasks, root=Group("default", 9))
+    snapshot = store(gang, job("one", "q"), queues=TWO, nodes=(4, 4)).snapshot()
+    monkeypatch.setattr("kaisched.actions.allocate.place_mixed", lambda *_: 1 / 0)
+    result = cycle(snapshot)
+    assert (list(placed(result)), result.failures) == (["one-0"], ())
