@@ -10,7 +10,9 @@ from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.memory import Memory
+from kaisched.framework.placement import Placement
 from kaisched.framework.policy import Policy
+from kaisched.framework.reasons import MOST_SHAPES
 from kaisched.testing.rows import Group, Job, Task, add_job
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
@@ -197,3 +199,17 @@ def test_pods_that_differ_are_not_tried_one_by_one_where_all_room_is_too_little(
     monkeypatch.setattr("kaisched.actions.allocate.place_mixed", lambda *_: 1 / 0)
     result = cycle(snapshot)
     assert (list(placed(result)), result.failures) == (["one-0"], ())
+
+
+@pytest.mark.fault("I123")
+def test_why_many_different_pods_wait_is_asked_of_a_few_of_their_shapes(monkeypatch):
+    tasks = tuple(Task(f"g-{at}", {"gpu": 1000, "cpu": at}) for at in range(200))
+    gang = Job("g", "q", tasks, root=Group("default", 200))
+    result = cycle(store(gang, queues=TWO, nodes=(4, 4)).snapshot())
+    asked, real = [], Placement.vacancy
+    monkeypatch.setattr(
+        Placement, "vacancy", lambda self, shape: asked.append(shape) or real(self, shape)
+    )
+    assert result.records.counts() == {"GangNoRoom": 1}
+    assert len(asked) <= MOST_SHAPES
+    assert [record.reason for record in result.records] == ["GangNoRoom"]
