@@ -139,7 +139,8 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     """Refuse candidates that the room of all nodes together, now or once released, cannot hold.
 
     Nothing is lost: an action that only takes room never makes more of it. Jobs of several shapes
-    are checked for each shape's count, which is necessary, not sufficient.
+    are checked for what they ask for together and for each shape's count, which is necessary, not
+    sufficient.
     """
     if not len(candidates):
         candidates.most = 0
@@ -151,9 +152,10 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
         bound = np.full(len(candidates), ANY)
         if simple.any():
             bound[simple] = session.placement.upper_bound(candidates.shape[simple])
+        all_room = session.placement.all_room()
         for at in np.flatnonzero(~simple).tolist():
             tasks = candidates.batches[int(candidates.job[at])]
-            if not _could_fit(session, session.tasks.shape_of_task[tasks]):
+            if not _could_fit(session, session.tasks.shape_of_task[tasks], all_room):
                 bound[at] = -1
     enough = candidates.size <= bound
     if not enough.all():
@@ -183,8 +185,11 @@ def drop_shut(session: Session, candidates: Candidates) -> Candidates:
     return candidates.keep(~shut)
 
 
-def _could_fit(session: Session, shapes: RowVec) -> bool:
+def _could_fit(session: Session, shapes: RowVec, all_room: IntVec) -> bool:
     distinct, counts = np.unique(shapes, return_counts=True)
+    ask = session.shapes.request.take(distinct, axis=1) @ counts
+    if (ask > all_room).any():
+        return False
     return bool((session.placement.upper_bound(distinct) >= counts).all())
 
 

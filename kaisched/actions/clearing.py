@@ -73,6 +73,7 @@ class Prices:
         nodes = movable.nodes
         if future.allowed is not None:
             nodes = nodes[future.allowed[nodes]]
+        nodes = nodes[self._could_hold_more(nodes)]
         least = np.maximum(asked - spare[nodes], 0).tolist()
         bounds = zip(least, nodes.tolist(), strict=True)
         heap = [((int(amount > 0), amount), -1, node) for amount, node in bounds]
@@ -88,6 +89,14 @@ class Prices:
                 heapq.heappush(heap, (known.cost, known.place, node))
             else:
                 yield known
+
+    def _could_hold_more(self, nodes: RowVec) -> BoolVec:
+        """``(K,)`` whether one more pod would fit if everything left."""
+        could = np.ones(len(nodes), np.bool_)
+        pods = self._future.room[nodes] + 1
+        for at, amount in self._future.asked:
+            could &= pods * amount <= self._session.nodes.allocatable[at, nodes]
+        return could
 
     def _forget_touched(self) -> None:
         touched = self._session.ledger.touched

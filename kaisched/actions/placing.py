@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,9 +26,9 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
     if session.placement.has_releasing:
         return place_waiting(session, statement, tasks)
     shapes = session.tasks.shape_of_task[tasks]
-    cuts = np.flatnonzero(shapes[1:] != shapes[:-1]) + 1
-    for group in np.split(tasks, cuts):
-        shape = int(session.tasks.shape_of_task[group[0]])
+    cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()
+    for start, end in pairwise((0, *cuts, len(tasks))):
+        group, shape = tasks[start:end], int(shapes[start])
         placement = session.placement
         nodes = placement.choose(placement.vacancy(shape), len(group))
         if nodes is None:

@@ -12,7 +12,7 @@ slow machine decides the same.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,26 @@ PLAIN: Final = 4
 """Kinds of at most so many steps are in the plain lane."""
 FACT: Final = "rations"
 _FOUND: Final = "rations"
+_ORDERS: Final = "rations.orders"
 _NOBODY: Final = np.empty(0, np.int64)
 _PUT_OFF: Final = int(Refusal.PUT_OFF)
+
+
+class Order(NamedTuple):
+    """The kinds of one lane in order, and their numbers by creation."""
+
+    kinds: list[Kind]
+    keys: list[tuple[float, str]]
+    """By creation."""
+    numbers: list[int]
+    """Where each of these stands among the kinds."""
+
+
+def order_of(kinds: list[Kind]) -> Order:
+    """Return kinds with their order by creation."""
+    # One priority after the other, each by creation: sorted runs, which are merged quickly.
+    ranked = sorted((kind.key[1:], number) for number, kind in enumerate(kinds))
+    return Order(kinds, [key for key, _ in ranked], [number for _, number in ranked])
 
 
 class Round:
@@ -45,16 +63,13 @@ class Round:
     of arrivals, however urgent, keeps others from their turn.
     """
 
-    def __init__(self, kinds: list[Kind], turn: Mapping[str, Any]) -> None:
+    def __init__(self, order: Order, turn: Mapping[str, Any]) -> None:
         """Take the kinds, and how far the round had come in the cycle before."""
-        # One priority after the other, each by creation: sorted runs, which are merged quickly.
-        ranked = sorted((kind.key[1:], number) for number, kind in enumerate(kinds))
-        self._keys = [key for key, _ in ranked]
-        self._numbers = [number for _, number in ranked]
+        self._keys, self._numbers = order.keys, order.numbers
         self._after: tuple[Any, ...] = tuple(turn.get("after", ()))
         self._until: tuple[Any, ...] = tuple(turn.get("until", self._keys[-1]))
         self._at: int = bisect_right(self._keys, self._after)
-        self._left = len(kinds)
+        self._left = len(order.kinds)
 
     def turn(self) -> dict[str, list[Any]]:
         """Return how far the round has come, to be remembered."""
@@ -78,13 +93,13 @@ class Round:
 class Lane:
     """The plain kinds of one queue, or those with many constraints: whom this cycle serves."""
 
-    def __init__(self, kinds: list[Kind], turn: Mapping[str, Any]) -> None:
+    def __init__(self, order: Order, turn: Mapping[str, Any]) -> None:
         """Take the kinds in order, and how far the round had come in the cycle before."""
-        self._kinds = kinds
-        self._is_served = [False] * len(kinds)
+        self._kinds = order.kinds
+        self._is_served = [False] * len(order.kinds)
         self._line = 0
         self._spent = 0
-        self.round = Round(kinds, turn)
+        self.round = Round(order, turn)
         self.helping: list[Kind] = []
         """Those served last."""
 
@@ -146,22 +161,18 @@ class Rations:
         self._lanes: list[Lane] = []
         self._rounds: dict[str, dict[str, Round]] = {}
         past: Mapping[str, Any] = session.memory.facts.get(FACT, {})
-        for queue, listed in sorted(kinds.items()):
+        for queue, orders in _orders_of(session, kinds):
             name = session.queues.name[queue]
-            self._rounds[name] = self._share(listed, past.get(name, {}))
+            self._rounds[name] = self._share(orders, past.get(name, {}))
         self._remember(session)
         refusal = session.outcome.refusal
         refusal[self.off & (refusal == 0)] = _PUT_OFF
 
-    def _share(self, kinds: list[Kind], known: Mapping[str, Any]) -> dict[str, Round]:
+    def _share(self, orders: dict[str, Order], known: Mapping[str, Any]) -> dict[str, Round]:
         """Serve one queue; who may claim may also be placed."""
         rounds: dict[str, Round] = {}
-        plain = [kind for kind in kinds if kind.steps <= PLAIN]
-        costly = [kind for kind in kinds if kind.steps > PLAIN]
-        for name, some in (("plain", plain), ("costly", costly)):
-            if not some:
-                continue
-            claims, lane = (Lane(some, known.get(of, {})) for of in (f"{name}Claims", name))
+        for name, order in orders.items():
+            claims, lane = (Lane(order, known.get(of, {})) for of in (f"{name}Claims", name))
             for kind in claims.serve(CLAIM_STEPS):
                 self.off[kind.jobs] = self.claims_off[kind.jobs] = False
             for kind in lane.serve(STEPS):
@@ -190,6 +201,24 @@ class Rations:
         session.outcome.refusal[job] = 0
         self._remember(session)
         return np.sort(job)
+
+
+def _orders_of(
+    session: Session, kinds: Mapping[int, list[Kind]]
+) -> list[tuple[int, dict[str, Order]]]:
+    """Return the orders of each queue by lane, sorted once while its kinds are the same."""
+    known: dict[int, tuple[list[Kind], dict[str, Order]]] = session.hints.get(_ORDERS, {})
+    orders: dict[int, tuple[list[Kind], dict[str, Order]]] = {}
+    for queue, listed in sorted(kinds.items()):
+        found = known.get(queue)
+        if found is None or found[0] is not listed:
+            plain = [kind for kind in listed if kind.steps <= PLAIN]
+            costly = [kind for kind in listed if kind.steps > PLAIN]
+            lanes = {"plain": plain, "costly": costly}
+            found = listed, {name: order_of(some) for name, some in lanes.items() if some}
+        orders[queue] = found
+    session.hints[_ORDERS] = orders
+    return [(queue, found[1]) for queue, found in orders.items()]
 
 
 def rations_of(session: Session) -> Rations | None:

@@ -7,9 +7,11 @@ Wishes (preferred affinities) are not read; what volumes demand is added where c
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement, Toleration
 from kaisched.objects.pod import (
+    Affinity,
     LabelSelector,
     NodeSelector,
     Pod,
@@ -18,6 +20,12 @@ from kaisched.objects.pod import (
     PodSpec,
     SelectorRequirement,
 )
+from kaisched.objects.wire import MOST_LABELS
+
+_MOST_REQUIREMENTS: Final = 1_000
+"""On nodes, or pods to be near to or away from: more of one pod are not judged."""
+_MOST_VALUES: Final = 20_000
+"""In all requirements on nodes together: there may be a list of the nodes' names."""
 
 
 def has_pod_terms(pod: Pod) -> bool:
@@ -31,7 +39,11 @@ def has_pod_terms(pod: Pod) -> bool:
 
 def unsupported_demand(pod: Pod) -> str:
     """Return why the demands cannot be judged here, or an empty text."""
+    if len(pod.metadata.labels) > MOST_LABELS:
+        return f"metadata.labels: there are more than {MOST_LABELS:,}; remove some"
     affinity = pod.spec.affinity
+    if affinity is not None and (excess := _excess(affinity)):
+        return f"spec.affinity: {excess}; ask for less"
     for kind in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
         for term in kind.required if kind else ():
             if term.namespace_selector is not None and not _is_empty(term.namespace_selector):
@@ -39,10 +51,35 @@ def unsupported_demand(pod: Pod) -> str:
     return ""
 
 
+def _excess(affinity: Affinity) -> str:
+    """Return what is too much to be judged, or an empty text."""
+    near, away = affinity.pod_affinity, affinity.pod_anti_affinity
+    terms = sum(len(kind.required) for kind in (near, away) if kind is not None)
+    if terms > _MOST_REQUIREMENTS:
+        return f"{terms:,} terms on pods are more than {_MOST_REQUIREMENTS:,}"
+    required = affinity.node_affinity.required if affinity.node_affinity else None
+    wanted = [
+        one
+        for term in (required.node_selector_terms if required else ())
+        for one in (*term.match_expressions, *term.match_fields)
+    ]
+    if len(wanted) > _MOST_REQUIREMENTS:
+        return f"{len(wanted):,} requirements on nodes are more than {_MOST_REQUIREMENTS:,}"
+    values = sum(len(one.values) for one in wanted)
+    if values > _MOST_VALUES:
+        return f"{values:,} values in requirements on nodes are more than {_MOST_VALUES:,}"
+    return ""
+
+
 def constraints_of(pod: Pod) -> Constraints:
-    """Return what decides where the pod may go; the number of its label set is the store's."""
+    """Return what decides where the pod may go; the number of its label set is the store's.
+
+    Demands that are too many to be judged are left out: such a pod is not scheduled.
+    """
     spec = pod.spec
     affinity = spec.affinity
+    if affinity is not None and _excess(affinity):
+        affinity = None
     node_affinity = affinity.node_affinity if affinity else None
     required = node_affinity.required if node_affinity else None
     namespace = pod.metadata.namespace

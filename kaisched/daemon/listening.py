@@ -49,6 +49,10 @@ class Limits(NamedTuple):
     head_bytes: int = 16 * 1024
     asked: int = 8
     """Questions that are under way between the two processes."""
+    poll_s: float = 1.0
+    """How long after an answer the pages of probes are asked for again."""
+    fresh_s: float = 5.0
+    """How long ago such an answer may have been asked for, to be given to a probe."""
     tell_s: float = 10.0
     """How often it is told, at most, what was refused."""
     reload_s: float = 5.0
@@ -189,7 +193,11 @@ class Server:
     def _started(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         fds = {"channel": theirs.fileno(), "listening": self._sock.fileno()}
         pages = {
-            path: {"query": source.query, "headers": source.headers}
+            path: {
+                "query": source.query,
+                "headers": source.headers,
+                "is_polled": source.is_polled,
+            }
             for path, source in self._pages.items()
         }
         told = json.dumps({**self._settings, **fds, "pages": pages})

@@ -47,6 +47,8 @@ class Source(NamedTuple):
     """Names of what may stand after ``?``; ``name=`` where its value counts."""
     headers: tuple[str, ...] = ()
     """Of ``accept``, ``host`` and ``authorization``."""
+    is_polled: bool = False
+    """Whether it is made every second, so that whoever asks has it at once; flags only then."""
 
 
 Pages: TypeAlias = Mapping[str, Source]
@@ -74,7 +76,7 @@ def probe_page(checks: Callable[[], tuple[Check, ...]]) -> Source:
         text = "\n".join([*lines, "ok" if is_ok else "failed", ""])
         return Page(status, TEXT, text.encode())
 
-    return Source(page, query=("verbose",))
+    return Source(page, query=("verbose",), is_polled=True)
 
 
 def text_page(status: HTTPStatus, text: str) -> Page:

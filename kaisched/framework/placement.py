@@ -105,6 +105,12 @@ class Placement:
         total: IntVec = rooms.total.take(slots)
         return total
 
+    def all_room(self) -> IntVec:
+        """``(R,)`` what all nodes together have idle, or are about to have."""
+        now = self._session.ledger if self._session.has_moved else self._session.nodes
+        room: IntVec = (np.maximum(now.idle, 0) + np.maximum(now.releasing, 0)).sum(axis=1)
+        return room
+
     @property
     def is_full(self) -> bool:
         """Whether, as far as can be told at a glance, no pod of any shape fits now or soon."""

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _ROOM: Final = (int(Refusal.NO_ROOM), int(Refusal.GANG_NO_ROOM))
 _ALLOCATE: Final = "allocate"
+MOST_SHAPES: Final = 64
+"""Of a job whose pods differ so many shapes are asked what is in their way; thousands of them in
+every cycle would make it longer for everybody."""
 
 
 def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
@@ -132,7 +135,7 @@ def _of_shapes(session: Session, counts: Iterable[tuple[int, int]], code: int) -
     for shape, _ in counts:
         if (wait := session.shapes.constraints[shape].wait) is not None:
             return int(wait[0])
-    for shape, count in counts:
+    for shape, count in counts[:MOST_SHAPES]:
         if session.placement.vacancy(shape).total < count:
             never = never_fits(session, shape)
             return code if never is None else int(never)

@@ -9,6 +9,7 @@ import numpy as np
 from kaisched.core.refusals import Refusal
 from kaisched.framework.batching import batch_of
 from kaisched.framework.misses import misses_of
+from kaisched.framework.reasons import MOST_SHAPES
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts
@@ -32,7 +33,9 @@ def lack_of(session: Session, job: int, code: Refusal) -> Lack:
         if (wait := session.shapes.constraints[shape].wait) is not None:
             return Lack(Refusal(wait[0]), wait[1], {}, ())
     misses: tuple[NodeMiss, ...] = ()
-    for shape, count in shapes:
+    if len(shapes) > MOST_SHAPES:  # taken up together: one after the other is quadratic
+        session.placement.upper_bound(np.array([shape for shape, _ in shapes]))
+    for shape, count in shapes[:MOST_SHAPES]:
         if session.placement.vacancy(shape).total < count:
             code, misses = misses_of(session, shape, code)
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,13 +15,49 @@ if TYPE_CHECKING:
 _PENDING = int(TaskState.PENDING)
 
 
+_HINT: Final = "task_order"
+_MANY: Final = 64
+"""To order fewer tasks costs no more than to see that they stand as before."""
+_KEPT: Final = 64
+"""Jobs whose order is kept."""
+
+
+class _Known(NamedTuple):
+    """An order of tasks, with what it rests on: names stay with their rows."""
+
+    generation: int
+    tasks: bytes
+    columns: tuple[bytes, ...]
+    ordered: RowVec
+
+
 def ordered_tasks(session: Session, tasks: RowVec) -> RowVec:
     """Return task rows in the order in which they are placed."""
     if len(tasks) < 2:  # noqa: PLR2004 - nothing to order
         return tasks
+    columns = (*session.ask.task_order(session, tasks), session.tasks.created_s[tasks])
+    if len(tasks) < _MANY:
+        return _sorted(session, tasks, columns)
+    known: dict[int, _Known] = session.hints.setdefault(_HINT, {})
+    job = int(session.tasks.job_of_task[tasks[0]])
+    asked = (
+        session.snapshot.generation,
+        tasks.tobytes(),
+        tuple(column.tobytes() for column in columns),
+    )
+    found = known.pop(job, None)
+    if found is None or found[:3] != asked:
+        found = _Known(*asked, _sorted(session, tasks, columns))
+    known[job] = found
+    if len(known) > _KEPT:
+        del known[next(iter(known))]
+    return found.ordered.copy()
+
+
+def _sorted(session: Session, tasks: RowVec, columns: tuple[Any, ...]) -> RowVec:
     rows = tasks.tolist()
     keys: list[list[Any]] = []
-    for column in (*session.ask.task_order(session, tasks), session.tasks.created_s[tasks]):
+    for column in columns:
         key = column.tolist()
         if key.count(key[0]) != len(key):  # most keys are the same for all pods of a job
             keys.append(key)

@@ -7,7 +7,8 @@ units), times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_of`).
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from itertools import islice
+from typing import ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -15,6 +16,11 @@ Amount: TypeAlias = str | int | float
 """An amount as written: a Kubernetes quantity or a plain number."""
 Amounts: TypeAlias = dict[str, Amount]
 """Amounts by resource name."""
+
+
+MOST_LABELS: Final = 1_000
+"""More labels of an object are not kept: nobody has so many, and an object of 1 MB in labels would
+take 4 MB here for as long as it lives."""
 
 
 class Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -58,6 +64,12 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     owner_references: list[OwnerReference] = []
     resource_version: str = ""
     generation: int = 0
+
+    def __post_init__(self) -> None:
+        """Leave out labels beyond what is bearable, but one that tells that there were more."""
+        if len(self.labels) > MOST_LABELS:
+            some = dict(islice(self.labels.items(), MOST_LABELS + 1))
+            msgspec.structs.force_setattr(self, "labels", some)
 
 
 class Condition(Wire, frozen=True, kw_only=True):

@@ -4,7 +4,10 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
+from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,12 +20,22 @@ from kaisched.cluster.embedded.apiserver.furnish import (
     kubeconfig_of,
 )
 from kaisched.cluster.embedded.apiserver.kubelets import Kubelets
+from kaisched.cluster.embedded.apiserver.requests import request_of
+from kaisched.cluster.embedded.apiserver.storage import encode
+from kaisched.cluster.embedded.kubelet import RUN_SECONDS
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
+from tests.on_kubernetes.attacks import ATTACKS
+from tests.on_kubernetes.attacks import NAMESPACE as HOSTILE
 from tests.on_kubernetes.rig import RUN
 
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_GAP_S, _LIFE_S = 0.1, 3
+"""Between two pods of a course, and how long each of them runs."""
+_PATIENCE_S = 15.0
+_GLANCE_S = 0.005
+_AT_ONCE = 20
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -40,12 +53,48 @@ def pod_of(name, queue, group=""):
     }
 
 
+def _course(server, pods, prefix, queues, count):
+    """Create pods one after the other and return how long each waited for its node.
+
+    All is done and seen in the server's process: what is measured is the daemon. A pod that has
+    no node when all patience is over has waited until then.
+    """
+    waits, born = [], {}
+
+    def glance():
+        now_s = time.monotonic()
+        done = [
+            name for name in born if pods.records[f"{NAMESPACE}/{name}"].fields["spec.nodeName"]
+        ]
+        waits.extend(now_s - born.pop(name) for name in done)
+
+    def create(name, queue):
+        pod = pod_of(name, queue)
+        pod["metadata"]["namespace"] = NAMESPACE
+        pod["metadata"]["annotations"][RUN_SECONDS] = str(_LIFE_S)
+        born[name] = time.monotonic()
+        server.api.create("", "pods", pod)
+
+    begin_s = time.monotonic()
+    number, end_s = 0, begin_s + count * _GAP_S + _PATIENCE_S
+    while time.monotonic() < end_s and (number < count or born):
+        if number < count and time.monotonic() >= begin_s + number * _GAP_S:
+            name, queue = f"{prefix}{number}", queues[number % len(queues)]
+            server.call(lambda n=name, q=queue: create(n, q))
+            number += 1
+        server.call(glance)
+        time.sleep(_GLANCE_S)
+    now_s = time.monotonic()
+    return [*waits, *(now_s - born_s for born_s in born.values())], len(born)
+
+
 def _serve(pipe, nodes):
     """Serve until told to end; between requests, say how many pods there are, or make some."""
     with ApiServer() as server:
         add_kai_kinds(server)
         add_namespace(server, "kaisched")
         add_namespace(server, NAMESPACE)
+        add_namespace(server, HOSTILE)
         Kubelets(server, start_delay_s=0.0, stop_delay_s=0.0)
         add_nodes(server, nodes, 8)
         pods = server.api.storage.collection(("", "pods"))
@@ -64,10 +113,26 @@ def _serve(pipe, nodes):
                 pod["metadata"]["namespace"] = NAMESPACE
                 server.api.create("", "pods", pod)
 
+        attacks = {}
+
+        def attack(name):
+            """Create the next objects of an attack, and return how many these were."""
+            created = 0
+            for path, obj in islice(attacks.setdefault(name, ATTACKS[name]()), _AT_ONCE):
+                request = request_of("POST", path, encode(obj), "application/json", "", "")
+                answer = server.api.answer(request)
+                assert answer.status == HTTPStatus.CREATED, answer.body
+                created += 1
+            return created
+
+        done = {"bound": bound, "make": make, "attack": attack}
         pipe.send(server.url)
         while (request := pipe.recv()) is not None:
             what, *words = request
-            pipe.send(server.call(lambda w=what, v=words: {"bound": bound, "make": make}[w](*v)))
+            if what == "course":
+                pipe.send(_course(server, pods, *words))
+                continue
+            pipe.send(server.call(lambda w=what, v=words: done[w](*v)))
 
 
 class Cluster:
@@ -86,6 +151,20 @@ class Cluster:
         """Create pods in the server, without HTTP: for those that are not what is timed."""
         self._pipe.send(("make", names, queues))
         self._pipe.recv()
+
+    def attack(self, name):
+        """Create the objects of an attack, a few at a time so that others are served between."""
+        count, created = 0, -1
+        while created:
+            self._pipe.send(("attack", name))
+            created = self._pipe.recv()
+            count += created
+        return count
+
+    def course(self, prefix, queues, count):
+        """Return the seconds that pods waited for a node, and how many got none."""
+        self._pipe.send(("course", prefix, queues, count))
+        return self._pipe.recv()
 
     def uids(self):
         """Name to UID of all pods."""
@@ -154,8 +233,15 @@ class Process:
 
     @property
     def peak_mb(self):
+        return self._status("VmHWM")
+
+    @property
+    def rss_mb(self):
+        return self._status("VmRSS")
+
+    def _status(self, name):
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8")
-        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+        return int(status.partition(f"{name}:")[2].split()[0]) / 1024
 
 
 @contextmanager

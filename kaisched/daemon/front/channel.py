@@ -7,13 +7,19 @@ import json
 import os
 import struct
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from kaisched.daemon.front.client import Client
+from typing import Any, Final, Protocol
 
 FRAME: Final = struct.Struct(">II")
 """Before each message: the length of its JSON and of the bytes after it."""
+
+
+class Waits(Protocol):
+    """Waits for an answer, unless it is gone."""
+
+    is_gone: bool
+
+    def answer(self, status: int, content_type: str, body: bytes) -> None:
+        """Take the answer."""
 
 
 class Channel(asyncio.Protocol):
@@ -22,7 +28,7 @@ class Channel(asyncio.Protocol):
     def __init__(self, most_asked: int) -> None:
         """Ask at most so many questions at a time; the others wait."""
         self._most_asked = most_asked
-        self._waiting: dict[str, list[Client]] = {}
+        self._waiting: dict[str, list[Waits]] = {}
         """By question: equal questions are asked once."""
         self._queue: deque[str] = deque()
         self._asked: dict[int, str] = {}
@@ -34,7 +40,7 @@ class Channel(asyncio.Protocol):
         """Note the way out."""
         self._transport = transport
 
-    def ask(self, question: str, client: Client) -> None:
+    def ask(self, question: str, client: Waits) -> None:
         """Have a client answered."""
         clients = self._waiting.setdefault(question, [])
         clients.append(client)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.daemon.front.certificate import Certificate
 from kaisched.daemon.front.client import TEXT, Client
+from kaisched.daemon.front.polled import Polled
 from kaisched.daemon.front.request import read
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ class Listener:
         """The oldest first."""
         self._by_address: Counter[str] = Counter()
         self._certificate = Certificate(**settings["tls"]) if settings["tls"] else None
+        self._polled = {
+            question: Polled(loop, channel, question, self.limits)
+            for path, page in self._pages.items()
+            if page["is_polled"]
+            for question in _questions(path, page["query"])
+        }
         loop.add_reader(sock, self._take)
         self._tell()
         self._renew()
@@ -130,5 +137,18 @@ class Listener:
             if name.rstrip("=") in query
         }
         asked = {name: headers.get(name, "") for name in _HEADERS if name in page["headers"]}
-        question = json.dumps({"path": path, "query": wanted, "headers": asked})
-        self._channel.ask(question, client)
+        question = _question(path, wanted, asked)
+        polled = self._polled.get(question)
+        if polled is not None:
+            polled.give(client)
+        else:
+            self._channel.ask(question, client)
+
+
+def _question(path: str, query: dict[str, list[str]], headers: dict[str, str]) -> str:
+    return json.dumps({"path": path, "query": query, "headers": headers})
+
+
+def _questions(path: str, names: list[str]) -> list[str]:
+    """Return what can be asked of a page that is polled: plain, and with each of its flags."""
+    return [_question(path, query, {}) for query in ({}, *({name: [""]} for name in names))]

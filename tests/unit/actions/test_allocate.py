@@ -3,14 +3,18 @@
 import numpy as np
 import pytest
 
+from kaisched.actions import rations
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
+from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.placement import Placement
 from kaisched.framework.policy import Policy
+from kaisched.framework.reasons import MOST_SHAPES
 from kaisched.testing.rows import Group, Job, Task, add_job
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
@@ -186,3 +190,42 @@ def test_a_full_cluster_is_seen_at_a_glance_and_each_job_is_told_the_same():
     told = {"next": "NoRoom", "short": "GangIncomplete", "limited": "OverLimit"}
     assert reasons(result) == told
     assert list(result.records) == list(cycle(made.snapshot(), rules).records)
+
+
+@pytest.mark.fault("I123")
+def test_pods_that_differ_are_not_tried_one_by_one_where_all_room_is_too_little(monkeypatch):
+    """Each of them would fit; thousands would be placed and taken back in every cycle."""
+    tasks = tuple(Task(f"g-{at}", {"gpu": 1000, "cpu": at}) for at in range(9))
+    gang = Job("g", "q", tasks, root=Group("default", 9))
+    snapshot = store(gang, job("one", "q"), queues=TWO, nodes=(4, 4)).snapshot()
+    monkeypatch.setattr("kaisched.actions.allocate.place_mixed", lambda *_: 1 / 0)
+    result = cycle(snapshot)
+    assert (list(placed(result)), result.failures) == (["one-0"], ())
+
+
+@pytest.mark.fault("I123")
+def test_why_many_different_pods_wait_is_asked_of_a_few_of_their_shapes(monkeypatch):
+    tasks = tuple(Task(f"g-{at}", {"gpu": 1000, "cpu": at}) for at in range(200))
+    gang = Job("g", "q", tasks, root=Group("default", 200))
+    result = cycle(store(gang, queues=TWO, nodes=(4, 4)).snapshot())
+    asked, real = [], Placement.vacancy
+    monkeypatch.setattr(
+        Placement, "vacancy", lambda self, shape: asked.append(shape) or real(self, shape)
+    )
+    assert result.records.counts() == {"GangNoRoom": 1}
+    assert len(asked) <= MOST_SHAPES
+    assert [record.reason for record in result.records] == ["GangNoRoom"]
+
+
+@pytest.mark.fault("I123")
+def test_the_kinds_of_a_rationed_queue_are_sorted_once_while_they_are_the_same(monkeypatch):
+    sorts, real = [], rations.order_of
+    monkeypatch.setattr(rations, "order_of", lambda kinds: sorts.append(1) or real(kinds))
+    waits = [Job(f"w{at}", "q", (Task(f"w{at}-0", {"gpu": 9000 + at}),)) for at in range(50)]
+    held, memory = store(*waits, queues=TWO, nodes=(4, 4)), Memory()
+    for _ in range(3):
+        _, memory = run_cycle(held.snapshot(), None, default_policy(), 0.0, memory)
+    assert len(sorts) == 1
+    add_job(held, Job("late", "q", (Task("late-0", {"gpu": 9999}),)))
+    run_cycle(held.snapshot(), None, default_policy(), 0.0, memory)
+    assert len(sorts) == 2

@@ -52,3 +52,15 @@ def test_the_fewest_gpus_are_moved():
 def test_so_many_jobs_may_be_moved_for_one(most, moved):
     result, broken = decide(two_to_move(), with_most(most))
     assert (evicted(result), broken) == (moved, [])
+
+
+@pytest.mark.fault("I123")
+def test_nodes_that_are_too_small_are_not_priced(monkeypatch):
+    """Whoever asks for more than any node has would have every node priced in every cycle."""
+    monkeypatch.setattr("kaisched.actions.clearing.Movable.on", lambda *_: 1 / 0)
+    nodes = (node("n0", 4), node("n1", 4))
+    runs = (job("s", "q", (1, 1, "n0")), job("t", "q", (1, 1, "n1")))
+    mixed = job("w", "q", (5, 1))
+    cluster = Cluster(nodes, (queue("q", 12),), (*runs, mixed))
+    result, broken = decide(cluster)
+    assert (evicted(result), result.failures, broken) == ([], (), [])

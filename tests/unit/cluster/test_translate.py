@@ -194,3 +194,32 @@ def test_pod_terms():
 def test_the_builders_of_these_tests_are_strict():
     with pytest.raises(Exception, match="unknown field"):
         convert({"metadata": {"name": "q"}, "spec": {"quota": 1}}, Queue)
+
+
+@pytest.mark.fault("I123")
+def test_more_labels_than_anybody_has_are_not_kept_and_keep_the_pod_waiting():
+    plain = pod("p", labels={f"k{at}": "v" for at in range(999)})
+    assert (len(plain.metadata.labels), unsupported_demand(plain)) == (1000, "")
+    bomb = pod("p", labels={f"k{at:04}": "v" for at in range(9000)})
+    assert len(bomb.metadata.labels) == 1001
+    fault = pod_row(bomb, frozenset(), GPU_RESOURCES).fault
+    assert fault == "metadata.labels: there are more than 1,000; remove some"
+
+
+@pytest.mark.fault("I123")
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        (affinity(*[term(("k", "In", [f"v{at}"])) for at in range(1001)]),
+         "1,001 requirements on nodes are more than 1,000"),
+        (affinity(term(("k", "In", [f"v{at}" for at in range(20_001)]))),
+         "20,001 values in requirements on nodes are more than 20,000"),
+        ({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": f"k{at}"} for at in range(1001)]}}},
+         "1,001 terms on pods are more than 1,000"),
+    ],
+)  # fmt: skip
+def test_demands_that_are_too_many_are_not_judged_and_keep_the_pod_waiting(asked, fault):
+    one = pod("p", spec=asked)
+    assert constraints_of(one) == constraints_of(pod("p"))
+    assert pod_row(one, frozenset(), GPU_RESOURCES).fault == f"spec.affinity: {fault}; ask for less"

@@ -186,6 +186,40 @@ def test_who_drops_the_line_is_a_number_in_one_line(server, log, gate, capfd):
 
 
 @pytest.mark.fault("I128")
+@pytest.mark.parametrize("query", ["", "?verbose"])
+def test_probes_wait_for_the_scheduler_only_once_it_has_said_nothing_for_a_while(log, query):
+    """Busy, it is asked ahead of time; one that hangs fails its probe by not answering."""
+    may_answer, is_ok = threading.Event(), [True]
+    may_answer.set()
+
+    def checks():
+        may_answer.wait(10)
+        return (Check("loop", is_ok[0], "turns"),)
+
+    limits = LIMITS._replace(poll_s=0.02, fresh_s=0.5)
+    server = serve("127.0.0.1", 0, {"/livez": probe_page(checks)}, "health.port", limits=limits)
+    try:
+        assert get(server, f"/livez{query}")[0] == 200
+        may_answer.clear()
+        begin_s = time.monotonic()
+        while time.monotonic() - begin_s < 0.3:
+            assert get(server, f"/livez{query}")[0] == 200
+        time.sleep(0.35)
+        late = connect(server, f"GET /livez{query} HTTP/1.1\r\n\r\n".encode())
+        late.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            late.recv(1)
+        is_ok[0] = False
+        may_answer.set()
+        late.settimeout(5)
+        until(lambda: get(server, f"/livez{query}") == (503, "[-] loop: turns\nfailed\n"))
+        assert b"[-] loop: turns" in heard(late)
+    finally:
+        may_answer.set()
+        server.close()
+
+
+@pytest.mark.fault("I128")
 def test_equal_questions_are_asked_once(server, asked, gate):
     crowd = [
         connect(server, f"GET /slow?shard=a&x={at} HTTP/1.1\r\nAccept: text/a\r\n\r\n".encode())

@@ -53,8 +53,9 @@ def test_a_probe_says_ok_and_more_when_asked(server):
     assert body == "[+] loop: turning\n[+] cycles: none failed\nok\n"
 
 
-def test_a_probe_that_fails_says_what_is_wrong(server, checks):
+def test_a_probe_that_fails_says_what_is_wrong(checks, request):
     checks[1] = Check("cycles", False, "3 failed in a row")
+    server = request.getfixturevalue("server")  # it asks for probes ahead of time
     status, _, body = get(server, "/readyz")
     assert (status, body) == (503, "[-] cycles: 3 failed in a row\nfailed\n")
 

@@ -1,7 +1,10 @@
 """The order of pods inside a job."""
 
 import numpy as np
+import pytest
 
+from kaisched.framework import task_order
+from kaisched.framework.memory import Memory
 from kaisched.framework.task_order import ordered_tasks, pending_tasks
 from kaisched.testing.rows import Job, Task
 from tests.unit.framework.fakes import plugin, session, store
@@ -36,3 +39,23 @@ def test_one_pod_needs_no_order():
     one = opened(plugin(task_order=lambda **_: 1 / 0))
     assert ordered_tasks(one, np.array([1])).tolist() == [1]
     assert one.failures == []
+
+
+@pytest.mark.fault("I123")
+def test_the_order_of_a_large_job_is_worked_out_once_until_something_changes(monkeypatch):
+    sorts, keys = [], np.zeros(100, np.int64)
+    real = task_order._sorted
+    monkeypatch.setattr(task_order, "_sorted", lambda *of: sorts.append(1) or real(*of))
+    tasks = tuple(Task(f"{at * 37 % 100:03}") for at in range(100))
+    snapshot = store(Job("j", "q", tasks)).snapshot()
+    memory = Memory()
+
+    def names():
+        one = session(snapshot, plugin(task_order=lambda task, **_: (keys[task],)), memory=memory)
+        return named(one, ordered_tasks(one, np.arange(100)))
+
+    assert names() == names() == [f"{at:03}" for at in range(100)]
+    assert len(sorts) == 1
+    keys[:50] = 1
+    assert names()[:50] == sorted(f"{at * 37 % 100:03}" for at in range(50, 100))
+    assert len(sorts) == 2
