@@ -33,6 +33,7 @@ class Refusal(IntEnum):
     NON_PREEMPTIBLE_OVER_QUOTA = 21
     OVER_FAIR_SHARE = 22
     OTHERS_SPELL = 23
+    NOT_WORTH_IT = 24
     # the nodes, together
     EXCEEDS_ANY_NODE = 30
     NO_NODE_ALLOWED = 31
@@ -126,6 +127,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
             Refusal.OTHERS_SPELL,
             "OthersSpell",
             "room is kept for another job, whose spell it is",
+            False,
+        ),
+        (
+            Refusal.NOT_WORTH_IT,
+            "NotWorthIt",
+            "past usage owes its queue less than an eviction would cost",
             False,
         ),
         (Refusal.EXCEEDS_ANY_NODE, "ExceedsAnyNode", "a pod is larger than every node", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -42,3 +43,6 @@ class Usage:
     state: UsageState = UsageState.FRESH
     reasons: tuple[str, ...] = ()
     """What is wrong or worth knowing, one line each; empty when nothing is."""
+    weighed_s: float = math.inf
+    """How many whole seconds the parts stand for, old ones weighing less; infinite where nobody
+    knows since when there are samples."""

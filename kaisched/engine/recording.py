@@ -85,6 +85,8 @@ class RecordedUsage(StrictWire, frozen=True, kw_only=True):
     coverage: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     state: Literal["fresh", "partial", "stale", "absent"] = "fresh"
     reasons: list[str] = []
+    weighed_s: Seconds | None = msgspec.field(default=None, name="weighedSeconds")
+    """None where nobody knows how much of the past the parts stand for."""
 
 
 class Recording(StrictWire, frozen=True, kw_only=True):
@@ -185,6 +187,7 @@ def recorded_usage(usage: Usage | None, snapshot: Snapshot) -> RecordedUsage | N
         coverage=usage.coverage,
         state=usage.state.value,
         reasons=list(usage.reasons),
+        weighed_s=usage.weighed_s if usage.weighed_s < float("inf") else None,
     )
 
 

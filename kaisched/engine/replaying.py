@@ -161,7 +161,8 @@ def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:
     parts.setflags(write=False)
     age_s = math.inf if recorded.age_s is None else recorded.age_s
     state, reasons = UsageState(recorded.state), tuple(recorded.reasons)
-    return Usage(parts, age_s, recorded.coverage, state, reasons)
+    weighed_s = math.inf if recorded.weighed_s is None else recorded.weighed_s
+    return Usage(parts, age_s, recorded.coverage, state, reasons, weighed_s)
 
 
 def _check_facts(recording: Recording, file: str) -> None:

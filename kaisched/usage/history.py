@@ -15,7 +15,7 @@ import numpy as np
 
 from kaisched.usage.port import Sample
 from kaisched.usage.sums import Stretch, Sums
-from kaisched.usage.window import weighed_s, weight
+from kaisched.usage.window import weighed_s, weighed_since, weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,6 +113,10 @@ class History:
             return 0.0
         due_s = now_s - max(self.window.start(now_s), self.first_s)
         return min(max(seen_s / due_s, 0.0), 1.0) if due_s > 0 else 1.0
+
+    def weighed_s(self, now_s: float) -> float:
+        """Return how many whole seconds the window amounts to since the first sample ever."""
+        return weighed_since(self.window, self.first_s, now_s)
 
     # -- stretches -----------------------------------------------------------------------------
 

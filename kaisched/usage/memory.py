@@ -47,7 +47,8 @@ class MemoryStore:
             state, reasons = UsageState.ABSENT, ("no sample has been taken yet",)
         elif age_s > self._staleness_s:
             state, reasons = UsageState.STALE, (*reasons, f"the last sample is {age_s:.0f} s old")
-        return Usage(parts, age_s, history.coverage(now_s, sums.seen_s), state, reasons)
+        coverage, weighed_s = history.coverage(now_s, sums.seen_s), history.weighed_s(now_s)
+        return Usage(parts, age_s, coverage, state, reasons, weighed_s)
 
     def is_ready(self) -> bool:
         """Return True: there is nobody to wait for."""

@@ -79,3 +79,9 @@ def weighed_s(start_s: float, end_s: float, now_s: float, half_life_s: float | N
     # expm1 keeps the digits that 1 - 0.5 ** x would lose for a span far below the half-life.
     grown = -math.expm1(-math.log(2) * span_s / half_life_s)
     return half_life_s / math.log(2) * grown * weight(now_s - end_s, half_life_s)
+
+
+def weighed_since(window: Window, first_s: float | None, now_s: float) -> float:
+    """Return how many whole seconds a window amounts to, of which nothing is known before."""
+    start_s = max(window.start(now_s), now_s if first_s is None else first_s)
+    return float(round(weighed_s(start_s, max(now_s, start_s), now_s, window.half_life_s)))

@@ -68,6 +68,7 @@ CURES = {
     Refusal.NON_PREEMPTIBLE_OVER_QUOTA: "Raise the quota, or make the job preemptible.",
     Refusal.OVER_FAIR_SHARE: "Wait for the queue's own work to end, or raise its quota or weight.",
     Refusal.OTHERS_SPELL: "Nothing: it waits for its share, or until that job has started.",
+    Refusal.NOT_WORTH_IT: "Wait: its queue is owed more with time. Or lower `evictionCost`.",
     Refusal.EXCEEDS_ANY_NODE: "Ask for less in one pod, or add larger nodes.",
     Refusal.NO_NODE_ALLOWED: "Relax selectors and affinity, or tolerate the taints.",
     Refusal.NO_ROOM: "Wait, ask for less, or add nodes.",

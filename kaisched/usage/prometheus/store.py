@@ -13,7 +13,7 @@ from kaisched.usage.history import History
 from kaisched.usage.prometheus.client import Client
 from kaisched.usage.prometheus.fetching import fetch
 from kaisched.usage.prometheus.http import QueryError
-from kaisched.usage.window import weight
+from kaisched.usage.window import weighed_since, weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,9 @@ class PrometheusStore:
                 parts = np.zeros_like(parts)
                 reasons += ("stale: history is ignored, as whenStale says",)
         coverage = min(each.coverage for each in fetched.resources.values())
-        return Usage(parts, age_s, coverage, state, reasons)
+        known = [each.first_s for each in fetched.resources.values() if each.first_s is not None]
+        weighed_s = weighed_since(self._settings.window, min(known, default=None), now_s)
+        return Usage(parts, age_s, coverage, state, reasons, weighed_s)
 
     def _carried(
         self,

@@ -17,6 +17,8 @@ HandOver = Literal["none", "spells", "budgets"]
 _NEVER = "never"
 _LIVES = 1.4426950408889634
 """1 / ln 2: all that a history of half-lives weighs is so many of them."""
+_PARTS_OF_HISTORY = 16
+"""No eviction costs more than such a part of the history: else one of minutes would allow none."""
 
 
 class TimeBasedFairshareArguments(Arguments):
@@ -45,6 +47,11 @@ class TimeBasedFairshareArguments(Arguments):
         description="Whether queues with jobs that cannot be divided have the surplus by spells, "
         "and whether those last until another queue has used less or until a budget is used.",
     )
+    eviction_cost: str = Field(
+        default="30m",
+        description="For how long what is evicted is taken to have run, where only past usage "
+        "justifies it; 0s for evictions that cost nothing.",
+    )
     half_life_period: str = Field(
         default="0s",
         description="Half-life of the history, 0 for none. Spells need it; `usageDBConfig` sets "
@@ -60,7 +67,7 @@ class TimeBasedFairshareArguments(Arguments):
         "sets it.",
     )
 
-    @field_validator("half_life_period", "window_size", mode="before")
+    @field_validator("eviction_cost", "half_life_period", "window_size", mode="before")
     @classmethod
     def _is_duration(cls, value: object) -> str:
         try:
@@ -96,6 +103,11 @@ class TimeBasedFairshareArguments(Arguments):
         """Return for how long the history reaches back, in seconds, old usage counting less."""
         half_life_s, window_s = map(parse_duration, (self.half_life_period, self.window_size))
         return min(half_life_s * _LIVES, window_s) if half_life_s else window_s
+
+    @cached_property
+    def cost_s(self) -> float:
+        """Return for how long what is evicted is taken to have run, at most a part of history."""
+        return min(parse_duration(self.eviction_cost), self.history_s / _PARTS_OF_HISTORY)
 
     @cached_property
     def _period_s(self) -> float:

@@ -20,6 +20,7 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
+from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
 from kaisched_plugins.time_based_fairshare.history import (
     Entitlement,
@@ -57,6 +58,8 @@ class _Cycle:
     handover: Handover | None = None
     """None until the first head start is asked for, and without lumps."""
     is_asked: bool = False
+    debts: Debts | None = None
+    """None until a claim is judged."""
 
 
 class TimeBasedFairshare(Plugin):
@@ -158,10 +161,13 @@ class TimeBasedFairshare(Plugin):
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
-        """Let nobody but a lump claim what it was given."""
-        handover = self._handover(session)
-        if action != "reclaim" or handover is None or not handover.has_waiting:
+        """Let nobody but a lump claim what it was given, nor anybody for a small debt (R35)."""
+        if action != "reclaim":
             return None
+        handover = self._handover(session)
+        if handover is None or not handover.has_waiting:
+            debts = self._debts(session)
+            return None if debts is None else debts.codes(session, job, ask)
         _ = session.fair_share  # dividing is what finds out whose spell it is
         return handover.claim(session, job, ask) if handover.granted else None
 
@@ -173,6 +179,20 @@ class TimeBasedFairshare(Plugin):
             return None
         _ = session.fair_share  # dividing is what finds out whose spell goes on
         return handover.spare(session, claim, job)
+
+    def _debts(self, session: Session) -> Debts | None:
+        """Return what history owes, None where it decides nothing or evictions cost nothing."""
+        cycle: _Cycle = session.state[self.name]
+        usage = session.usage
+        if usage is None or cycle.usage is None or not self.arguments.cost_s:
+            return None
+        if cycle.debts is None:
+            counted = usage.parts.astype(np.float64)
+            if not self.arguments.count_in_quota:
+                counted = np.maximum(counted - self._entitlement(session).quota, 0.0)
+            history_s = min(self.arguments.history_s, usage.weighed_s)
+            cycle.debts = debts_of(session, counted, history_s, self.arguments.cost_s)
+        return cycle.debts
 
     def _handover(self, session: Session) -> Handover | None:
         """Return what this cycle knows of lumps, None where there are none."""

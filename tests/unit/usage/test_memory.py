@@ -103,6 +103,25 @@ def test_coverage_counts_from_the_first_sample():
     assert store.usage(1010.0, ["a"], RESOURCES).coverage == 1.0
 
 
+@pytest.mark.parametrize(
+    ("window", "then_s", "weighed_s"),
+    [
+        (Window(), 1000.0, 0.0),
+        (Window(), 1000.0 + HOUR, HOUR),
+        (Window(size_s=HOUR), 1000.0 + 5 * HOUR, HOUR),
+        (Window(half_life_s=HOUR), 1000.0 + HOUR, round(HOUR / 2 / math.log(2))),
+        (Window(half_life_s=HOUR), 1000.0 + 90 * HOUR, round(HOUR / math.log(2))),
+    ],
+)
+def test_it_is_told_how_much_of_the_past_the_parts_stand_for(window, then_s, weighed_s):
+    store = fill(MemoryStore(window), [sample(1000, a=1)])
+    assert store.usage(then_s, ["a"], RESOURCES).weighed_s == weighed_s
+
+
+def test_without_a_sample_there_is_no_past():
+    assert MemoryStore(Window()).usage(5.0, ["a"], RESOURCES).weighed_s == 0
+
+
 def test_a_gap_lowers_coverage_and_is_neither_use_nor_idleness():
     store = fill(MemoryStore(Window()), every_minute(1, lambda at: 4))
     fill(store, [sample(3 * HOUR + 60 * at, a=4) for at in range(61)])
