@@ -48,7 +48,7 @@ class TimeBasedFairshareArguments(Arguments):
         "and whether those last until another queue has used less or until a budget is used.",
     )
     eviction_cost: str = Field(
-        default="30m",
+        default="0s",
         description="For how long what is evicted is taken to have run, where only past usage "
         "justifies it; 0s for evictions that cost nothing.",
     )

@@ -22,7 +22,8 @@ def cycle(queues, used, weighed_s, pods=16, **arguments):
             builder.job(f"{name}{at}", queue=name, running=running)
     snapshot = builder.store().snapshot()
     usage = replace(usage_of(snapshot, used), weighed_s=weighed_s)
-    plugin = {"enabled": True, "arguments": {"kValue": 1, **arguments}}
+    asked = {"kValue": 1, "evictionCost": "30m", **arguments}
+    plugin = {"enabled": True, "arguments": asked}
     policy = policy_of({"plugins": {"time-based-fairshare": plugin}})
     result, _ = run_cycle(snapshot, usage, policy, 1e6, Memory())
     messages = " ".join(
