@@ -58,7 +58,7 @@ def is_least(session: Session, line: VictimLine, cost: Cost) -> bool:
     if pods <= 1 and gpus <= line.least_gpus:
         return True
     ledger = session.ledger
-    missing = gpus - int(ledger.idle[GPU].sum() + ledger.releasing[GPU].sum())
+    missing = gpus - int(np.maximum(ledger.idle[GPU] + ledger.releasing[GPU], 0).sum())
     least = max(1, -(-missing // max(1, line.most_gpus)))
     return cost <= (least, max(missing, line.least_gpus))
 

@@ -108,7 +108,8 @@ class Placement:
     def all_room(self) -> IntVec:
         """``(R,)`` what all nodes together have idle, or are about to have."""
         now = self._session.ledger if self._session.has_moved else self._session.nodes
-        room: IntVec = (np.maximum(now.idle, 0) + np.maximum(now.releasing, 0)).sum(axis=1)
+        # A node whose pods hold more than it has gives nothing, and takes nothing from others.
+        room: IntVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
         return room
 
     @property

@@ -18,7 +18,7 @@ def decided(snapshot, policy):
     promises = list(
         zip(result.nominate_tasks.tolist(), result.nominate_nodes.tolist(), strict=True)
     )
-    session = result.records._session
+    session = result.records.session
     codes = {job: code for job, code in enumerate(session.outcome.refusal.tolist()) if code}
     return binds, promises, codes, session
 
