@@ -28,7 +28,7 @@ def could_run(pods, nodes, groups, queues):
         if 0 < lacks <= len(waiting) and books.have(waiting[0], lacks):
             rooms = books.rooms(waiting[0])
             found.append((
-                key,
+                f"job {key}",
                 (f"{lacks} pods of {waiting[0].gpus} GPU are lacking, {len(waiting)} wait in queue"
                 f" {books.queue_of(waiting[0])}, and the nodes have room for {rooms};"
                 f" it says: {waiting[0].why!r}"),

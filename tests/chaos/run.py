@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.errors import ClusterUnavailable
-from tests.chaos import rest
+from tests.chaos import rest, statuses
 from tests.chaos.checker import Checker, Outages
 from tests.chaos.churn import Churn
 from tests.chaos.faults import Faults
@@ -29,6 +29,11 @@ LOOKS, LOOK_S = 6, 2.0
 SPELL_S = 600.0
 """Between two quiet moments of a long run."""
 REST = ("pods", "nodes", "podgroups", "queues")
+LISTED = (
+    f"/api/v1/namespaces/{NAMESPACE}/pods",
+    f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups",
+    "/apis/scheduling.run.ai/v2/queues",
+)
 LONG_S = 1800.0
 """In the middle half of so long a run the replicas live on."""
 
@@ -200,18 +205,25 @@ class Run:
         self.quiet_moments += 1
 
     def _look(self):
-        looks = []
+        looks, statements = [], []
         for _ in range(LOOKS):
             looks.append(dict(rest.could_run(*map(self.world.all, REST))))
+            statements.append(dict(statuses.untrue(*map(self._listed, LISTED))))
             self._pass(LOOK_S)
+        self._judge(rest.NAME, looks)
+        self._judge(statuses.NAME, statements)
+
+    def _judge(self, promise, looks):
+        """Call a breach what was so at each look, once."""
         version = max(it.version for it in self.streams)
-        told = {it.subject for it in self.checker.breaches if it.promise == rest.NAME}
-        for key in sorted(set.intersection(*map(set, looks))):
-            if f"job {key}" in told:
-                continue
+        told = {it.subject for it in self.checker.breaches if it.promise == promise}
+        for key in sorted(set.intersection(*map(set, looks)) - told):
             text = f"{looks[-1][key]}, at each look for {LOOKS * LOOK_S:.0f} s"
-            self.checker.breach(rest.NAME, f"job {key}", version, time.monotonic(), text)
+            self.checker.breach(promise, key, version, time.monotonic(), text)
             self.say(self.described(self.checker.breaches[-1]))
+
+    def _listed(self, path):
+        return self.asking.must("GET", path)["items"]
 
     def stop(self):
         if hasattr(self, "faults"):
@@ -228,7 +240,9 @@ class Run:
             f"  {breach.subject} at revision {breach.order}, {self.at(breach.at_s)}",
             f"  {breach.text}",
         ]
-        for it in self.faults.before(breach.at_s, 1 if breach.promise == rest.NAME else 5):
+        for it in self.faults.before(
+            breach.at_s, 1 if breach.promise in {rest.NAME, statuses.NAME} else 5
+        ):
             until = self.at(it.ended_s) if it.ended_s else "now"
             lines.append(f"  fault {it.kind}, {self.at(it.begun_s)} to {until}: {it.text}")
         return "\n".join(lines)

@@ -254,7 +254,8 @@ QUEUES = [Queue("top", "u1", "", -1, -1), Queue("q", "u2", "top", 4, -1)]
 
 
 def waits(*pods, nodes=None, groups=(), queues=QUEUES):
-    return [who for who, _ in rest.could_run(pods, nodes or [node()], groups, queues)]
+    found = rest.could_run(pods, nodes or [node()], groups, queues)
+    return [who.removeprefix("job ") for who, _ in found]
 
 
 def test_p5_a_pod_that_fits_an_idle_node_waits():
