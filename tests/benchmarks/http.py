@@ -208,7 +208,8 @@ def dripping(
     detail = {
         "probe_s": during["probe_s"],
         "control_s": during["control_s"],
-        "cycle_growth": during["cpu_ms_a_cycle"] / calm_ms,
+        # Of parts too short for a cycle there is nothing to compare.
+        "cycle_growth": during["cpu_ms_a_cycle"] / calm_ms if calm_ms else 0.0,
         "came": came,
         "log_lines": len(refused),
         "phases": {"before": before, "during": during, "after": after},
