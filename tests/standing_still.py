@@ -8,36 +8,14 @@ what fails each time fails.
 
 import gc
 import sys
-import threading
-from time import monotonic, sleep
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-BEAT_S = 0.1
-STILL_S = 1.0
+from tests.pulse import Pulse
+
 TRIES = 3
 PROPERTY = "machine stood still"
-
-
-class Pulse:
-    """Knows for how many seconds in all no thread of this process could run."""
-
-    def __init__(self):
-        self.stood_s = 0.0
-
-    def start(self):
-        threading.Thread(target=self._beat, name="pulse", daemon=True).start()
-        return self
-
-    def _beat(self):
-        seen_s = monotonic()
-        while True:
-            sleep(BEAT_S)
-            now_s = monotonic()
-            if now_s - seen_s > STILL_S:
-                self.stood_s += now_s - seen_s
-            seen_s = now_s
 
 
 PULSE = Pulse().start()
@@ -53,14 +31,14 @@ def told(run, pulse, again):
 
     """
     for left in reversed(range(TRIES)):
-        before_s = pulse.stood_s
+        before_s = pulse.look()
         reports = run()
         if not any(report.failed for report in reports):
             break
-        sleep(2 * BEAT_S)  # the machine has only just gone on, perhaps
-        if not left or pulse.stood_s == before_s:
+        stood_s = pulse.look() - before_s
+        if not left or not stood_s:
             break
-        again(pulse.stood_s - before_s)
+        again(stood_s)
     return reports
 
 

@@ -4,13 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests import standing_still
-from tests.standing_still import TRIES, Pulse, told
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch):
-    monkeypatch.setattr(standing_still, "BEAT_S", 0.001)
+from tests import pulse
+from tests.pulse import Pulse
+from tests.standing_still import TRIES, told
 
 
 class Run:
@@ -18,15 +14,18 @@ class Run:
 
     def __init__(self, fails, stands_s):
         self.fails, self.stands_s = fails, stands_s
-        self.pulse, self.runs, self.again = Pulse(), 0, []
+        self.runs, self.stood_s, self.again = 0, 0.0, []
 
     def __call__(self):
         self.runs += 1
-        self.pulse.stood_s += self.stands_s
+        self.stood_s += self.stands_s
         return [SimpleNamespace(failed=self.runs <= self.fails)]
 
     def told(self):
-        return told(self, self.pulse, self.again.append)
+        return told(self, self, self.again.append)
+
+    def look(self):
+        return self.stood_s
 
 
 @pytest.mark.parametrize(
@@ -48,14 +47,9 @@ def test_only_what_failed_while_the_machine_stood_still_is_run_again(
     assert run.again == [stands_s] * (runs - 1)
 
 
-def test_a_machine_that_stands_still_is_noticed(monkeypatch):
-    times = iter([0.0, 0.1, 12.1, 12.2])
-
-    def monotonic():
-        return next(times)
-
-    monkeypatch.setattr(standing_still, "monotonic", monotonic)
-    pulse = Pulse()
-    with pytest.raises(StopIteration):
-        pulse._beat()
-    assert pulse.stood_s == 12.0
+def test_a_machine_that_stands_still_is_noticed_by_whoever_looks_first(monkeypatch):
+    times, spans = iter([0.0, 0.1, 12.1, 12.2]), []
+    monkeypatch.setattr(pulse, "monotonic", lambda: next(times))
+    it = Pulse(lambda since_s, until_s: spans.append((since_s, until_s)))
+    assert [it.look() for _ in range(3)] == [0.0, 12.0, 12.0]
+    assert spans == [(0.1, 12.1)]
