@@ -139,4 +139,4 @@ def stage():
 
 
 def asking_of(it):
-    return Asking(Client(it.access, connections=16, timeout_s=15.0))
+    return Asking(Client(it.access, connections=16, timeout_s=60.0))

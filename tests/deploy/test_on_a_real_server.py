@@ -14,7 +14,8 @@ from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import MERGE, Client
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
-from tests.on_kubernetes.rig import KUBECONFIG, Rig, until
+from tests.on_kubernetes.rig import KUBECONFIG, Rig
+from tests.waiting import until
 
 if not KUBECONFIG:
     pytest.skip(

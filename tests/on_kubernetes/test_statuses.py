@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from tests.on_kubernetes.rig import RUN, until
+from tests.on_kubernetes.rig import RUN
 from tests.on_kubernetes.test_daemon import cluster
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 __all__ = ["cluster"]

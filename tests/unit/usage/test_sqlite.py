@@ -17,6 +17,7 @@ from kaisched.usage.memory import MemoryStore
 from kaisched.usage.sqlite import SqliteStore
 from kaisched.usage.window import Window
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, parts_of, sample
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,14 +32,6 @@ def asked(path, statement):
         rows = db.execute(statement).fetchall()
         db.commit()
     return rows
-
-
-def until(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.005)
-    pytest.fail("it did not happen within 5 s")
 
 
 def samples_of(hours, start_s=0.0):
