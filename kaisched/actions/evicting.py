@@ -28,13 +28,12 @@ from kaisched.framework.eviction_budget import is_spent, may_evict
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.actions.candidates import Candidates
     from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
     from kaisched.actions.plan import Demand
     from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.framework.outcome import Reason
     from kaisched.framework.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
@@ -150,7 +149,7 @@ class Evicting:
         """Return what the victims of a claim and the room they make depend on."""
 
     @abstractmethod
-    def _reason(self, claim: Claim, plan: Plan) -> str | Callable[[], str]:
+    def _reason(self, claim: Claim, plan: Plan) -> Reason:
         """Return the sentence that every eviction of a plan carries, or what makes it."""
 
     def _try(self, item: Item, *, is_first: bool) -> int:

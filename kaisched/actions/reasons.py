@@ -11,15 +11,14 @@ from kaisched.core.axis import PODS
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.actions.plan import Plan
     from kaisched.core.axis import Amounts
     from kaisched.framework.claims import Claim
+    from kaisched.framework.outcome import Reason
     from kaisched.framework.session import Session
 
 
-def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], str]:
+def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
     """Return what makes for example ``queue a holds gpu 6 of a fair share of 4 (quota 2), then 5``.
 
     The sentence is made when somebody reads it, of what the queues hold now.
@@ -29,10 +28,10 @@ def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], s
     short = _undershoot(session, plan, held) if plan.is_last_resort else ""
     if plan.moved:
         short += f"; pods that make way for it by moving: {plan.moved}"
-    return partial(_reclaimed, session, claim, sorted(queues), held, short)
+    return partial(_reclaimed, claim, sorted(queues), held, short)
 
 
-def _reclaimed(session: Session, claim: Claim, queues: list[int], held: Amounts, short: str) -> str:
+def _reclaimed(claim: Claim, queues: list[int], held: Amounts, short: str, session: Session) -> str:
     resource = main_resource(session, claim.ask)
     losers = "; ".join(_standing(session, queue, resource, held) for queue in queues[:3])
     more = f"; and {len(queues) - 3} more queues" if len(queues) > 3 else ""  # noqa: PLR2004

@@ -32,8 +32,8 @@ DEFAULT_PODSET = "default"
 class RowStore:
     """Rows of one shard, and frozen views of them. Not for several threads at once.
 
-    Job and task rows stay good until :attr:`compactions` grows, which only :meth:`snapshot` does;
-    :attr:`remap` then says where they went. Node and queue rows stay good within a ``generation``.
+    Job and task rows stay good until :attr:`compactions` grows, in :meth:`snapshot` and
+    :meth:`tidy`; :attr:`remap` then says where. Node and queue rows do within a ``generation``.
     """
 
     def __init__(self, extended: Iterable[str] = ()) -> None:
@@ -309,10 +309,9 @@ class RowStore:
     def refuse(self, job: int, refusal: Refusal) -> None:
         """Never try a job, for this reason of its own; NONE lifts it. Its queue may add another."""
         self.revision += 1
+        self._own_refusal.pop(job, None)
         if refusal:
             self._own_refusal[job] = refusal
-        else:
-            self._own_refusal.pop(job, None)
         self._apply_refusal(job)
 
     def _apply_refusal(self, job: int) -> None:
@@ -361,12 +360,14 @@ class RowStore:
         self.accounts.recount_queues()
         self.generation += 1
 
-    def _compact(self) -> None:
+    def tidy(self) -> None:
+        """Drop the rows of what is gone once they are many; who takes no snapshots has to ask."""
+        if not is_due(self.accounts):
+            return
         remap = self.remap = compact(self.accounts, self.labels)
-        self._own_refusal = {
-            int(remap.job[job]): refusal for job, refusal in self._own_refusal.items()
-        }
+        self._own_refusal = {int(remap.job[job]): it for job, it in self._own_refusal.items()}
         self._away = {int(remap.task[task]): name for task, name in self._away.items()}
+        self._snapshot = None  # it speaks of other rows
         self.compactions += 1
         self.generation += 1
 
@@ -376,8 +377,7 @@ class RowStore:
         if last is not None and last.revision == self.revision:
             return last
         self.settle()
-        if is_due(self.accounts):
-            self._compact()
+        self.tidy()
         queues, count, podsets = self.queues, len(self.queues), self.podsets.table()
         jobs, pending = as_held(self.jobs.table(), podsets, queues, queues.pending.frozen(count))
         self._snapshot = Snapshot(

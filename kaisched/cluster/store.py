@@ -201,7 +201,8 @@ class StateStore(KnownObjects):
         found = self._pods.get(pod.key)
         is_known = found is not None and found[0].uid == pod.uid
         if found is not None and not is_same_task(found, (pod, member)):
-            self._drop(pod.key, is_another=found[0].uid != pod.uid)
+            is_over = found[0].uid != pod.uid or pod.state == TaskState.GONE
+            self._drop(pod.key, is_over=is_over)
             self._sent.evictions.pop(pod.key, None)  # it was not this one that was chosen
             found = None
         node = self._sent.node_of(pod)
@@ -282,9 +283,9 @@ class StateStore(KnownObjects):
         elif self._nominations.pop(pod.key, None) is not None:
             self.nominate(task, -1)
 
-    def _drop(self, key: str, *, is_another: bool = True) -> None:
+    def _drop(self, key: str, *, is_over: bool = True) -> None:
         pod, member = self._pods.pop(key)
-        if is_another:
+        if is_over:
             self._held_back.forget(key)
             self._unsettled.note(key, is_unsettled=False)
             self._stuck.forget(key)

@@ -8,7 +8,7 @@ import pytest
 from tests.chaos import rest
 from tests.chaos.checker import Checker, Outages
 from tests.chaos.facts import GPU, Group, Lease, Node, Pod, Queue, amount, job_of, pod_of
-from tests.chaos.soak import slope
+from tests.chaos.soak import Sample, slope, slope_of_binds
 from tests.chaos.watching import Event, Sorter
 
 ROOM = (("cpu", Decimal(64)), (GPU, Decimal(8)), ("pods", Decimal(110)))
@@ -419,3 +419,8 @@ def test_a_slope_has_an_error():
     assert error == pytest.approx(0.0, abs=1e-9)
     rise, error = slope([0, 1200, 2400, 3600], [10.0, 12.0, 9.0, 11.0])
     assert abs(rise) < error
+
+
+def test_memory_is_told_by_binds():
+    samples = [Sample(0.0, 100.0 + at, 1, 1, 1.0, 0.0, 500.0 * at) for at in range(4)]
+    assert slope_of_binds(samples) == pytest.approx((2.0, 0.0))
