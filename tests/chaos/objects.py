@@ -141,6 +141,8 @@ class Job:
     names: list = None
     """The pod that now stands for each place."""
     made: int = 0
+    placed_s: float = 0.0
+    """When one of its pods was last seen on a node; when it was made, before that."""
     is_ended: bool = False
 
     @property

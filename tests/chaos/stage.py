@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from kaisched.cluster.embedded.apiserver import ApiServer
+from kaisched.cluster.embedded.apiserver.access import ADMIN, Rule
 from kaisched.cluster.kubernetes.access import Access, find_access
 from kaisched.cluster.kubernetes.client import Client
 from tests.chaos.away import Away, attend
@@ -23,9 +24,15 @@ BY_COMMAND = frozenset({"server_restarted", "server_paused"})
 """Faults of a real server that need a command from who has started it."""
 
 
+READING_S = 1.0
+"""So long the embedded server refuses the replicas after a restart, as a real one does."""
+
+
 def _serve(pipe):
     """Be the embedded server until told to end."""
     with ApiServer() as server:
+        server.api.access.tokens |= {"": ADMIN, TOKEN: "the-scheduler"}
+        server.api.access.rules["the-scheduler"] = [Rule(("*",), ("*",), ("*",), urls=("*",))]
 
         def down():
             server.take_down()
@@ -33,7 +40,7 @@ def _serve(pipe):
 
         attend(
             pipe, server.url, server.faults,
-            drop=server.drop_connections, down=down, up=server.bring_up,
+            drop=server.drop_connections, down=down, up=lambda: server.bring_up(READING_S),
         )  # fmt: skip
 
 
