@@ -124,8 +124,8 @@ def test_a07_the_server_says_how_long_to_wait(work, server):
     [
         (
             (
-                'pods "p" is forbidden: User "ann" cannot create resource "pods/binding" in API group'
-                ' "" in the namespace "default"'
+                'pods "p" is forbidden: User "ann" cannot create resource "pods/binding" in'
+                ' API group "" in the namespace "default"'
             ),
             {"event": "bind_forbidden", "needs": "create on pods/binding"},
         ),
