@@ -15,7 +15,6 @@ from kaisched.cluster.kubernetes.reflector import Phase, Reflector
 from kaisched.cluster.kubernetes.resources import NODES
 from kaisched.errors import ClusterUnavailable
 
-pytestmark = pytest.mark.fault("I133")
 NODES_PATH = "/api/v1/nodes"
 
 
@@ -32,12 +31,14 @@ def client(server):
     return Client(Access(server.url, {}, lambda: "Bearer ours"), timeout_s=5.0)
 
 
+@pytest.mark.fault("I133")
 def test_a_refusal_of_a_server_that_is_ready_is_believed(client):
     assert client.call("GET", "/api/v1/pods").code == 403
     with pytest.raises(RefusedError):
         client.stream("/api/v1/pods", {"watch": "1"}, JSON, 5.0)
 
 
+@pytest.mark.fault("I133")
 def test_while_it_has_not_read_its_roles_a_refusal_is_trouble(server, client):
     server.api.access.is_reading = True
     with pytest.raises(ClusterUnavailable, match="not ready: 403 Forbidden"):
@@ -48,6 +49,7 @@ def test_while_it_has_not_read_its_roles_a_refusal_is_trouble(server, client):
     assert client.call("GET", NODES_PATH).is_done
 
 
+@pytest.mark.fault("I133")
 def test_a_kind_is_not_done_without_since_the_server_has_just_started(server, client):
     server.take_down()
     server.bring_up(reading_s=0.3)
@@ -73,6 +75,7 @@ class Clock:
         return self.now_s
 
 
+@pytest.mark.fault("I133")
 def test_a_server_that_is_never_ready_is_believed_in_the_end_each_time_it_starts():
     clock = Clock()
     doubt = Doubt(lambda: False, clock)
