@@ -24,6 +24,7 @@ from kaisched.actions.placing import leans_on_promises
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.invariant_sums import is_job_met
+from kaisched.framework.placement import IS_PASSING
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -173,7 +174,8 @@ def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
     shape = int(session.tasks.shape_of_task[task])
     placement, ledger = session.placement, session.ledger
     plan, room, _ = placement.vacancy(shape)
-    if plan.codes is not None and plan.codes[node]:
+    code = 0 if plan.codes is None else int(plan.codes[node])
+    if code and not IS_PASSING[code]:
         return False
     if room[node] > 0:
         statement.allocate(task, node)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

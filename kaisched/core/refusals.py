@@ -68,6 +68,7 @@ class Refusal(IntEnum):
     VOLUME_IN_USE = 63
     VOLUME_AFFINITY = 64
     OWNER_NOT_READ = 65
+    HOST_PORT_LEAVING = 66
     # plugins
     PLUGIN = 90
     """A third party's policy says no; the record names the plugin."""
@@ -188,6 +189,12 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.POD_AFFINITY, "PodAffinity", "pod affinity is not met", False),
         (Refusal.POD_ANTI_AFFINITY, "PodAntiAffinity", "pod anti-affinity forbids it", True),
         (Refusal.HOST_PORT, "HostPort", "host port is in use", True),
+        (
+            Refusal.HOST_PORT_LEAVING,
+            "HostPortLeaving",
+            "a pod that is leaving still uses the host port",
+            True,
+        ),
         (Refusal.POD_SLOTS, "PodSlots", "too many pods", True),
         (Refusal.RESOURCES, "Resources", "insufficient resources", True),
         (Refusal.NODE_PRESSURE, "NodePressure", "node is under pressure", False),
@@ -201,3 +208,6 @@ TEXTS: Final[dict[Refusal, RefusalText]] = {
         (Refusal.ACTION_FAILED, "ActionFailed", "an action failed on it", False),
     )
 }
+
+PASSING: Final = frozenset({Refusal.HOST_PORT_LEAVING})
+"""Codes that keep a pod from a node only until what is leaving has left: it may be promised."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 
-_PASSING: Final = np.array(
+_CURABLE: Final = np.array(
     [Refusal.NONE, *(code for code, text in TEXTS.items() if text.is_freeable)], np.int16
 )
 
@@ -64,7 +64,7 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     codes = session.placement.plan(shape).codes
     if codes is None:
         return None
-    may: BoolVec = np.isin(codes, _PASSING)  # what pods that run there forbid, they may allow later
+    may: BoolVec = np.isin(codes, _CURABLE)  # what pods that run there forbid, they may allow later
     if not may.any():
         return Refusal.NO_NODE_ALLOWED
     return None if large[may].any() else Refusal.EXCEEDS_ANY_NODE

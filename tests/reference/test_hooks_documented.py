@@ -97,6 +97,7 @@ CURES = {
     Refusal.POD_AFFINITY: "Place the pods that it wants to be near.",
     Refusal.POD_ANTI_AFFINITY: "Let the pods end that it keeps away from.",
     Refusal.HOST_PORT: "Use another port, or let its holder end.",
+    Refusal.HOST_PORT_LEAVING: "Nothing: the pod that uses the port is on its way out.",
     Refusal.POD_SLOTS: "Let pods end, or raise the node's `maxPods`.",
     Refusal.RESOURCES: "Let pods end, or ask for less.",
     Refusal.NODE_PRESSURE: "Free the node's memory, disk or processes.",
