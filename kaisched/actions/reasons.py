@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
-    """Return what makes for example ``queue a holds gpu 6 of a fair share of 4 (quota 2), then 5``.
+    """Return what makes for example ``reclaimed for team/job (queue b: gpu 0 to 1, ...) from ...``.
 
     The sentence is made when somebody reads it, of what the queues hold now.
     """
@@ -33,10 +33,27 @@ def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
 
 def _reclaimed(claim: Claim, queues: list[int], held: Amounts, short: str, session: Session) -> str:
     resource = main_resource(session, claim.ask)
-    losers = "; ".join(_standing(session, queue, resource, held) for queue in queues[:3])
+    losers = "; ".join(_loser(session, claim, queue, resource, held) for queue in queues[:3])
     more = f"; and {len(queues) - 3} more queues" if len(queues) > 3 else ""  # noqa: PLR2004
     taker = _standing(session, claim.queue, resource, held)
     return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
+
+
+def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amounts) -> str:
+    """Tell of a queue that gives, and of the queue above it that explains why, if it is not enough.
+
+    Queues of two departments are compared by what their departments hold; and in a department that
+    has less than was promised, a queue gives though it holds no more than its own share.
+    """
+    standing = _standing(session, queue, resource, held)
+    path = session.queues.tree.path(queue).tolist()
+    shared = set(session.queues.tree.path(claim.queue).tolist())
+    compared = next(at for at, row in enumerate([*path[1:], -1]) if row in shared or row < 0)
+    if not compared and session.held[resource, queue] <= session.fair_share[resource, queue]:
+        compared = min(1, len(path) - 1)
+    if not compared:
+        return standing
+    return f"{standing} (in {_standing(session, path[compared], resource, held)})"
 
 
 def _undershoot(session: Session, plan: Plan, held: Amounts) -> str:
