@@ -106,3 +106,10 @@ def test_who_uses_a_port_stays_where_its_room_is_not_needed():
     cluster.job("a1", queue="a", running={"n0": 1}, constraints=PORT)
     ran = cluster.job("b0", queue="b", gpu=3).run()
     assert list(ran.evicted) == ["a0-0"]
+
+
+def test_whom_a_claim_keeps_away_from_goes_though_it_uses_a_port_too():
+    cluster = two_queues().node("n0", gpu=4)
+    cluster.job("a0", queue="a", running={"n0": 1}, labels=X, constraints=PORT)
+    ran = cluster.job("b0", queue="b", constraints=AWAY_FROM_X).run()
+    assert list(ran.evicted) == ["a0-0"]
