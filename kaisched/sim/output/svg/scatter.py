@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from kaisched.sim.output.svg.marks import colour, fill, line, number, path, text
-from kaisched.sim.output.svg.scale import Scale, label, ticks_up_to
+from kaisched.sim.output.svg.chart import Chart
+from kaisched.sim.output.svg.charts import DASHED
+from kaisched.sim.output.svg.marks import fill, line, number, path, stroke, text, width_of
+from kaisched.sim.output.svg.scale import Scale, label, ticks_over
 
 _LEFT: Final = 64
 _TOP: Final = 44
@@ -33,10 +35,10 @@ def scatter_chart(
     *,
     width: int = 1220,
     height: int = 360,
-) -> str:
+) -> Chart:
     """Return points, with a line through those of the frontier."""
-    x_ticks = ticks_up_to(max((dot.x for dot in dots), default=1.0) or 1.0)
-    y_ticks = ticks_up_to(max((dot.y for dot in dots), default=1.0) or 1.0)
+    x_ticks = ticks_over(0.0, max((dot.x for dot in dots), default=1.0) or 1.0)
+    y_ticks = ticks_over(0.0, max((dot.y for dot in dots), default=1.0) or 1.0)
     bottom = _TOP + height
     x = Scale(0.0, x_ticks[-1], _LEFT, width - 20)
     y = Scale(0.0, y_ticks[-1], bottom, _TOP)
@@ -49,15 +51,14 @@ def scatter_chart(
     parts.append(text((x.end, bottom + 31), x_label, anchor="end", kind="unit"))
     if len(frontier) > 1:
         points = [(x(a), y(b)) for a, b in sorted(frontier)]
-        style = f'fill="none" stroke="{colour(2)}" stroke-width="1.4" stroke-dasharray="6 4"'
-        parts.append(path(points, style))
+        parts.append(path(points, stroke(2, dash=DASHED, width=1.4)))
     for dot in sorted(dots, key=lambda dot: dot.is_chosen):
         radius, series = (7, 1) if dot.is_chosen else (4, 0)
         place = f'cx="{number(x(dot.x))}" cy="{number(y(dot.y))}" r="{radius}"'
         told = f"<title>{escape(dot.name)}</title>"
         parts.append(f"<circle {place} {fill(series, 0.85)}>{told}</circle>")
         if dot.is_chosen:
-            parts.append(text((x(dot.x) + 11, y(dot.y) - 8), dot.name, kind="legend"))
-    inside = "".join(parts)
-    size = f"0 0 {width} {bottom + 40}"
-    return f'<svg viewBox="{size}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+            is_left = x(dot.x) + 11 + width_of(dot.name) > width
+            foot = (x(dot.x) + (-11 if is_left else 11), y(dot.y) - 8)
+            parts.append(text(foot, dot.name, anchor="end" if is_left else "start", kind="legend"))
+    return Chart(title, width, bottom + 40, "".join(parts))
