@@ -24,6 +24,7 @@ from kaisched.sim.output.svg.scale import (
     ticks_over,
     time_ticks,
 )
+from kaisched.sim.output.svg.scatter import Dot, scatter_chart
 from kaisched.sim.output.svg.style import BOLD_SIZES, DARK, LIGHT, TEXT_SIZE, chart_style
 
 LONG = "a queue whose name is longer than anybody should ever make it, but somebody did"
@@ -77,6 +78,12 @@ def pair(ran):
 
 def svg_of(path):
     return ET.fromstring(path.read_text(encoding="utf-8"))
+
+
+def tree_of(chart):
+    """Return the tree of a chart as it stands in a page."""
+    named = chart.replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
+    return ET.fromstring(named)
 
 
 def words_of(tree):
@@ -178,6 +185,17 @@ def test_a_line_has_a_corner_only_where_it_changes():
     assert re.findall("[A-Z]", path) == ["M", "H", "V", "H"]
 
 
+def test_a_sum_has_points_only_where_it_bends_and_is_nowhere_far_from_its_values():
+    ends = np.arange(1.0, 1001.0)
+    values = np.cumsum(np.where(ends < 500, 1.0, 3.0) + np.sin(ends))
+    chart = lines_chart("t", "u", [Line("x", ends, values, 0, is_stepped=False)], width=1220)
+    path = re.search(r'<path d="M([^"]*)"', chart.inside)[1]
+    x, y = np.array([point.split() for point in path.split("L")], float).T
+    assert len(x) < 200
+    exact = 250 - 200 * values / ticks_over(0.0, values[-1])[-1]
+    assert np.abs(np.interp(60 + (1220 - 14 - 60) * ends / 1000, x, y) - exact).max() <= 0.3
+
+
 def test_bars_keep_the_sum_when_spans_are_joined():
     ends, values = np.arange(1.0, 241.0), np.ones(240)
     chart = bars_over_time("t", "u", ends, values, 0, most=60)
@@ -255,6 +273,16 @@ def test_no_text_covers_another_or_is_cut_off(crowd, pair, tmp_path):
     for chart in charts:
         named = chart.replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
         check_layout(ET.fromstring(named))
+
+
+@pytest.mark.parametrize("chosen", [(0.0, 0.0), (5.0, 0.0), (0.0, 5.0), (5.0, 5.0)])
+def test_the_name_of_a_dot_stays_inside(chosen):
+    dots = [
+        Dot(2.0, 2.0, "other"),
+        Dot(*chosen, "reclaimMinRuntime 4h, kValue 0.5", is_chosen=True),
+    ]
+    chart = scatter_chart("title", "work lost, %", "fairness error, %", dots, [])
+    check_layout(tree_of(chart.inline("")))
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,6 +21,8 @@ DASHED = "6 4"
 DOTTED = "1.5 3.5"
 _STACKED = 0.85
 _SHADE = 0.3
+_UNSEEN = 0.2
+"""Pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,25 @@ def _points(line: Line, values: FloatVec, frame: Frame) -> list[Point]:
         return _stairs(line.ends_s, values, frame)
     xs = [0.0, *line.ends_s.tolist()]
     ys = [0.0, *values.tolist()]
-    return [(frame.x(x), frame.y(y)) for x, y in zip(xs, ys, strict=True)]
+    return _bends([(frame.x(x), frame.y(y)) for x, y in zip(xs, ys, strict=True)])
+
+
+def _bends(points: list[Point]) -> list[Point]:
+    """Return the points at which a line bends, so that it passes all others unseen.
+
+    From the last bend on, each point leaves a range of slopes that come near enough.
+    """
+    kept = [points[0]]
+    least, most = -math.inf, math.inf
+    for before, (x, y) in pairwise(points):
+        begin_x, begin_y = kept[-1]
+        if before != kept[-1] and not least <= (y - begin_y) / (x - begin_x) <= most:
+            kept.append(before)
+            begin_x, begin_y = before
+            least, most = -math.inf, math.inf
+        least = max(least, (y - _UNSEEN - begin_y) / (x - begin_x))
+        most = min(most, (y + _UNSEEN - begin_y) / (x - begin_x))
+    return [*kept, points[-1]]
 
 
 def _stairs(ends_s: FloatVec, values: FloatVec, frame: Frame) -> list[Point]:

@@ -9,11 +9,20 @@ from typing import Final
 
 from kaisched.sim.output.svg.chart import Chart
 from kaisched.sim.output.svg.charts import DASHED
-from kaisched.sim.output.svg.marks import fill, line, number, path, stroke, text, width_of
+from kaisched.sim.output.svg.marks import (
+    Point,
+    fill,
+    line,
+    number,
+    path,
+    stroke,
+    text,
+    width_of,
+)
 from kaisched.sim.output.svg.scale import Scale, label, ticks_over
 
 _LEFT: Final = 64
-_TOP: Final = 44
+_TOP: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ def scatter_chart(
     bottom = _TOP + height
     x = Scale(0.0, x_ticks[-1], _LEFT, width - 20)
     y = Scale(0.0, y_ticks[-1], bottom, _TOP)
-    parts = [text((0, 15), title, kind="title"), text((0, _TOP - 10), y_label, kind="unit")]
+    parts = [text((0, 15), title, kind="title"), text((0, _TOP - 13), y_label, kind="unit")]
     for at in y_ticks:
         parts.append(line((x.begin, y(at)), (x.end, y(at)), "grid"))
         parts.append(text((x.begin - 6, y(at) + 4), label(at), anchor="end"))
@@ -58,7 +67,13 @@ def scatter_chart(
         told = f"<title>{escape(dot.name)}</title>"
         parts.append(f"<circle {place} {fill(series, 0.85)}>{told}</circle>")
         if dot.is_chosen:
-            is_left = x(dot.x) + 11 + width_of(dot.name) > width
-            foot = (x(dot.x) + (-11 if is_left else 11), y(dot.y) - 8)
-            parts.append(text(foot, dot.name, anchor="end" if is_left else "start", kind="legend"))
+            parts.append(_name_of(dot, (x(dot.x), y(dot.y)), width, bottom))
     return Chart(title, width, bottom + 40, "".join(parts))
+
+
+def _name_of(dot: Dot, at: Point, width: int, bottom: float) -> str:
+    """Return the name beside its dot: to the right, or where no dot of a frontier can be."""
+    if at[0] + 11 + width_of(dot.name) <= width:
+        return text((at[0] + 11, max(at[1] - 8, _TOP + 4)), dot.name, kind="legend")
+    foot = min(at[1] + 18, bottom - 6)
+    return text((at[0] - 11, foot), dot.name, anchor="end", kind="legend")
