@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
-_TRIES: Final = 16
+_TRIES: Final = 8
 """So many sets of units are tried where those in order make room that the claim cannot use."""
 
 
