@@ -93,7 +93,7 @@ def test_c40_a_server_that_drips_is_left_when_time_is_up(fake, opened, in_header
     told(store, "took longer than usageQueryTimeout")  # and not when the server is done
 
 
-def test_c40_nobody_waits_for_a_server_that_drips(fake, opened):
+def test_nobody_waits_for_a_server_that_drips(fake, opened):
     fake.serve = lambda request: drip(request, fake.end, in_headers=True)
     store = opened(fake.url, timeout_s=60.0)
     until(lambda: fake.asked)
