@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -104,15 +103,16 @@ class Daemon:
 
     def _port(self):
         """The port it took, once it has completed a cycle too."""
-        end_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end_s and self.process.poll() is None:
+
+        def port():
+            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
             lines = self.log.read_text(encoding="utf-8").splitlines(keepends=True)
             events = [json.loads(line) for line in lines if line.endswith("\n")]
             ports = [it["port"] for it in events if "/metrics" in it.get("pages", ())]
-            if ports and any(it["event"] == "cycle_completed" for it in events):
-                return ports[0]
-            time.sleep(0.05)
-        pytest.fail(f"the daemon did not start: {self.log.read_text(encoding='utf-8')}")
+            has_turned = any(it["event"] == "cycle_completed" for it in events)
+            return has_turned and ports and ports[0]
+
+        return until(port, what=f"a cycle, see {self.log},")
 
     def wait_for(self, text):
         """Scrape until it is there."""

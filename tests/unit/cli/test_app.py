@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -167,10 +166,9 @@ def test_the_daemon_runs_and_ends_on_sigterm(manifests):
         env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     events = []
-    deadline = time.monotonic() + 30
     for line in process.stderr:
         events.append(json.loads(line))
-        if events[-1]["event"] == "cycle_completed" or time.monotonic() > deadline:
+        if events[-1]["event"] == "cycle_completed":
             break
     process.send_signal(signal.SIGTERM)
     rest = [json.loads(line) for line in process.stderr]
