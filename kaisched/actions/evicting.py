@@ -32,12 +32,13 @@ if TYPE_CHECKING:
     from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
     from kaisched.actions.plan import Demand
-    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.axis import BoolVec, CodeVec, RowVec
     from kaisched.framework.outcome import Reason
     from kaisched.framework.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
+_NOT_OVER_SHARE = int(Refusal.NOT_OVER_SHARE)
 _BUDGET = int(Refusal.EVICTION_BUDGET)
 _TURN = int(Refusal.TAKING_TURNS)
 _RUNNING: Final = "running"
@@ -250,7 +251,7 @@ class Evicting:
         codes = session.ask.victim_filter(session, claim, job)
         if codes is not None and codes.any():
             kept: RowVec = job[codes == 0]
-            return kept if kept.size else int(np.bincount(codes).argmax())
+            return kept if kept.size else _most_said(codes)
         return job
 
     def _refuse(self, item: Item, code: int) -> None:
@@ -270,6 +271,14 @@ class Evicting:
         codes = np.full(len(jobs), code, np.int16)
         self._session.outcome.note_claims(self._action, jobs, codes)
         self._walk.drop(gone)
+
+
+def _most_said(codes: CodeVec) -> int:
+    """Return why most jobs that would have to give way do not: others are never what stops it."""
+    counts = np.bincount(codes, minlength=_NOT_OVER_SHARE + 1)
+    if np.count_nonzero(counts) > 1:
+        counts[_NOT_OVER_SHARE] = 0
+    return int(counts.argmax())
 
 
 def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
