@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from kaisched.cluster.kubernetes.failpoints import POINTS
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
+from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
@@ -22,6 +24,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def kubeconfig(rig, tmp_path):
+    if KUBECONFIG:
+        return Path(KUBECONFIG).absolute()
     file = tmp_path / "kubeconfig"
     file.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: here\n"
