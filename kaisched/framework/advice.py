@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Kind(StrEnum):
@@ -90,13 +90,23 @@ _WORDS: Final = {
 }
 
 
-def sentence_of(advice: Sequence[Advice]) -> str:
-    """Say what would help; where nothing that was tried does, what would not be enough."""
-    helpful = [str(each) for each in advice if each.helps]
+def sentence_of(
+    advice: Sequence[Advice], when: str = "", words: Callable[[Advice], str] = str
+) -> str:
+    """Say what would help; where nothing that was tried does, what would not be enough.
+
+    Args:
+        advice: what was tried.
+        when: when that was, to stand in brackets; empty for now.
+        words: names a change.
+
+    """
+    tried = f" ({when})" if when else ""
+    helpful = [words(each) for each in advice if each.helps]
     if helpful:
-        return f"would help: {'; or '.join(helpful)}"
-    useless = [str(each) for each in advice]
-    return f"would not be enough by itself: {'; '.join(useless)}" if useless else ""
+        return f"would help{tried}: {'; or '.join(helpful)}"
+    useless = [words(each) for each in advice]
+    return f"would not be enough by itself{tried}: {'; '.join(useless)}" if useless else ""
 
 
 def _amount(change: Change) -> str:

@@ -230,7 +230,10 @@ class Cluster:
             said = group.get("status") or {}
             ours = [it for it in said.get("schedulingConditions", ())
                     if it.get("nodePool") == "default"]  # fmt: skip
-            expected = [self.reporter._condition(why[job])] if job in why else []
+            expected = []
+            if job in why:
+                message = self.reporter._message(why[job])
+                expected = [self.reporter._condition(why[job].reason, message)]
             if ours != expected:
                 yield f"group {job} says {ours}, not {expected}"
             if job in amounts and not says(said, amounts[job]):
