@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kaisched.core.axis import PODS
+from kaisched.core.worth import worth
 from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from kaisched.framework.claims import Claim
     from kaisched.framework.outcome import Reason
     from kaisched.framework.session import Session
+
+
+_WORTH: Final = "reasons.worth"
 
 
 def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
@@ -49,11 +53,26 @@ def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amou
     path = session.queues.tree.path(queue).tolist()
     shared = set(session.queues.tree.path(claim.queue).tolist())
     compared = next(at for at, row in enumerate([*path[1:], -1]) if row in shared or row < 0)
-    if not compared and session.held[resource, queue] <= session.fair_share[resource, queue]:
-        compared = min(1, len(path) - 1)
-    if not compared:
+    counts = _counts(session, path[compared], resource)
+    if compared:
+        return f"{standing} (in {_standing(session, path[compared], resource, held)}{counts})"
+    if len(path) == 1 or session.held[resource, queue] > session.fair_share[resource, queue]:
         return standing
-    return f"{standing} (in {_standing(session, path[compared], resource, held)})"
+    return f"{standing}{counts} (in {_standing(session, path[1], resource, held)})"
+
+
+def _counts(session: Session, queue: int, resource: int) -> str:
+    """Say what share and quota count for where more was promised than there is above (R34)."""
+    queues, told = session.queues, (session.fair_share, session.queues.deserved)
+    found: tuple[Amounts, Amounts] | None = session.found.get(_WORTH)
+    if found is None:
+        columns = queues.deserved, session.fair_share, queues.priority
+        found = session.found[_WORTH] = worth(queues.tree, session.axis.unit, columns)
+    counts = [int(amounts[resource, queue]) for amounts in reversed(found)]
+    if counts == [int(amounts[resource, queue]) for amounts in told]:
+        return ""
+    share, quota = (_shown(session.axis.names[resource], amount) for amount in counts)
+    return f", which count as {share} and {quota}"
 
 
 def _undershoot(session: Session, plan: Plan, held: Amounts) -> str:
@@ -102,14 +121,13 @@ def _standing(session: Session, queue: int, resource: int, held_after: Amounts) 
     before, after = (
         format_amount(name, int(held[resource, queue])) for held in (session.held, held_after)
     )
-    share, quota = (
-        "unlimited" if amount >= UNLIMITED else format_amount(name, amount)
-        for amount in (
-            int(session.fair_share[resource, queue]),
-            int(session.queues.deserved[resource, queue]),
-        )
-    )
+    told = session.fair_share, session.queues.deserved
+    share, quota = (_shown(name, int(amounts[resource, queue])) for amounts in told)
     return (
         f"queue {session.queues.name[queue]}: {name} {before} to {after},"
         f" fair share {share}, quota {quota}"
     )
+
+
+def _shown(resource: str, amount: int) -> str:
+    return "unlimited" if amount >= UNLIMITED else format_amount(resource, amount)

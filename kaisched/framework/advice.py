@@ -104,9 +104,26 @@ def sentence_of(
     tried = f" ({when})" if when else ""
     helpful = [words(each) for each in advice if each.helps]
     if helpful:
-        return f"would help{tried}: {'; or '.join(helpful)}"
+        return f"{_HELPS}{tried}: {'; or '.join(helpful)}"
     useless = [words(each) for each in advice]
-    return f"would not be enough by itself{tried}: {'; '.join(useless)}" if useless else ""
+    return f"{_DOES_NOT}{tried}: {'; '.join(useless)}" if useless else ""
+
+
+def is_sentence(text: str) -> bool:
+    """Tell whether a text is such a sentence that says when it was tried."""
+    return text.startswith((f"{_HELPS} (", f"{_DOES_NOT} ("))
+
+
+def is_same(sentence: str, other: str) -> bool:
+    """Tell whether two of them say the same, whenever it was tried."""
+    said, of_other = (
+        (text.partition(" (")[0], text.partition("): ")[2]) for text in (sentence, other)
+    )
+    return said == of_other
+
+
+_HELPS: Final = "would help"
+_DOES_NOT: Final = "would not be enough by itself"
 
 
 def _amount(change: Change) -> str:

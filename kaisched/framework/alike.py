@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kaisched.core.refusals import Refusal
 from kaisched.framework.batching import asked_of
 from kaisched.framework.proposals import MADE_OF
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from kaisched.framework.records import Records
     from kaisched.framework.session import Session
 
-Key: TypeAlias = tuple[int, ...]
-"""The same for jobs that are alike, and for no others, as long as rows mean the same things."""
+Key: TypeAlias = tuple[object, ...]
+"""The same for jobs that are alike, and for no others, from cycle to cycle."""
 _MADE_OF = np.array([int(code) for code, kinds in MADE_OF.items() if kinds])
 
 
@@ -23,7 +24,8 @@ class Alike(NamedTuple):
     """Some jobs that wait alike."""
 
     key: Key
-    queue: int
+    code: Refusal
+    queue: str
     rows: RowVec
     """Ascending."""
 
@@ -41,12 +43,20 @@ def alike(session: Session, records: Records) -> list[Alike]:
         _, group = np.unique(group * (int(number.max()) + 1) + number, return_inverse=True)
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    keys = np.stack(columns)[:, order[starts]].T.tolist()
+    numbers = np.stack(columns)[:, order[starts]].T.tolist()
     parts = np.split(row[order], starts[1:])
-    queues = session.jobs.queue_of_job
-    return [
-        Alike(tuple(key), int(queues[rows[0]]), rows) for key, rows in zip(keys, parts, strict=True)
-    ]
+    return [_named(session, number, rows) for number, rows in zip(numbers, parts, strict=True)]
+
+
+def _named(session: Session, numbers: list[int], rows: RowVec) -> Alike:
+    """Name what row numbers stand for, which mean something else when nodes or queues change."""
+    queue, code, shape, *others = numbers
+    pods: object = session.jobs.name[int(rows[0])]
+    if shape >= 0:
+        request = session.shapes.request[:, shape].tobytes()
+        pods = request, session.shapes.constraints[shape]
+    name = session.queues.name[queue]
+    return Alike((name, code, pods, *others), Refusal(code), name, rows)
 
 
 def _columns(session: Session, row: RowVec, code: CodeVec) -> list[IntVec]:
@@ -54,7 +64,7 @@ def _columns(session: Session, row: RowVec, code: CodeVec) -> list[IntVec]:
     jobs, podsets = session.jobs, session.podsets
     is_simple = (jobs.podset_count[row] == 1) & (jobs.shape_of_job[row] >= 0)
     active = session.ledger.job_active if session.has_moved else jobs.active
-    columns = [
+    columns: list[Any] = [
         jobs.queue_of_job[row],
         code,
         np.where(is_simple, jobs.shape_of_job[row], -1 - row),

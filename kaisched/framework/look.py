@@ -26,8 +26,11 @@ HOLD_S: Final = 300.0
 """What was tried for a job is not tried again sooner, so that no text changes more often."""
 _MOST: Final = 2 * TRIALS
 """So many changes that were told before are tried again in one look, and so many in all beside."""
-_CODE_AT: Final = 1
-"""Where the reason stands in the key of jobs that are alike."""
+
+
+def is_held(since_s: float, now_s: float) -> bool:
+    """Tell whether it is too soon to try, or say, anything else; a clock may have been set back."""
+    return since_s <= now_s < since_s + HOLD_S
 
 
 class Told(NamedTuple):
@@ -47,6 +50,8 @@ class Look:
     """What was found so far for one group; it may take several turns."""
 
     key: Key
+    revision: int
+    """Of the snapshot with which it began; -1 where what is due shifts by itself."""
     verdicts: dict[Proposal, dict[str, bool]] = field(default_factory=dict)
     """Of each change tried, by job, whether it helps; of some jobs it may be unknown."""
 
@@ -60,7 +65,7 @@ class Work:
         self._session = session = trials.session
         self._now_s = session.now_s
         jobs = session.jobs
-        self._code = Refusal(group.key[_CODE_AT])
+        self._code = group.code
         self._line = sorted(
             group.rows.tolist(), key=lambda row: (jobs.created_s[row], jobs.name[row])
         )
@@ -138,18 +143,23 @@ class Work:
         ]
         return bool(verdicts) and all(said == found for said, found in verdicts)
 
-    def tell(self) -> None:
-        """Keep what was found; who was told what is so hears nothing new, nor who just has."""
+    def tell(self) -> float | None:
+        """Keep what was found; who was told what is so hears nothing new.
+
+        Nor does who was told something just before; returned is then when that was.
+        """
+        held_s: float | None = None
         for row in self._line:
             name = self._session.jobs.name[row]
             known = self._before.get(name)
-            if known is not None and (
-                self._now_s < known.since_s + HOLD_S or self._holds(known, name)
-            ):
-                continue
             advice = self._found(name)
-            if known is None or known.advice != advice:
+            if known is not None and (known.advice == advice or self._holds(known, name)):
+                continue
+            if known is not None and is_held(known.since_s, self._now_s):
+                held_s = min(known.since_s, known.since_s if held_s is None else held_s)
+            else:
                 self._told[name] = self._told_now(row, advice)
+        return held_s
 
     def _found(self, name: str) -> tuple[Advice, ...]:
         """Return one change of each kind: the first that helps, else the last that does not."""

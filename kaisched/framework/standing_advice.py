@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.framework.advising import CODE_OF_NAME, LOOK
 from kaisched.framework.alike import alike, subject_of
-from kaisched.framework.look import HOLD_S, Look, Told, Work
+from kaisched.framework.look import HOLD_S, Look, Told, Work, is_held
 from kaisched.framework.trials import Trials
 
 if TYPE_CHECKING:
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from kaisched.framework.records import CycleResult, DecisionRecord, Records
     from kaisched.framework.session import Session
 
-STEPS: Final = 20_000
-"""What is tried after one cycle may cost, in the steps of :mod:`kaisched.framework.advising`. One
-trial is made in any case, however large the cluster: it takes about as long as the cycle did."""
+STEPS: Final = 40_000
+"""What is tried may cost so much after each cycle on average, in the steps of 5 us, counted for the
+worst case, of :mod:`kaisched.framework.advising`. In a large cluster a trial costs more: it is made
+all the same, and paid for by the cycles after which none is."""
 
 
 class StandingAdvice:
@@ -41,12 +42,15 @@ class StandingAdvice:
         """Whose jobs were looked at last."""
         self.trials = 0
         """How many there were."""
-        self._generation = -1
+        self.left = 0
+        """Steps that may be used; below zero what is still to be paid for."""
         self._at_rest: tuple[int, bytes] | None = None
         self._rests_until_s = -math.inf
 
-    def words(self, session: Session, job: int, record: DecisionRecord) -> str:
+    def words(self, session: Session, job: int, record: DecisionRecord) -> str | None:
         """Return what was found for a job that still waits for the same reason; empty for nothing.
+
+        None where nothing was tried for it yet.
 
         Args:
             session: of the cycle.
@@ -55,7 +59,9 @@ class StandingAdvice:
 
         """
         told = self.told.get(record.pod_group)
-        if told is None or CODE_OF_NAME.get(record.reason) is not told.code:
+        if told is None:
+            return None
+        if CODE_OF_NAME.get(record.reason) is not told.code:
             return ""
         return told.text if told.subject == subject_of(session, job) else ""
 
@@ -69,13 +75,14 @@ class StandingAdvice:
         records, session = result.records, result.records.session
         snapshot, now_s = session.snapshot, session.now_s
         state = snapshot.revision, records.codes.tobytes()
-        if state == self._at_rest and now_s < self._rests_until_s:
+        if state == self._at_rest and is_held(self._rests_until_s - HOLD_S, now_s):
             return
-        if snapshot.generation != self._generation:
-            self._generation, self.look = snapshot.generation, None
-            self.tried.clear()
-        is_done = _Round(self, records).run()
-        self._at_rest, self._rests_until_s = (state if is_done else None), now_s + HOLD_S
+        self.left = min(self.left + STEPS, STEPS)
+        if self.left <= 0:
+            return
+        turn = _Round(self, records)
+        self._at_rest = state if turn.run() else None
+        self._rests_until_s = turn.again_s
 
 
 class _Round:
@@ -84,24 +91,26 @@ class _Round:
     def __init__(self, standing: StandingAdvice, records: Records) -> None:
         self._of, self._session = standing, records.session
         self._now_s = records.session.now_s
-        self._trials, self._left = Trials(records.session), STEPS
         self._groups = {each.key: each for each in alike(records.session, records)}
+        self._trials = Trials(records.session, len(self._groups))
         # With history, what is due to queues shifts by itself.
         self._revision = self._session.snapshot.revision if self._session.usage is None else -1
         self._forget(records)
+        self.again_s = self._now_s + HOLD_S
+        """When to look again where nothing happens."""
         self._due = self._by_queue()
 
     def run(self) -> bool:
         """Look at jobs until the steps are used up; True when nothing is left to be tried."""
         of = self._of
-        while self._left > 0:
+        while of.left > 0:
             look, of.look = of.look, None
             group = self._next() if look is None else self._groups.get(look.key)
             if group is not None:
-                of.tried[group.key] = self._revision, self._now_s
-                of.queue = self._session.queues.name[group.queue]
-                self._left -= LOOK
-                look = look or Look(group.key)
+                look = look or Look(group.key, self._revision)
+                of.tried[group.key] = look.revision, self._now_s
+                of.queue = group.queue
+                of.left -= LOOK
                 if not self._looked(look, group):
                     of.look = look
                     return False
@@ -111,16 +120,18 @@ class _Round:
 
     def _looked(self, look: Look, group: Alike) -> bool:
         """Try what is left to be tried for a group; False when the steps do not suffice."""
-        work = Work(look, self._trials, group, self._of.told)
+        of = self._of
+        work = Work(look, self._trials, group, of.told)
         for proposal in work.untried():
-            if len(self._trials) and self._left < self._trials.steps:
-                return False
             before = len(self._trials)
+            if before and of.left < self._trials.steps:
+                return False
             work.judge(proposal)
-            count = len(self._trials) - before
-            self._of.trials += count
-            self._left -= count * self._trials.steps
-        work.tell()
+            of.trials += len(self._trials) - before
+            of.left -= (len(self._trials) - before) * self._trials.steps
+        if (held_s := work.tell()) is not None:
+            of.tried[group.key] = -1, held_s
+            self.again_s = min(self.again_s, held_s + HOLD_S)
         return True
 
     # -- whose turn it is ------------------------------------------------------------------------
@@ -128,13 +139,15 @@ class _Round:
     def _by_queue(self) -> dict[str, list[Alike]]:
         """Return the groups that are to be looked at, by queue; the next one stands last."""
         due: dict[str, list[tuple[float, int, Alike]]] = {}
-        names = self._session.queues.name
         for group in self._groups.values():
             revision, tried_s = self._of.tried.get(group.key, (-1, -math.inf))
-            is_new = revision == -1 or revision != self._revision
-            if is_new and self._now_s >= tried_s + HOLD_S:
+            if revision == self._revision != -1:
+                continue
+            if is_held(tried_s, self._now_s):
+                self.again_s = min(self.again_s, tried_s + HOLD_S)
+            else:
                 entry = (-tried_s, -int(group.rows[0]), group)
-                due.setdefault(names[group.queue], []).append(entry)
+                due.setdefault(group.queue, []).append(entry)
         return {
             name: [group for _, _, group in sorted(due[name], key=lambda it: it[:2])]
             for name in sorted(due)

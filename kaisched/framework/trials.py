@@ -35,18 +35,25 @@ OWN: Final = frozenset({Kind.MINIMUM, Kind.SELECTOR, Kind.TOLERATIONS, Kind.PREE
 _BASE: Final = 400
 """What a cycle costs however small the cluster, in steps of 5 us (measured)."""
 _WAITING: Final = 70
-"""What each waiting job adds, since victims may be searched for it; a row of a table adds 1."""
+"""What each kind of waiting jobs adds, for which victims may be searched; a row of a table: 1."""
 
 
 class Trials:
     """The trials of one cycle: a change is tried once, whichever jobs it is proposed to."""
 
-    def __init__(self, session: Session) -> None:
-        """Have tried nothing yet."""
+    def __init__(self, session: Session, kinds: int | None = None) -> None:
+        """Have tried nothing yet.
+
+        Args:
+            session: of the cycle, which is over.
+            kinds: so many kinds of jobs wait, where that is known; else each counts as one.
+
+        """
         self.session = session
         snapshot = session.snapshot
         rows = len(snapshot.nodes) + len(snapshot.tasks.name) + len(snapshot.queues)
-        self.steps: int = _BASE + rows + _WAITING * session.jobs_waiting
+        waiting = session.jobs_waiting if kinds is None else kinds
+        self.steps: int = _BASE + rows + _WAITING * waiting
         """What each trial costs."""
         self._helped: dict[tuple[Kind, int, tuple[Change, ...]], BoolVec] = {}
 

@@ -33,6 +33,7 @@ from kaisched.cluster.kubernetes.stuck_pods import StuckPods
 from kaisched.cluster.kubernetes.waiting_jobs import WaitingJobs
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
+from kaisched.framework.advice import is_same, is_sentence
 from kaisched.framework.records import CycleResult, DecisionRecord
 from kaisched.framework.standing_advice import StandingAdvice
 from kaisched.objects.pod import Pod
@@ -153,13 +154,25 @@ class Reporter:
         for key, uid in pods.items():
             self._desk.wish(POD, key, (uid, message))
 
-    def _message(self, record: DecisionRecord, advice: str = "") -> str:
+    def _message(self, record: DecisionRecord, advice: str | None = None) -> str:
         """Return why a job waits, what is wrong with it, and what would help, if that is known."""
         fault = self._store.fault_of(record.pod_group)
         message = f"{record.message}: {fault}" if fault else record.message
+        before = self._found_before(record.pod_group, f"{message}; ")
+        if advice is None or (before and is_same(advice, before)):
+            advice = before
         if advice and len(message) + len("; ") + len(advice) <= MOST_MESSAGE:
             return f"{message}; {advice}"  # half of it could say something else
         return message[:MOST_MESSAGE]
+
+    def _found_before(self, job: str, begin: str) -> str:
+        """Return what a job is told already, maybe by another process, if it waits as it did."""
+        for pod, _ in self._store.pending_pods(job)[:1]:
+            seen = self._seen.get(f"pods/{pod}")
+            said = seen.status if seen is not None else None
+            if isinstance(said, str) and said.startswith(begin) and is_sentence(said[len(begin) :]):
+                return said[len(begin) :]
+        return ""
 
     def _condition(self, reason: str, message: str) -> dict[str, str]:
         return {

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kaisched.framework.advising import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
@@ -12,7 +13,7 @@ from kaisched.testing.builder import policy_of, usage_of
 HOUR_S = 3600.0
 
 
-def cycle(queues, used, weighed_s, pods=16, **arguments):
+def decided(queues, used, weighed_s, pods=16, **arguments):
     """Run a cycle of 16 GPUs; queues by name as (one-GPU pods that run, that wait)."""
     builder = ClusterBuilder().node("n0", gpu=pods)
     for name, (runs, waits) in queues.items():
@@ -25,7 +26,12 @@ def cycle(queues, used, weighed_s, pods=16, **arguments):
     asked = {"kValue": 1, "evictionCost": "30m", **arguments}
     plugin = {"enabled": True, "arguments": asked}
     policy = policy_of({"plugins": {"time-based-fairshare": plugin}})
-    result, _ = run_cycle(snapshot, usage, policy, 1e6, Memory())
+    return run_cycle(snapshot, usage, policy, 1e6, Memory())[0]
+
+
+def cycle(*args, **arguments):
+    """Return how many were evicted, and what the jobs of b that wait are told."""
+    result = decided(*args, **arguments)
     messages = " ".join(
         record.message for record in result.records if record.pod_group.startswith("default/b")
     )
@@ -53,6 +59,13 @@ def test_a_gpu_more_than_by_weight_is_taken_when_so_much_is_owed(hours, more, ev
     count, messages = cycle(AT_PART, LITTLE, hours * HOUR_S, **more)
     assert count == evicted
     assert ("owes its queue less" in messages) == (not evicted)
+
+
+def test_who_is_owed_too_little_hears_what_quota_needs_no_debt():
+    records = Adviser(decided(AT_PART, LITTLE, 0.9 * HOUR_S)).records()
+    found = next(it for it in records if it.pod_group == "default/b8")
+    assert found.untaken["reclaim"] == "past usage owes its queue less than an eviction would cost"
+    assert "would help: a quota of gpu 9 for queue b" in found.message
 
 
 def test_what_the_division_without_history_gives_needs_no_debt():
