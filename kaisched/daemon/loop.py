@@ -62,18 +62,15 @@ class Loop:
     ) -> None:
         """Hold what a turn needs; nothing is done yet.
 
-        ``after`` is told of each turn, ``between`` once more where the next one is not called for
-        yet; ``recordings`` may ask for one to be recorded.
+        ``after`` is told of each turn, ``between`` again when there is time; ``recordings`` may
+        ask for one to be recorded.
         """
-        self._source = source
-        self._sink = sink
+        self._source, self._sink = source, sink
         self._policy = policy
         self._clock = clock
-        self._collector = collector
-        self._period_s = period_s
+        self._collector, self._period_s = collector, period_s
         self._usage_source = usage_source
         self._after, self._between = after, between
-        self._put_off = 0
         self._recordings = recordings
         if recordings is not None:
             recordings.wake = self.wake
@@ -95,7 +92,7 @@ class Loop:
         self._news = threading.Event()
         self._end = threading.Event()
         self._log: Any = structlog.get_logger().bind(shard=shard)
-        self.cycles = 0
+        self.cycles = self._put_off = 0
         self.health = Health(clock.now_s(), period_s)
 
     def wake(self) -> None:

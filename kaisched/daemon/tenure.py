@@ -88,12 +88,11 @@ class Tenure:
         self._is_observing = settings.kubernetes.observe
         self._renew_s = settings.leader_election.renew_deadline
         self._barrier, self._end = barrier, threading.Event()
-        self.comparison = Comparison()
+        self.comparison, self._advice = Comparison(), StandingAdvice()
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
         if settings.snapshots.enabled:
             self.cluster.kept = Kept()
-        self._advice = StandingAdvice()
         self._reporter = self._reporter_of(settings, client, found, clock)
         self._writers = self._writers_of(settings)
         self._usage, wait_s = usage_feed(found, clock)
