@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOLD_S: Final = 300.0
 """What was tried for a job is not tried again sooner, so that no text changes more often."""
 _MOST: Final = 2 * TRIALS
-"""So many changes that were told before are tried again in one look, and so many in all beside."""
+"""So many changes that were told before are tried again in one look, and twice as many in all."""
 
 
 def is_held(since_s: float, now_s: float) -> bool:
@@ -69,13 +69,17 @@ class Work:
         self._line = sorted(
             group.rows.tolist(), key=lambda row: (jobs.created_s[row], jobs.name[row])
         )
+        self._subject = subject_of(session, self._line[0])  # of the others too, but for their age
         self._before = {
             jobs.name[row]: known
             for row in self._line
             if (known := told.get(jobs.name[row])) is not None
             and known.code is self._code
-            and known.subject == subject_of(session, row)
+            and known.subject == self._subject_of(row)
         }
+
+    def _subject_of(self, row: int) -> Subject:
+        return self._subject._replace(created_s=float(self._session.jobs.created_s[row]))
 
     # -- what is tried ---------------------------------------------------------------------------
 
@@ -86,9 +90,8 @@ class Work:
                 yield proposal
         if self._before and all(self._holds(known, name) for name, known in self._before.items()):
             return
-        count = len(self._verdicts) + _MOST
-        for proposal in self._ideas():
-            if proposal not in self._verdicts and len(self._verdicts) < count:
+        for proposal in self._ideas():  # others in each turn, maybe, where numbers change
+            if proposal not in self._verdicts and len(self._verdicts) < 2 * _MOST:
                 yield proposal
 
     def _told_before(self) -> list[Proposal]:
@@ -126,7 +129,7 @@ class Work:
             late_s = max(change.amount for change in changes) - self._session.now_s
             changes = (Change("", amount=math.ceil(late_s)),)
         if not is_possible(self._session, kind, changes):
-            return {names[row]: False for row in line}
+            return {}
         if kind not in OWN:
             return {names[row]: self._trials.helps(row, kind, changes) for row in line}
         if self._trials.helps(line[-1], kind, changes):
@@ -173,8 +176,7 @@ class Work:
     def _told_now(self, row: int, advice: Sequence[Advice]) -> Told:
         tried = datetime.fromtimestamp(self._now_s, UTC).strftime("tried %Y-%m-%d %H:%M UTC")
         text = sentence_of(advice, tried, _words)
-        subject = subject_of(self._session, row)
-        return Told(self._code, subject, tuple(advice), text, self._now_s)
+        return Told(self._code, self._subject_of(row), tuple(advice), text, self._now_s)
 
 
 def _words(advice: Advice) -> str:

@@ -45,7 +45,7 @@ class StandingAdvice:
         self.left = 0
         """Steps that may be used; below zero what is still to be paid for."""
         self._at_rest: tuple[int, bytes] | None = None
-        self._rests_until_s = -math.inf
+        self._rests_since_s = -math.inf
 
     def words(self, session: Session, job: int, record: DecisionRecord) -> str | None:
         """Return what was found for a job that still waits for the same reason; empty for nothing.
@@ -75,14 +75,13 @@ class StandingAdvice:
         records, session = result.records, result.records.session
         snapshot, now_s = session.snapshot, session.now_s
         state = snapshot.revision, records.codes.tobytes()
-        if state == self._at_rest and is_held(self._rests_until_s - HOLD_S, now_s):
-            return
         self.left = min(self.left + STEPS, STEPS)
-        if self.left <= 0:
+        is_at_rest = state == self._at_rest and is_held(self._rests_since_s, now_s)
+        if is_at_rest or self.left <= 0:
             return
         turn = _Round(self, records)
         self._at_rest = state if turn.run() else None
-        self._rests_until_s = turn.again_s
+        self._rests_since_s = turn.again_s - HOLD_S
 
 
 class _Round:

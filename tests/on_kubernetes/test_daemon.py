@@ -32,6 +32,8 @@ def test_gang_starts_whole_or_not_at_all(cluster):
     assert cluster.condition("big-0")["status"] == "False"
     assert cluster.condition("big-0")["reason"] == "Unschedulable"
     assert message
+    # Once it was tried, between cycles.
+    until(lambda: "; would help (tried 20" in cluster.condition("big-0").get("message", ""))
 
 
 def test_binpack_fills_one_node_before_the_next(cluster):

@@ -9,6 +9,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework import look, standing_advice
+from kaisched.framework.advice import Change, Kind
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.look import HOLD_S
 from kaisched.framework.memory import Memory
@@ -182,3 +183,40 @@ def test_who_is_gone_is_forgotten():
         made.remove_job(made.row_of_job(f"default/j{at}"))
     settle(advice, after(made, HOLD_S))
     assert list(advice.told) == ["default/j0"]
+
+
+def test_what_is_gone_is_named_no_more():
+    made, advice = store(job("run"), job("a"), nodes=(1,)), StandingAdvice()
+    made.snapshot()
+    made.set_state(made.row_of_task("default/run-0"), TaskState.RUNNING, made.row_of_node("n0"))
+    result = after(made)
+    settle(advice, result)
+    assert words(advice, result, "a").endswith("1 more node like n0; or the end of default/run")
+    made.remove_job(made.row_of_job("default/run"))
+    made.add_job("default/other", "q", priority=50, is_preemptible=False, created_s=0.0,
+                 tasks=[("default/other-0", made.intern_shape({"gpu": 1000}))])  # fmt: skip
+    made.snapshot()
+    made.set_state(made.row_of_task("default/other-0"), TaskState.RUNNING, made.row_of_node("n0"))
+    result = after(made, HOLD_S)
+    settle(advice, result)
+    assert words(advice, result, "a").endswith("1 more node like n0; or the end of default/other")
+
+
+def test_a_look_ends_though_numbers_change_after_each_cycle(monkeypatch):
+    monkeypatch.setattr(standing_advice, "STEPS", 500)
+    queue = QueueRow("q", limit={"gpu": 2000})
+    made, advice = store(job("a", gpu=4), nodes=(8,), queues=(queue,)), StandingAdvice()
+    numbers = iter(range(100))
+
+    def proposals(session, row, code):
+        yield from known(session, row, code)
+        yield Kind.NODES, (Change("n0", amount=50 + next(numbers)),)
+        yield Kind.NODES, (Change("n0", amount=250 + next(numbers)),)
+
+    known = look.proposals
+    monkeypatch.setattr(look, "proposals", proposals)
+    for _ in range(40):
+        advice.find(after(made))
+        if advice.told:
+            break
+    assert len(advice.told) == 1
