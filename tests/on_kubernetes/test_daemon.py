@@ -63,6 +63,17 @@ def test_gated_pods_wait_for_their_gates(cluster):
     cluster.wait_placed("gated")
 
 
+def test_events_tell_people_what_was_done(cluster):
+    cluster.start().wait_leading()
+    cluster.pod("p", "a")
+    node = cluster.wait_placed("p")["p"]
+    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+    event = until(lambda: next(iter(cluster.must("GET", path)["items"]), None))
+    assert (event["reason"], event["note"]) == ("Scheduled", f"assigned to {node}")
+    assert event["regarding"]["name"] == "p"
+    assert [it for it in cluster.logs if it["event"] == "report_refused"] == []
+
+
 def test_reclaim_gives_a_queue_what_it_deserves(cluster):
     cluster.start().wait_leading()
     for number in range(16):

@@ -194,7 +194,7 @@ class Reporter:
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{name[:200]}.", "namespace": namespace},
+            "metadata": {"generateName": f"{name[:200]}-", "namespace": namespace},
             "eventTime": self._now("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": CONTROLLER,
             "reportingInstance": f"{CONTROLLER}-{os.uname().nodename}"[:128],
