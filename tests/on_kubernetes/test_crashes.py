@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from kaisched.cluster.kubernetes.failpoints import POINTS
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
+from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -24,6 +26,8 @@ PATIENCE_S = 60.0
 
 @pytest.fixture
 def kubeconfig(rig, tmp_path):
+    if KUBECONFIG:
+        return Path(KUBECONFIG).absolute()
     file = tmp_path / "kubeconfig"
     file.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: here\n"
