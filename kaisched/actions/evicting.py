@@ -18,6 +18,7 @@ from kaisched.actions.heads import HeadWalk
 from kaisched.actions.plan import Plan
 from kaisched.actions.promises import keep_promises
 from kaisched.actions.prospects import Prospects
+from kaisched.actions.reasons import eviction_reason
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
 from kaisched.actions.turns import is_turn, note_eviction, recall_evictions
@@ -28,8 +29,6 @@ from kaisched.framework.eviction_budget import is_spent, may_evict
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.actions.candidates import Candidates
     from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
@@ -149,10 +148,6 @@ class Evicting:
     def _class(self, demand: Demand) -> tuple[object, ...]:
         """Return what the victims of a claim and the room they make depend on."""
 
-    @abstractmethod
-    def _reason(self, claim: Claim, plan: Plan) -> str | Callable[[], str]:
-        """Return the sentence that every eviction of a plan carries, or what makes it."""
-
     def _try(self, item: Item, *, is_first: bool) -> int:
         """Carry out one claim; return 0 or the refusal code."""
         session, candidates = self._session, self._candidates
@@ -182,7 +177,7 @@ class Evicting:
             return _BUDGET
         if evicted:
             note_eviction(session, job)
-        reason = self._reason(claim, plan)
+        reason = eviction_reason(session, claim, plan)
         plan.statement.commit(self._action, session.jobs.name[job], reason)
         session.outcome.refusal[job] = _WAITING
         return 0

@@ -6,19 +6,16 @@ claim in a cluster of thousands of nodes pays for the few it touches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import freeable_codes
 from kaisched.framework.rooms import HUGE, future_room
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, CodeVec, IntVec
     from kaisched.framework.session import Session
-
-_CURABLE: Final = np.zeros(max(Refusal) + 1, np.bool_)
-_CURABLE[[int(code) for code, text in TEXTS.items() if text.is_freeable]] = True
 
 
 class Future:
@@ -56,7 +53,7 @@ class Future:
         self.is_plain = plan.cap is None
         self.allowed = None
         if plan.codes is not None:
-            curable = _CURABLE[plan.codes]
+            curable = np.isin(plan.codes, freeable_codes())
             self.is_plain = self.is_plain and not curable.any()
             self.allowed = (plan.codes == 0) | curable
         self._seen = len(session.ledger.touched)

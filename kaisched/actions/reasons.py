@@ -1,14 +1,14 @@
-"""The sentence that an eviction carries: the rule, the shares before and after, and for whom."""
+"""The sentence that an eviction carries: what the policy says, or who takes from whom."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kaisched.core.axis import PODS
-from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,46 +18,24 @@ if TYPE_CHECKING:
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
-
-def reclaim_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], str]:
-    """Return what makes for example ``queue a holds gpu 6 of a fair share of 4 (quota 2), then 5``.
-
-    The sentence is made when somebody reads it, of what the queues hold now.
-    """
-    queues = {int(session.jobs.queue_of_job[part.job]) for part in plan.parts}
-    held = session.ledger.held.copy()
-    short = _undershoot(session, plan, held) if plan.is_last_resort else ""
-    if plan.moved:
-        short += f"; pods that make way for it by moving: {plan.moved}"
-    return partial(_reclaimed, session, claim, sorted(queues), held, short)
+_NAMED = 3
+"""So many queues are named."""
 
 
-def _reclaimed(session: Session, claim: Claim, queues: list[int], held: Amounts, short: str) -> str:
-    resource = main_resource(session, claim.ask)
-    losers = "; ".join(_standing(session, queue, resource, held) for queue in queues[:3])
-    more = f"; and {len(queues) - 3} more queues" if len(queues) > 3 else ""  # noqa: PLR2004
-    taker = _standing(session, claim.queue, resource, held)
-    return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
+def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], str]:
+    """Return what makes the sentence of a plan's evictions, when somebody reads it."""
+    claim = replace(claim, pass_number=plan.pass_number)
+    own = session.ask.eviction_reason(session, claim, plan.parts)
+    plain = _preempted if claim.action == "preempt" else _taken
+    return partial(_sentence, own, partial(plain, session, claim, plan), plan.moved)
 
 
-def _undershoot(session: Session, plan: Plan, held: Amounts) -> str:
-    """Name a queue that is left with less than its quota, and what of it went whole."""
-    queues, tree = session.queues, session.queues.tree
-    paths = [tree.path(int(session.jobs.queue_of_job[part.job])).tolist() for part in plan.parts]
-    for row in dict.fromkeys(row for path in paths for row in path):
-        parts = [part for part, path in zip(plan.parts, paths, strict=True) if row in path]
-        shapes = session.tasks.shape_of_task[[task for part in parts for task in part.tasks]]
-        is_lost = session.shapes.request[:, shapes].any(axis=1)
-        quota = queues.deserved[:, row]
-        if not (is_lost & (held[:, row] < quota) & (quota < UNLIMITED)).any():
-            continue
-        whole = max(len(part.tasks) for part in parts)
-        why = f", as a gang of {whole} goes whole" if whole > 1 else ""
-        return f"; queue {queues.name[row]} is left below its quota{why}"
-    return ""
+def _sentence(own: Callable[[], str] | None, plain: Callable[[], str], moved: int) -> str:
+    text = plain() if own is None else own()
+    return f"{text}; pods that make way for it by moving: {moved}" if moved else text
 
 
-def preempt_reason(session: Session, claim: Claim, plan: Plan) -> str:
+def _preempted(session: Session, claim: Claim, plan: Plan) -> str:
     """Return for example ``preempted by team/job: priority 100 over 50 in queue a``."""
     jobs = session.jobs
     over = max((int(jobs.priority[part.job]) for part in plan.parts), default=0)
@@ -65,6 +43,17 @@ def preempt_reason(session: Session, claim: Claim, plan: Plan) -> str:
     return (
         f"preempted by {jobs.name[claim.job]}:"
         f" priority {int(jobs.priority[claim.job])} over {over} in queue {queue}"
+    )
+
+
+def _taken(session: Session, claim: Claim, plan: Plan) -> str:
+    """Return for example ``reclaim for team/job of queue a, from queue b``."""
+    jobs, names = session.jobs, session.queues.name
+    losers = sorted({names[int(jobs.queue_of_job[part.job])] for part in plan.parts})
+    more = f" and {len(losers) - _NAMED} more" if len(losers) > _NAMED else ""
+    return (
+        f"{claim.action} for {jobs.name[claim.job]} of queue {names[claim.queue]},"
+        f" from queue {', '.join(losers[:_NAMED])}{more}"
     )
 
 
@@ -79,21 +68,3 @@ def main_resource(session: Session, ask: Amounts) -> int:
     asked = [row for row in np.flatnonzero(ask).tolist() if row != PODS]
     total = session.snapshot.total
     return max(asked, key=lambda row: int(ask[row]) / max(1, int(total[row])), default=PODS)
-
-
-def _standing(session: Session, queue: int, resource: int, held_after: Amounts) -> str:
-    name = session.axis.names[resource]
-    before, after = (
-        format_amount(name, int(held[resource, queue])) for held in (session.held, held_after)
-    )
-    share, quota = (
-        "unlimited" if amount >= UNLIMITED else format_amount(name, amount)
-        for amount in (
-            int(session.fair_share[resource, queue]),
-            int(session.queues.deserved[resource, queue]),
-        )
-    )
-    return (
-        f"queue {session.queues.name[queue]}: {name} {before} to {after},"
-        f" fair share {share}, quota {quota}"
-    )

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 
 from kaisched.actions.evicting import Evicting
 from kaisched.actions.making_way import MakingWay
-from kaisched.actions.reasons import reclaim_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.actions.plan import Demand, Plan
     from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import RowVec
@@ -62,6 +59,3 @@ class _Reclaiming(Evicting):
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         return demand.claim.queue, *demand.shapes
-
-    def _reason(self, claim: Claim, plan: Plan) -> Callable[[], str]:
-        return reclaim_reason(self._session, claim, plan)

@@ -14,7 +14,7 @@ from kaisched.actions.attempt import Attempt
 from kaisched.actions.fewest import Fewest, cost_of, is_least, is_too_large
 from kaisched.actions.future import Future
 from kaisched.actions.plan import Demand, Plan
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import text_of
 
 if TYPE_CHECKING:
     from kaisched.actions.victim_line import VictimLine
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
+PASSES: Final = 4
+"""So many passes at most: plugins that spare somebody in each of them do so for good."""
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 
@@ -55,15 +57,14 @@ class Search:
         """Return a plan with an open statement, or the refusal code of what stands in the way."""
         self.begin(line)
         code = 0
-        for is_last_resort in (False, True):
-            claim = replace(demand.claim, is_last_resort=True) if is_last_resort else demand.claim
-            asked = replace(demand, claim=claim)
+        for number in range(PASSES):
+            asked = replace(demand, claim=replace(demand.claim, pass_number=number))
             attempt = Attempt(self, self._session, asked, line)
             found = attempt.run()
             if isinstance(found, Plan):
                 return self._fewest(attempt, found)
             code = found
-            if found != int(Refusal.UNDERSHOOTS):
+            if not text_of(found).is_retried:
                 break
         return code
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import code_named
 from kaisched.framework.advice import Advice, Kind, sentence_of
 from kaisched.framework.proposals import proposals
 from kaisched.framework.trials import helps
@@ -21,7 +21,6 @@ BUDGET: Final = 100_000
 """What the trials of one result may cost, in units of 5 us: half a second (measured)."""
 TRIALS: Final = 4
 """So many changes are tried for a job."""
-_CODE_OF_NAME: Final = {text.name: code for code, text in TEXTS.items()}
 _BASE: Final = 400
 """What a cycle costs however small the cluster, in the same unit."""
 _WAITING: Final = 70
@@ -52,7 +51,7 @@ class Adviser:
 
     def _advised(self, job: int, record: DecisionRecord) -> DecisionRecord:
         advice: list[Advice] = []
-        found = proposals(self._session, job, _CODE_OF_NAME.get(record.reason, Refusal.NONE))
+        found = proposals(self._session, job, code_named(record.reason, record.plugin))
         for kind, changes in islice(found if self._left >= self._cost else (), TRIALS):
             if self._left < self._cost:
                 break

@@ -5,11 +5,12 @@ Shape, type and range are checked before anything rests on an answer.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, highest_code
 from kaisched.core.states import TaskState
 from kaisched.framework.records import PluginFailure
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from kaisched.framework.probe import Probe
     from kaisched.framework.session import Session
 
-_HIGHEST: Final = int(max(Refusal))  # a plain number: arrays compare slowly with an enum's
-_IS_CODE: Final[BoolVec] = np.isin(np.arange(_HIGHEST + 1), list(Refusal))
 _PENDING: Final = int(TaskState.PENDING)
 _TRUE: Final = 1
 """The byte of a flag that is set."""
@@ -73,10 +72,18 @@ def code_fault(codes: Any, count: int) -> str:
         return wrong(codes, (count,), "i")
     if not count or not np.count_nonzero(codes):
         return ""
-    least, most = np.minimum.reduce(codes), np.maximum.reduce(codes)
-    if least < 0 or most > _HIGHEST or not np.logical_and.reduce(_IS_CODE.take(codes)):
+    least, most, highest = np.minimum.reduce(codes), np.maximum.reduce(codes), highest_code()
+    if least < 0 or most > highest or not np.logical_and.reduce(_is_code(highest).take(codes)):
         return "answered a number that is no refusal code"
     return ""
+
+
+@cache
+def _is_code(highest: int) -> BoolVec:
+    """Tell of each number up to the highest code whether it is one."""
+    is_code = np.arange(highest + 1) >= FIRST_OF_PLUGINS
+    is_code[list(Refusal)] = True
+    return is_code
 
 
 def keys_fault(keys: Any, count: int) -> str:

@@ -25,6 +25,7 @@ from kaisched.framework.answers import (
 from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.node_questions import NodeQuestions
 from kaisched.framework.probe import NULL
+from kaisched.framework.report_questions import ReportQuestions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ _BARRED = np.int16(Refusal.ACTION_FAILED)
 _EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class Questions(NodeQuestions):
+class Questions(NodeQuestions, ReportQuestions):
     """Every question of the hook specification, ready to be asked."""
 
     def __init__(self, plugins: tuple[PluginSetting, ...], probe: Probe = NULL) -> None:
@@ -70,7 +71,8 @@ class Questions(NodeQuestions):
             for answer in self._answers[question]
         )
         """True when jobs of one queue, ask and preemptibility are told the same about claims."""
-        super().__init__(self._answers)
+        NodeQuestions.__init__(self, self._answers)
+        ReportQuestions.__init__(self, self._answers)
 
     def probed(self, probe: Probe) -> Questions:
         """Return the same questions, watched by ``probe``."""

@@ -34,10 +34,15 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.core.refusals import PluginRefusal
+    from kaisched.framework.advice import Proposal
     from kaisched.framework.claims import Claim, Units
+    from kaisched.framework.invariant_sums import Moves
+    from kaisched.framework.parts import Part
+    from kaisched.framework.reason import Problem, Reason
     from kaisched.framework.session import Session
     from kaisched.objects.workloads import Workload
 
@@ -113,7 +118,16 @@ class Plugin:
     One job of each class may then be asked about for all of them.
     """
 
+    refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
+    """The reasons of its own for which it refuses; gates may also answer a host's ``Refusal``."""
+
     Arguments: ClassVar[type[_Arguments]] = _Arguments
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Note whose the refusals are that a class lists."""
+        super().__init_subclass__(**options)
+        for refusal in vars(cls).get("refusals", ()) if "name" in vars(cls) else ():
+            refusal.claim(cls.name)
 
     def __init__(self, arguments: _Arguments) -> None:
         """Keep the typed arguments of this shard."""
@@ -323,6 +337,61 @@ class Plugin:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
         Empty for nothing. Combine: first result; without an answer pods are placed one by one.
+        """
+
+    @_question
+    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec | None:
+        """Tell, ``(K,)``, which jobs are entitled to ``ask[:, i]`` at any time.
+
+        Their evictions are not stopped for having gone round in a ring before (R33).
+        Combine: any.
+        """
+
+    # -- what people read ----------------------------------------------------------------------
+
+    @_question
+    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
+        """Say why this plugin refuses a job, with the numbers, as of the end of the cycle.
+
+        ``code`` is one of the plugin's own ``refusals`` that stood when ``action`` tried the job.
+        Asked when somebody reads the record of the job. Combine: only the plugin whose refusal it
+        is; without an answer the refusal's own sentence stands.
+        """
+
+    @_question
+    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal] | None:
+        """Return changes that may cure a refusal of this plugin's, likely ones first.
+
+        They are tried on a copy before anybody hears of them. Kinds are those that the refusal
+        lists as ``tried``. Asked when somebody asks for advice. Combine: only the plugin whose
+        refusal it is.
+        """
+
+    @_first
+    def eviction_reason(
+        self, session: Session, claim: Claim, parts: Sequence[Part]
+    ) -> Callable[[], str] | None:
+        """Return what makes the sentence that these evictions for a claim carry.
+
+        Asked once a claim that evicts, when all its moves are in ``session.ledger``; the sentence
+        is made when somebody reads it, of what was noted now. Combine: first result; without an
+        answer it names the claim and the queues that lose.
+        """
+
+    @_question
+    def queue_problems(self, session: Session) -> Mapping[int, Problem] | None:
+        """Return what hinders queues under this policy, by queue row; none of those that work.
+
+        Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares somebody
+        reads. Combine: the first plugin's for each queue.
+        """
+
+    @_question
+    def broken_rules(self, moves: Moves) -> Iterable[str] | None:
+        """Return a line for each rule of this plugin's that a cycle's result breaks.
+
+        Asked by tests, replays and whoever checks results; never by a cycle. Each line begins with
+        the rule's name. Combine: all lines, in plugin order.
         """
 
     # -- nodes -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 import pluggy
 from pydantic import BaseModel, ValidationError
 
+from kaisched.core.refusals import TEXTS, PluginRefusal, code_named
 from kaisched.errors import (
     ConfigError,
     PluginConflictError,
@@ -193,10 +194,25 @@ def contract_fault(plugin: object, name: str) -> str:
     arguments: object = plugin.Arguments
     if not (isinstance(arguments, type) and issubclass(arguments, Arguments)):
         return "its Arguments is not a subclass of kaisched.Arguments"
+    if fault := _refusals_fault(plugin.refusals):
+        return fault
     for hook in dir(plugin):
         fault = _hook_fault(hook, inspect.getattr_static(plugin, hook))
         if fault:
             return f"hook {hook}: {fault}"
+    return ""
+
+
+def _refusals_fault(refusals: object) -> str:
+    listed = isinstance(refusals, tuple) and all(isinstance(it, PluginRefusal) for it in refusals)
+    if not listed:
+        return "its refusals are not a tuple of kaisched.PluginRefusal"
+    names: list[str] = [refusal.text.name for refusal in refusals]  # type: ignore[attr-defined]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            return f"it lists two refusals called {name}"
+        if code_named(name) in TEXTS:
+            return f"its refusal {name} has the name of one that the host has"
     return ""
 
 

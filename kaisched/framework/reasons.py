@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.batches import asks_of, measure
 from kaisched.framework.misses import never_fits
 
@@ -51,7 +51,7 @@ def counted(codes: CodeVec) -> dict[str, int]:
     found: Counter[str] = Counter()
     distinct, counts = np.unique(codes, return_counts=True)
     for code, count in zip(distinct.tolist(), counts.tolist(), strict=True):
-        found[TEXTS[Refusal(code)].name] += count
+        found[text_of(code).name] += count
     return dict(sorted(found.items()))
 
 

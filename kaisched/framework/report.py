@@ -189,6 +189,7 @@ class Shares(Lazy[QueueShare]):
         queues = session.queues
         fair = self._fair_share()
         held = session.ledger.held if session.has_moved else session.held
+        problems = {} if self._abandoned else session.ask.queue_problems(session)
         for row, name in enumerate(queues.name):
             parent = int(queues.tree.parent_of_queue[row])
             yield QueueShare(
@@ -198,6 +199,7 @@ class Shares(Lazy[QueueShare]):
                 self._amounts(held[:, row]),
                 self._amounts(session.requested[:, row]),
                 self._amounts(queues.deserved[:, row]),
+                problems.get(row),
             )
 
     def fair_share_of(self, resource: str) -> list[int]:

@@ -234,7 +234,7 @@ class ClusterBuilder:
         result, after = run_cycle(snapshot, used, policy, now_s, memory or Memory())
         if result.failures or result.stats.abandoned:
             raise AssertionError(f"the cycle failed: {result.failures} {result.stats.abandoned}")
-        broken = violations(snapshot, result, with_records=True)
+        broken = violations(snapshot, result, policy, with_records=True)
         if broken:
             raise AssertionError("the cycle broke what must always hold: " + "; ".join(broken))
         return Ran(snapshot, result, after)

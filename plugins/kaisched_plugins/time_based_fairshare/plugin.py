@@ -19,6 +19,7 @@ from kaisched import (
     Session,
     hookimpl,
 )
+from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
 from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
@@ -67,6 +68,7 @@ class TimeBasedFairshare(Plugin):
 
     name = "time-based-fairshare"
     is_class_bound = True
+    refusals = (refusals.OTHERS_SPELL, refusals.NOT_WORTH_IT)
 
     Arguments = TimeBasedFairshareArguments
 

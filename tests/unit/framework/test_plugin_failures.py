@@ -15,11 +15,18 @@ from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group, Job, Task
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 
-BEFORE_ANY_CYCLE = {"workloads"}  # see tests/unit/framework/test_workload_rows.py
+ELSEWHERE = {
+    "workloads",  # see test_workload_rows.py
+    "is_guaranteed",  # and test_report_questions.py
+    "refusal_reason",
+    "proposals",
+    "queue_problems",
+    "broken_rules",
+}
 QUESTIONS = [
     name
     for name, spec in vars(Plugin).items()
-    if hasattr(spec, "kaisched_spec") and name not in BEFORE_ANY_CYCLE
+    if hasattr(spec, "kaisched_spec") and name not in ELSEWHERE
 ]
 DIVISION = {"fair_share", "head_start", "over_quota_weights"}
 ANYTHING_GOES = {"session_open", "session_close"}
