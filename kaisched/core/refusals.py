@@ -147,9 +147,11 @@ def text_of(code: int) -> RefusalText:
 
 
 def code_named(name: str, plugin: str = "") -> int:
-    """Return the code that has a name, the plugin's own first; 0 where nothing has."""
-    own = [each for each in _OF_PLUGINS if (each.text.name, each.text.plugin) == (name, plugin)]
-    return int(own[0]) if own else _CODE_OF_NAME.get(name, 0)
+    """Return the code that has a name among a plugin's, or the host's; 0 where nothing has it."""
+    if not plugin:
+        return _CODE_OF_NAME.get(name, 0)
+    own = (int(it) for it in _OF_PLUGINS if (it.text.plugin, it.text.name) == (plugin, name))
+    return next(own, _CODE_OF_NAME.get(name, 0))
 
 
 def highest_code() -> int:
