@@ -29,6 +29,7 @@ _HOME = {
     "SubGroupSpec": "kaisched.objects.podgroup",
     "Workload": "kaisched.objects.workloads",
     "PluginRefusal": "kaisched.core.refusals",
+    "shard_setting": "kaisched.framework.shard_settings",
     "Refusal": "kaisched.core.refusals",
     "TaskState": "kaisched.core.states",
     "ACTIVE_STATES": "kaisched.core.states",
@@ -126,6 +127,7 @@ if TYPE_CHECKING:
     from kaisched.framework.reason import Reason as Reason
     from kaisched.framework.records import Step as Step
     from kaisched.framework.session import Session as Session
+    from kaisched.framework.shard_settings import shard_setting as shard_setting
     from kaisched.framework.task_order import ordered_tasks as ordered_tasks
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
     from kaisched.objects.workloads import Gang as Gang
