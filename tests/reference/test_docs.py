@@ -33,7 +33,7 @@ PAGES = sorted(
         *(ROOT / "deploy").rglob("*.md"),
         *(ROOT / "plugins").glob("*.md"),
         *(ROOT / "plugins" / "kaisched_plugins").glob("*/README.md"),
-        ROOT / "plugins" / "example" / "README.md",
+        *(ROOT / "plugins").glob("example*/README.md"),
     )
 )
 SHIPPED = [
