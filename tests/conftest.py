@@ -1,5 +1,7 @@
 """What is global to the tests: the examples of the laws, and that every cycle is checked.
 
+A test that failed while the machine stood still is run again; ``standing_still`` says why.
+
 A law is looked at with the same examples in every run and on every machine, so that a red test is
 about the change in it. ``make fuzz`` looks for new examples. A law that is slow has fewer of them
 in ``@settings(max_examples=...)``; no law needs more here.
@@ -16,6 +18,9 @@ from hypothesis.internal.conjecture import providers
 
 from kaisched.framework import cycle
 from kaisched.framework.invariants import violations
+from tests.standing_still import pytest_runtest_protocol, pytest_terminal_summary
+
+__all__ = ["pytest_runtest_protocol", "pytest_terminal_summary"]
 
 _run_cycle = cycle.run_cycle
 

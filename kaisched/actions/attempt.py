@@ -47,7 +47,8 @@ class Attempt:
         self.line = line
         futures = [(search.future(shape), count) for shape, count in demand.shapes]
         self._needs = [Need(session, future, count) for future, count in futures]
-        self._is_exact = len(futures) == 1 and futures[0][0].is_plain
+        self._is_plain = all(future.is_plain for future, _ in futures)
+        self._is_exact = self._is_plain and len(futures) == 1
         self._is_single = self._is_exact and futures[0][1] == 1
         """True for one pod that only amounts decide on: what its node has to lose says it all."""
         self._refused: dict[int, int] = {}
@@ -135,6 +136,11 @@ class Attempt:
 
     def _is_met(self) -> bool:
         return all(need.is_met for need in self._needs)
+
+    @property
+    def has_room_in_vain(self) -> bool:
+        """Whether the units taken leave room by amounts, and the claim could not be placed."""
+        return not self._is_exact and bool(self._chosen) and self._is_met()
 
     def _could_suffice(self) -> bool:
         """Tell whether the claim would fit if all that runs were gone, whoever may lose it."""
@@ -249,22 +255,30 @@ class Attempt:
         return kept[::-1]
 
     def _fewer(self, plan: Plan, parts: Parts) -> Plan:
-        """Try without each unit in turn, the most important first, as long as steps are left."""
-        for part in reversed(plan.parts.copy()):
-            if len(plan.parts) == 1 or not self._search.step():
-                break
-            rest = [each for each in plan.parts if each is not part]
-            if not part.is_core and any(each.job == part.job and each.is_core for each in rest):
-                continue  # the core goes, so its elastic pods go
+        """Try without units, the most important first, as long as steps are left.
+
+        Many are tried together at first: of a long line few may be needed.
+        """
+        left = plan.parts[::-1]
+        size = max(1, len(left) // 2)
+        while left and len(plan.parts) > 1 and self._search.step():
+            rest = _without(plan.parts, left[:size])
+            if len(rest) == len(plan.parts):
+                left = left[size:]
+                continue
             plan.statement.rollback()
             fewer = self._place(rest)
             if fewer is not None:
-                plan, parts = fewer, rest
+                plan, parts, left = fewer, rest, left[size:]
+                size = min(2 * size, max(1, len(left) // 2))
                 continue
             # Not the plan's own parts: without those it lets stay, the claim may find other places.
             again = self._place(parts)
             assert again is not None  # it was placed just now from the same state
             plan = again
+            if size == 1:
+                left = left[1:]
+            size = max(1, size // 2)
         return plan
 
     def _place(self, parts: Parts) -> Plan | None:
@@ -334,8 +348,8 @@ class Attempt:
 
     def _spared(self, statement: Statement, parts: Parts) -> Parts:
         """Let units stay whose room the claim has left, the most important first."""
-        if self._is_tight or self._is_limited:
-            return parts
+        if self._is_tight or self._is_limited or not self._is_plain:
+            return parts  # they may be in the way though their room is not needed
         session = self._session
         ledger, request = session.ledger, session.shapes.request
         cores: set[int] = set()
@@ -360,3 +374,10 @@ class Attempt:
                 cores.add(job)
             kept.append(part)
         return kept[::-1]
+
+
+def _without(parts: Parts, some: Parts) -> Parts:
+    """Leave out units, but no elastic pods of a job whose core goes: they go with it."""
+    rest = [part for part in parts if part not in some]
+    cores = {part.job for part in rest if part.is_core}
+    return [part for part in parts if part in rest or part.job in cores]

@@ -159,6 +159,7 @@ class _Consolidation:
         claim = Claim(self._action, job, int(candidates.queue[at]), ask)
         demand = self._search.demand(claim, tasks)
         avoided: set[int] = set()
+        clearings: list[Clearing] | None = None
         for _ in range(TRIES):
             clearings = self._choose(demand, avoided, heeds_budgets=self._heeds_budgets)
             if clearings is None:
@@ -169,8 +170,10 @@ class _Consolidation:
             if not stuck:
                 session.outcome.refusal[job] = _WAITING
                 return 0
+            if not clearings:
+                break  # it is not room that is missing: no other choice would help
             avoided |= stuck
-        return int(Refusal.SEARCH_BUDGET)
+        return int(Refusal.SEARCH_BUDGET) if clearings else _NO_ROOM_EVEN_SO
 
     def _nothing_to_clear(self, demand: Demand, avoided: set[int]) -> int:
         """Return why no clearings make room: disruption budgets, if without them some would."""

@@ -40,7 +40,7 @@ class Future:
     room: IntVec
     total: int
     is_plain: bool
-    """True when amounts and ``allowed`` say it all; else the plugins have the last word."""
+    """True when amounts and ``allowed`` say it all, whoever is evicted; else plugins decide."""
 
     def __init__(self, session: Session, shape: int) -> None:
         """Work out every node."""
@@ -50,7 +50,8 @@ class Future:
         self.asked = [(at, amount) for at, amount in enumerate(request.tolist()) if amount]
         plan = session.placement.plan(shape)
         self._codes: CodeVec | None = plan.codes
-        self.is_plain = plan.cap is None
+        # Who wants to be near others may lose what it wants to be near by an eviction.
+        self.is_plain = plan.cap is None and not session.shapes.constraints[shape].pod_affinity
         self.allowed = None
         if plan.codes is not None:
             curable = np.isin(plan.codes, freeable_codes())
@@ -59,6 +60,11 @@ class Future:
         self._seen = len(session.ledger.touched)
         self.room = future_room(session.ledger, request, self.allowed, None)
         self.total = int(self.room.sum())
+
+    @property
+    def is_current(self) -> bool:
+        """Whether plugins rule out the same nodes as when this was worked out."""
+        return self._session.placement.plan(self.shape).codes is self._codes
 
     def catch_up(self) -> None:
         """Take in what has moved since the last look."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from weakref import ref
 
 if TYPE_CHECKING:
     from kaisched.actions.job_order import LeafJobs
@@ -32,6 +33,8 @@ class Line:
     """
 
     __slots__ = (
+        "__weakref__",
+        "_parent",
         "assumed",
         "assumed_strict",
         "block",
@@ -44,7 +47,6 @@ class Line:
         "jobs",
         "keys",
         "next_job",
-        "parent",
         "pulled",
         "row",
     )
@@ -52,7 +54,8 @@ class Line:
     def __init__(self, row: int, parent: Line | None) -> None:
         """Start with nothing predicted; ``row`` is the queue's, -1 for the root of all."""
         self.row = row
-        self.parent = parent
+        # The walk keeps all lines; one that kept its parent would keep the whole session alive.
+        self._parent = None if parent is None else ref(parent)
         self.children: list[Line] = []
         self.jobs: LeafJobs | None = None
         """Of a leaf: the candidates still waiting, in order; ``items`` are the first of them."""
@@ -73,6 +76,11 @@ class Line:
         """The last item is one this very queue refuses: nothing behind it can be predicted."""
 
     @property
+    def parent(self) -> Line | None:
+        """The line of the queue above; None of the root."""
+        return None if self._parent is None else self._parent()
+
+    @property
     def waiting(self) -> LeafJobs:
         """The jobs of a leaf."""
         assert self.jobs is not None
@@ -80,7 +88,8 @@ class Line:
 
     def is_alone(self) -> bool:
         """Tell whether there is no sibling to be compared with."""
-        return self.parent is not None and len(self.parent.children) == 1
+        above = self.parent
+        return above is not None and len(above.children) == 1
 
     def is_running_dry(self) -> bool:
         """Tell whether a leaf has few predicted items left and jobs to predict more."""

@@ -21,7 +21,7 @@ import numpy as np
 from kaisched.actions.candidates import gather
 from kaisched.actions.gates import first_shut
 from kaisched.actions.placing import leans_on_promises
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import PASSING, Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.invariant_sums import is_job_met
 from kaisched.framework.task_order import pending_tasks
@@ -173,7 +173,8 @@ def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
     shape = int(session.tasks.shape_of_task[task])
     placement, ledger = session.placement, session.ledger
     plan, room, _ = placement.vacancy(shape)
-    if plan.codes is not None and plan.codes[node]:
+    code = 0 if plan.codes is None else int(plan.codes[node])
+    if code and code not in PASSING:
         return False
     if room[node] > 0:
         statement.allocate(task, node)

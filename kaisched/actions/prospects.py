@@ -31,7 +31,11 @@ class Prospects:
         """Take what earlier cycles found."""
         self._session = session
         self._search = search
-        self._failed: set[tuple[object, ...]] = session.hints.setdefault(_HINT, set())
+        generation = session.snapshot.generation
+        known: tuple[int, set[tuple[object, ...]]] | None = session.hints.get(_HINT)
+        if known is None or known[0] != generation:  # queues and shapes had other numbers
+            known = session.hints[_HINT] = generation, set()
+        self._failed = known[1]
 
     def note(self, demand: Demand) -> None:
         """Remember that all that may be taken leaves too little room."""

@@ -16,29 +16,31 @@ if TYPE_CHECKING:
     from kaisched.actions.plan import Plan
     from kaisched.core.axis import Amounts
     from kaisched.framework.claims import Claim
+    from kaisched.framework.outcome import Reason
+    from kaisched.framework.parts import Part
     from kaisched.framework.session import Session
 
 _NAMED = 3
 """So many queues are named."""
 
 
-def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Callable[[], str]:
+def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
     """Return what makes the sentence of a plan's evictions, when somebody reads it."""
     claim = replace(claim, pass_number=plan.pass_number)
     own = session.ask.eviction_reason(session, claim, plan.parts)
     plain = _preempted if claim.action == "preempt" else _taken
-    return partial(_sentence, own, partial(plain, session, claim, plan), plan.moved)
+    return partial(_sentence, own or partial(plain, claim, tuple(plan.parts)), plan.moved)
 
 
-def _sentence(own: Callable[[], str] | None, plain: Callable[[], str], moved: int) -> str:
-    text = plain() if own is None else own()
+def _sentence(made: Callable[[Session], str], moved: int, session: Session) -> str:
+    text = made(session)
     return f"{text}; pods that make way for it by moving: {moved}" if moved else text
 
 
-def _preempted(session: Session, claim: Claim, plan: Plan) -> str:
+def _preempted(claim: Claim, parts: tuple[Part, ...], session: Session) -> str:
     """Return for example ``preempted by team/job: priority 100 over 50 in queue a``."""
     jobs = session.jobs
-    over = max((int(jobs.priority[part.job]) for part in plan.parts), default=0)
+    over = max((int(jobs.priority[part.job]) for part in parts), default=0)
     queue = session.queues.name[claim.queue]
     return (
         f"preempted by {jobs.name[claim.job]}:"
@@ -46,10 +48,10 @@ def _preempted(session: Session, claim: Claim, plan: Plan) -> str:
     )
 
 
-def _taken(session: Session, claim: Claim, plan: Plan) -> str:
+def _taken(claim: Claim, parts: tuple[Part, ...], session: Session) -> str:
     """Return for example ``reclaim for team/job of queue a, from queue b``."""
     jobs, names = session.jobs, session.queues.name
-    losers = sorted({names[int(jobs.queue_of_job[part.job])] for part in plan.parts})
+    losers = sorted({names[int(jobs.queue_of_job[part.job])] for part in parts})
     more = f" and {len(losers) - _NAMED} more" if len(losers) > _NAMED else ""
     return (
         f"{claim.action} for {jobs.name[claim.job]} of queue {names[claim.queue]},"

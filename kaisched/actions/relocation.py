@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kaisched.actions.gates import first_shut
+from kaisched.core.refusals import PASSING, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -92,12 +93,16 @@ class Relocation:
         return bool(first_shut(session, self._action, part.job, ask))
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:
-        """Let a pod stay where it was, if there is still room for it."""
+        """Let a pod stay where it was, if there is still room and nobody new keeps it away."""
         session, ledger = self._session, self._session.ledger
-        old = int(ledger.node_of_task[task])
+        old, shape = int(ledger.node_of_task[task]), int(session.tasks.shape_of_task[task])
         free = ledger.idle[:, old] + ledger.releasing[:, old]
-        asked = session.shapes.request[:, int(session.tasks.shape_of_task[task])]
-        if old in barred or not (free >= asked).all():
+        if old in barred or not (free >= session.shapes.request[:, shape]).all():
+            return False
+        codes = session.placement.plan(shape).codes
+        code = 0 if codes is None else int(codes[old])
+        # A taint that came later does not drive it away, nor its own port, but another pod does.
+        if text_of(code).is_freeable and code not in PASSING:
             return False
         statement.spare(task)
         return True

@@ -15,13 +15,16 @@ from kaisched.actions.fewest import Fewest, cost_of, is_least, is_too_large
 from kaisched.actions.future import Future
 from kaisched.actions.plan import Demand, Plan
 from kaisched.core.refusals import text_of
+from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
+    from kaisched.actions.fewest import Cost
     from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
+_ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
 PASSES: Final = 4
 """So many passes at most: plugins that spare somebody in each of them do so for good."""
 STEPS: Final = 64
@@ -40,7 +43,7 @@ class Search:
     def future(self, shape: int) -> Future:
         """Return the room of a shape once all is released, as of now."""
         future = self._futures.get(shape)
-        if future is None:
+        if future is None or not future.is_current:
             future = self._futures[shape] = Future(self._session, shape)
         else:
             future.catch_up()
@@ -63,6 +66,10 @@ class Search:
             found = attempt.run()
             if isinstance(found, Plan):
                 return self._fewest(attempt, found)
+            if attempt.has_room_in_vain:
+                plan = self._cheaper(attempt, _ANY_COST)
+                if plan is not None:
+                    return plan
             code = found
             if not text_of(found).is_retried:
                 break
@@ -77,6 +84,18 @@ class Search:
         if is_least(session, line, cost):
             return plan
         plan.statement.rollback()
+        cheaper = self._cheaper(attempt, cost)
+        if cheaper is not None:
+            return cheaper
+        again = attempt.place_again()
+        assert again is not None  # it was placed just now from the same state
+        return again
+
+    def _cheaper(self, attempt: Attempt, cost: Cost) -> Plan | None:
+        """Return the plan that costs the least of those that cost less, None without any."""
+        session, demand, line = self._session, attempt.demand, attempt.line
+        if is_too_large(line, demand):
+            return None
         fewest = Fewest(session, line, [(self.future(shape), n) for shape, n in demand.shapes])
         for places in fewest.below(cost, attempt.judge_sets):
             parts = [line.part(place) for place in places]
@@ -85,9 +104,7 @@ class Search:
                 return found
             if not self.step():
                 break
-        again = attempt.place_again()
-        assert again is not None  # it was placed just now from the same state
-        return again
+        return None
 
     def begin(self, line: VictimLine) -> None:
         """Count steps anew, for a line from which what has gone since is left out."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from kaisched.cluster.dependents import Dependents
 from kaisched.cluster.disruptions import Disruptions
 from kaisched.cluster.grouping import Grouper, Membership
 from kaisched.cluster.groups import Groups
@@ -70,7 +71,7 @@ class KnownObjects(RowStore):
         self._groups = Groups(self, self._classes)
         self.volumes = Volumes()
         self._pods: dict[str, tuple[PodRow, Membership | None]] = {}
-        self._pods_of_owner: dict[str, set[str]] = {}
+        self._dependents = Dependents()
         self._strangers: dict[str, PodRow] = {}
         """Pods of others on nodes that are not ours."""
         self._sent = Sent()

@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.cluster.accounts import Accounts
 from kaisched.cluster.compaction import Remap, compact, is_due
 from kaisched.cluster.holds import as_held
+from kaisched.cluster.new_tasks import add_only_task, add_tasks
 from kaisched.cluster.nodes import NodeRow, NodeRows
 from kaisched.cluster.queues import QueueRow, QueueRows
 from kaisched.cluster.rows import GONE
@@ -32,8 +33,8 @@ DEFAULT_PODSET = "default"
 class RowStore:
     """Rows of one shard, and frozen views of them. Not for several threads at once.
 
-    Job and task rows stay good until :attr:`compactions` grows, which only :meth:`snapshot` does;
-    :attr:`remap` then says where they went. Node and queue rows stay good within a ``generation``.
+    Job and task rows stay good until :attr:`compactions` grows, in :meth:`snapshot` and
+    :meth:`tidy`; :attr:`remap` then says where. Node and queue rows do within a ``generation``.
     """
 
     def __init__(self, extended: Iterable[str] = ()) -> None:
@@ -174,55 +175,11 @@ class RowStore:
         podset = self.podsets.append(DEFAULT_PODSET, job, minimum)
         jobs.first_podset.cells[job] = podset
         if len(tasks) == 1:
-            self._add_task(job, podset, queue, *tasks[0], created_s=created_s)
+            add_only_task(self.accounts, job, *tasks[0])
         elif tasks:
-            self._add_tasks(job, podset, queue, tasks)
+            add_tasks(self.accounts, job, tasks)
         self.revision += 1
         return job
-
-    def _add_task(
-        self, job: int, podset: int, queue: int, name: str, shape: int, *, created_s: float
-    ) -> None:
-        """Do the same as :meth:`_add_tasks` for the one task most jobs have, without arrays."""
-        rows, jobs = self.tasks, self.jobs
-        task = rows.append(name, name, shape, job, podset)
-        rows.created_s.cells[task] = created_s
-        jobs.first_task.cells[job] = task
-        jobs.tasks.data[job] = range(task, task + 1)
-        jobs.pending.cells[job] = 1
-        self.podsets.pending.cells[podset] = 1
-        jobs.shape_of_job.cells[job] = shape
-        if queue >= 0:
-            self.queues.pending.add(queue, self.shapes.request_of_shape[shape])
-
-    def _add_tasks(
-        self, job: int, podset: int, queue: int, tasks: Sequence[tuple[str, int]]
-    ) -> None:
-        rows, jobs, shapes = self.tasks, self.jobs, self.shapes
-        count = len(tasks)
-        first = rows.reserve(count)
-        end = first + count
-        names = [name for name, _ in tasks]
-        shape_of_task = [shape for _, shape in tasks]
-        rows.name.data += names
-        rows.uid.data += names
-        rows.row_of_name.update(zip(names, range(first, end), strict=True))
-        rows.job_of_task.data[first:end] = job
-        rows.podset_of_task.data[first:end] = podset
-        rows.shape_of_task.data[first:end] = shape_of_task
-        rows.created_s.data[first:end] = jobs.created_s.data[job]
-        jobs.first_task.data[job] = first
-        jobs.tasks.data[job] = range(first, end)
-        jobs.pending.data[job] = count
-        self.podsets.pending.data[podset] = count
-        shape = shape_of_task[0]
-        if shape_of_task.count(shape) == count:
-            jobs.shape_of_job.data[job] = shape
-            asked = shapes.request.data[:, shape] * count
-        else:
-            asked = shapes.request.data[:, shape_of_task].sum(axis=1)
-        if queue >= 0:
-            self.queues.pending.own()[:, queue] += asked
 
     def row_of_job(self, name: str) -> int:
         """Return the row of a living job, -1 for none."""
@@ -309,10 +266,9 @@ class RowStore:
     def refuse(self, job: int, refusal: Refusal) -> None:
         """Never try a job, for this reason of its own; NONE lifts it. Its queue may add another."""
         self.revision += 1
+        self._own_refusal.pop(job, None)
         if refusal:
             self._own_refusal[job] = refusal
-        else:
-            self._own_refusal.pop(job, None)
         self._apply_refusal(job)
 
     def _apply_refusal(self, job: int) -> None:
@@ -361,12 +317,14 @@ class RowStore:
         self.accounts.recount_queues()
         self.generation += 1
 
-    def _compact(self) -> None:
+    def tidy(self) -> None:
+        """Drop the rows of what is gone once they are many; who takes no snapshots has to ask."""
+        if not is_due(self.accounts):
+            return
         remap = self.remap = compact(self.accounts, self.labels)
-        self._own_refusal = {
-            int(remap.job[job]): refusal for job, refusal in self._own_refusal.items()
-        }
+        self._own_refusal = {int(remap.job[job]): it for job, it in self._own_refusal.items()}
         self._away = {int(remap.task[task]): name for task, name in self._away.items()}
+        self._snapshot = None  # it speaks of other rows
         self.compactions += 1
         self.generation += 1
 
@@ -376,8 +334,7 @@ class RowStore:
         if last is not None and last.revision == self.revision:
             return last
         self.settle()
-        if is_due(self.accounts):
-            self._compact()
+        self.tidy()
         queues, count, podsets = self.queues, len(self.queues), self.podsets.table()
         jobs, pending = as_held(self.jobs.table(), podsets, queues, queues.pending.frozen(count))
         self._snapshot = Snapshot(

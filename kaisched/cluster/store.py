@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from kaisched.cluster.changes import is_other_owner, is_same_task
-from kaisched.cluster.grouping import Membership, Owner
+from kaisched.cluster.grouping import Owner
 from kaisched.cluster.jobs import TaskRow, add_task, retire_task
 from kaisched.cluster.known import KnownObjects
 from kaisched.cluster.problems import fault_of
@@ -148,9 +148,11 @@ class StateStore(KnownObjects):
     def _regroup(self, uids: Sequence[str]) -> None:
         """Look again at the pods that know an owner by one of these, if there are any."""
         self.revision += bool(uids)
-        for key in sorted({key for uid in uids for key in self._pods_of_owner.get(uid, ())}):
-            if key in self._pods:  # looking at another may have come upon it already
-                self._take_in(self._pods[key][0])
+        for key in self._dependents.of(uids):
+            # Looking at another may have come upon it already.
+            found = self._pods[key][0] if key in self._pods else self._dependents.done(key)
+            if found is not None:
+                self._take_in(found)
 
     # -- pod groups and pods ---------------------------------------------------------------------
 
@@ -176,6 +178,7 @@ class StateStore(KnownObjects):
         """Drop a pod; with a UID, only if it is still that one."""
         found = self._pods.get(key)
         self._groups.forget_success(key, uid)
+        self._dependents.forget_done(key, uid)
         self._sent.forget(key, uid)
         if found is not None and uid in ("", found[0].uid):
             self.revision += 1
@@ -193,17 +196,20 @@ class StateStore(KnownObjects):
         is_ours = pod.is_ours and self._is_in_pool(pod.meta)
         member = self._grouper.membership(pod) if is_ours else None
         self._groups.note_success(pod, member)
+        self._dependents.forget_done(pod.key)
         pod = self._unsettled.marked(pod, member)
         found = self._pods.get(pod.key)
         is_known = found is not None and found[0].uid == pod.uid
         if found is not None and not is_same_task(found, (pod, member)):
-            self._drop(pod.key, is_another=found[0].uid != pod.uid)
+            is_over = found[0].uid != pod.uid or pod.state == TaskState.GONE
+            self._drop(pod.key, is_over=is_over)
             self._sent.evictions.pop(pod.key, None)  # it was not this one that was chosen
             found = None
         node = self._sent.node_of(pod)
         if pod.state == TaskState.GONE or (member is None and not self.nodes.is_known(node)):
             if found is not None:
                 self._drop(pod.key)
+            self._dependents.note_done(pod, member)
             if pod.state != TaskState.GONE and node:
                 self._strangers[pod.key] = pod
             return
@@ -212,12 +218,12 @@ class StateStore(KnownObjects):
         self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
         waits = member is not None and pod.state == TaskState.PENDING and member.missing != ""
         self._unsettled.note(pod.key, is_unsettled=waits)
-        self._watch_owners(pod.key, found[1] if found else None, member)
+        self._dependents.watch(pod.key, found[1] if found else None, member)
         job, podset = self._groups.join(pod, member) if member is not None else (-1, -1)
         if found is None:
             add_task(self, self._task_row(pod), job, podset)
         self._update(pod)
-        if pod.uid in self._pods_of_owner and (found is None or is_other_owner(found[0], pod)):
+        if pod.uid in self._dependents and (found is None or is_other_owner(found[0], pod)):
             self._regroup((pod.uid,))
 
     def _with_volumes(self, pod: PodRow) -> PodRow:
@@ -277,31 +283,20 @@ class StateStore(KnownObjects):
         elif self._nominations.pop(pod.key, None) is not None:
             self.nominate(task, -1)
 
-    def _drop(self, key: str, *, is_another: bool = True) -> None:
+    def _drop(self, key: str, *, is_over: bool = True) -> None:
         pod, member = self._pods.pop(key)
-        if is_another:
+        if is_over:
             self._held_back.forget(key)
             self._unsettled.note(key, is_unsettled=False)
             self._stuck.forget(key)
         self.disruptions.drop_pod(key)
         self._nominations.pop(key, None)
         retire_task(self, self.row_of_task(key))
-        self._watch_owners(key, member, None)
+        self._dependents.watch(key, member, None)
         if member is not None:
             self._groups.leave(key, member.job)
-        if pod.uid in self._pods_of_owner:
+        if pod.uid in self._dependents:
             self._regroup((pod.uid,))
-
-    def _watch_owners(self, key: str, old: Membership | None, new: Membership | None) -> None:
-        before = set(old.owner_uids) if old else set()
-        after = set(new.owner_uids) if new else set()
-        for uid in after - before:
-            self._pods_of_owner.setdefault(uid, set()).add(key)
-        for uid in before - after:
-            pods = self._pods_of_owner[uid]
-            pods.discard(key)
-            if not pods:
-                del self._pods_of_owner[uid]
 
     # -- what was decided but not yet seen -------------------------------------------------------
 

@@ -90,6 +90,8 @@ class Volumes:
         claim = self._claims.pop(key, None)
         for one in () if claim is None else _named_by(claim):
             self._claims_on[one].discard(key)
+            if not self._claims_on[one]:
+                del self._claims_on[one]
 
     def _concerned(self, obj: Storage) -> list[str]:
         if isinstance(obj, PersistentVolumeClaim):

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kaisched.units import MEBIBYTE, is_in_bytes
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -38,7 +36,7 @@ PODS: Final = 3
 
 FIXED: Final = ("cpu", "memory", "gpu", "pods")
 GPU_UNIT: Final = 1000
-"""One whole GPU in base units: the grain in which surplus GPUs are shared (rule R5)."""
+"""One whole GPU in base units: the grain in which surplus GPUs are shared (rule R6)."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,8 @@ class ResourceAxis:
 
     @cached_property
     def unit(self) -> IntVec:
-        """``(R,)``: the grain of the division: one GPU, one MiB, and one base unit for the rest."""
-        unit = np.array([MEBIBYTE if is_in_bytes(name) else 1 for name in self.names], np.int64)
+        """``(R,)``: the grain of the division: a whole GPU, and one base unit of all else."""
+        unit = np.ones(len(self.names), np.int64)
         unit[GPU] = GPU_UNIT
         unit.setflags(write=False)
         return unit

@@ -60,6 +60,7 @@ class Refusal(IntEnum):
     VOLUME_IN_USE = 63
     VOLUME_AFFINITY = 64
     OWNER_NOT_READ = 65
+    HOST_PORT_LEAVING = 66
     # plugins
     PLUGIN = 90
     """A third party's policy says no; the record names the plugin."""
@@ -82,6 +83,9 @@ class RefusalText:
     """Kinds of change that are proposed to a job that waits for this reason."""
     is_retried: bool = False
     """True when a victim that is spared for it may be taken in the next pass of the search."""
+    is_passing: bool = False
+    """True when it keeps a pod from a node only until what is leaving has left: it may be promised
+    room there."""
     plugin: str = ""
     """The plugin whose reason it is; empty for the host's."""
 
@@ -317,6 +321,13 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "Use another port, or let its holder end.",
         is_freeable=True,
     ),
+    Refusal.HOST_PORT_LEAVING: RefusalText(
+        "HostPortLeaving",
+        "a pod that is leaving still uses the host port",
+        "Nothing: the pod that uses the port is on its way out.",
+        is_freeable=True,
+        is_passing=True,
+    ),
     Refusal.POD_SLOTS: RefusalText(
         "PodSlots",
         "too many pods",
@@ -368,3 +379,5 @@ TEXTS: Final[dict[int, RefusalText]] = {
 }
 """What the host refuses for."""
 _CODE_OF_NAME: Final = {text.name: int(code) for code, text in TEXTS.items()}
+PASSING: Final = tuple(int(code) for code, text in TEXTS.items() if text.is_passing)
+"""Codes of the host that end once what is leaving has left."""

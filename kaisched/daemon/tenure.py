@@ -171,8 +171,9 @@ class Tenure:
 
     def tell(self, change: Change) -> None:
         """Take in a change of an object; from any thread."""
-        self.cluster.tell(change)
+        # In this order: what a cycle knows of and the reporter does not is gone.
         self._reporter.tell(change)
+        self.cluster.tell(change)
 
     def start(self) -> None:
         """Lead as soon as nobody else does."""

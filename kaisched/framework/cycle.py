@@ -60,6 +60,8 @@ def run_cycle(
         _forget(session)
         session.hints.clear()
         facts = dict(memory.facts)
+    # Some of it knows the session, which would outlive its cycle until garbage is searched for.
+    session.found.clear()
     return _result(session, abandoned), Memory(facts, session.hints)
 
 

@@ -370,12 +370,13 @@ class Plugin:
     @_first
     def eviction_reason(
         self, session: Session, claim: Claim, parts: Sequence[Part]
-    ) -> Callable[[], str] | None:
+    ) -> Callable[[Session], str] | None:
         """Return what makes the sentence that these evictions for a claim carry.
 
-        Asked once a claim that evicts, when all its moves are in ``session.ledger``; the sentence
-        is made when somebody reads it, of what was noted now. Combine: first result; without an
-        answer it names the claim and the queues that lose.
+        Asked once a claim that evicts, when all its moves are in ``session.ledger``. The sentence
+        is made of the session when somebody reads it, and of what was noted now: what is returned
+        keeps no session. Combine: first result; without an answer it names the claim and the
+        queues that lose.
         """
 
     @_question

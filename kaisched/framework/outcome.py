@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.framework.session import Session
+
+    Reason: TypeAlias = str | Callable[[Session], str]
+    """A sentence, or what makes it of the session once somebody reads it."""
 
 
 class Eviction(NamedTuple):
@@ -21,8 +25,7 @@ class Eviction(NamedTuple):
     node: int
     action: str
     beneficiary: str
-    reason: str | Callable[[], str]
-    """The sentence, or what makes it once somebody reads it."""
+    reason: Reason
 
 
 _NONE = np.empty(0, np.int64)
@@ -88,7 +91,7 @@ class Outcome:
         node: int,
         action: str,
         beneficiary: str,
-        reason: str | Callable[[], str],
+        reason: Reason,
     ) -> None:
         """Keep an eviction."""
         self.evictions.append(Eviction(task, node, action, beneficiary, reason))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from kaisched.core.refusals import PASSING
 from kaisched.framework.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.rooms import Rooms, future_room
 
@@ -158,7 +159,9 @@ class Placement:
         if plan.cap is not None:
             self._refresh_cap(plan)
         request = self._session.shapes.request[:, plan.shape]
-        allowed: BoolVec | None = None if plan.codes is None else plan.codes == 0
+        allowed: BoolVec | None = None
+        if plan.codes is not None:
+            allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
         return future_room(self._session.ledger, request, allowed, plan.cap)
 
     # -- choosing --------------------------------------------------------------------------------
@@ -193,6 +196,9 @@ class Placement:
         score = np.where(future > 0, self._score(plan, room), -1.0)
         if barred:
             score[list(barred)] = -1.0
+        if plan.codes is not None and ((room > 0) & (score >= 0)).any():
+            # Scores do not know that a node with idle room is not open yet.
+            score[np.isin(plan.codes, PASSING)] = -1.0
         best = int(score.argmax()) if score.size else -1
         if best < 0 or score[best] < 0:
             return None

@@ -122,7 +122,7 @@ class Evictions(Lazy[Evict]):
                 _group(session, move.task),
                 move.action,
                 move.beneficiary,
-                move.reason if isinstance(move.reason, str) else move.reason(),
+                move.reason if isinstance(move.reason, str) else move.reason(session),
                 move.task,
                 move.node,
             )

@@ -77,7 +77,7 @@ class ReportQuestions:
 
     def eviction_reason(
         self, session: Session, claim: Claim, parts: Sequence[Part]
-    ) -> Callable[[], str] | None:
+    ) -> Callable[[Session], str] | None:
         """Return what makes the sentence of a claim's evictions, or None where nobody answers."""
         for answer in self._evictions:
             said = _called(answer, session, None, claim=claim, parts=parts)
@@ -110,8 +110,8 @@ def _called(answer: Answer, session: Session, otherwise: object, **arguments: ob
         return otherwise
 
 
-def _made(make: Callable[[], str], plugin: str) -> str:
+def _made(make: Callable[[Session], str], plugin: str, session: Session) -> str:
     try:
-        return str(make())
+        return str(make(session))
     except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
         return f"evicted (plugin {plugin} failed to say why: {type(error).__name__}: {error})"

@@ -13,9 +13,8 @@ import numpy as np
 from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.framework.outcome import Reason
     from kaisched.framework.session import Session
 
 _PENDING = int(TaskState.PENDING)
@@ -203,9 +202,7 @@ class Statement:
         """``(K,)`` which tasks are pipelined now."""
         return np.asarray(self._ledger.state[tasks] == _PIPELINED)
 
-    def commit(
-        self, action: str, beneficiary: str = "", reason: str | Callable[[], str] = ""
-    ) -> None:
+    def commit(self, action: str, beneficiary: str = "", reason: Reason = "") -> None:
         """Keep the moves: they become the cycle's intents."""
         outcome, state = self._session.outcome, self._ledger.state
         start = outcome.counts()

@@ -21,7 +21,10 @@ class Breach:
 
 
 class Outages:
-    """When nobody could have done anything, since the API server did not answer by our doing."""
+    """When nobody could have done anything: by our doing the API server did not answer.
+
+    Or the machine stood still, as virtual ones do.
+    """
 
     def __init__(self):
         self._spans, self._lock = [], threading.Lock()
@@ -34,17 +37,31 @@ class Outages:
         with self._lock:
             self._spans[-1][1] = at_s
 
+    def add(self, since_s, until_s):
+        """Note one that is over."""
+        with self._lock:
+            self._spans.insert(0, [since_s, until_s])  # the last may go on
+
     def between(self, start_s, end_s):
         """Return how many of the seconds between two moments do not count."""
         with self._lock:
-            return sum(
-                max(0.0, min(end_s, end_s if until is None else until) - max(start_s, since))
-                for since, until in self._spans
-            )
+            spans = sorted((since, end_s if it is None else it) for since, it in self._spans)
+        lost_s, at_s = 0.0, start_s
+        for since_s, until_s in spans:  # which may overlap
+            from_s, at_s = max(since_s, at_s), max(at_s, min(until_s, end_s))
+            lost_s += max(0.0, at_s - from_s)
+        return lost_s
 
     def counted(self, start_s, end_s):
         """Return how many seconds between two moments count."""
         return end_s - start_s - self.between(start_s, end_s)
+
+    def ago(self, now_s, seconds):
+        """Return the moment since which so many seconds count."""
+        at_s = now_s - seconds
+        while (left_s := seconds - self.counted(at_s, now_s)) > 0.001:
+            at_s -= left_s
+        return at_s
 
 
 class Cluster:

@@ -12,6 +12,8 @@ TICK_S = 0.25
 WAVE_S = 150.0
 """How long it takes from much work to little and back."""
 SORTS = (("single", 45), ("gang", 25), ("elastic", 15), ("build", 10), ("inference", 5))
+PATIENCE_S = 180.0
+"""So long after the last pod of a job was on a node its user gives it up: some could never run."""
 GRACES = ("", "20s", "20s", "10s", "-1s")
 
 
@@ -100,7 +102,7 @@ class Churn:
             return
         if job.minimum and job.made == 0:
             self._post(GROUPS, group_of(job))
-        now_s, is_done = time.monotonic(), True
+        now_s, is_done, is_placed = time.monotonic(), True, job.made == 0
         for place in range(job.pods):
             name = job.names[place]
             if name == "-":
@@ -109,13 +111,16 @@ class Churn:
             if pod is not None:
                 self._due.pop((job.name, place), None)
                 is_done = is_done and pod.phase in ENDED
+                is_placed = is_placed or bool(pod.node)
                 continue
             is_done = False
             if not name:
                 self._make(job, place)
             elif self._is_lost(job, place, now_s):
                 self._make_anew(job, place)
-        job.is_ended = is_done
+        if is_placed:
+            job.placed_s = now_s
+        job.is_ended = is_done or now_s - job.placed_s > PATIENCE_S
 
     def _is_lost(self, job, place, now_s):
         """Tell whether a pod has been missing for so long that it is made anew now."""

@@ -75,7 +75,7 @@ class Faults:
     def __init__(
         self, stage, asking, world, replicas, churn, outages, seed, *, is_fixed, is_gentle=False
     ):
-        self.done, self.left_out = [], []
+        self.done, self.left_out = [], sorted(stage.cannot)
         self._is_gentle = is_gentle
         """Whether the replicas are to live on, so that it can be seen whether they grow."""
         self._stage, self._asking, self._world = stage, asking, world
@@ -83,15 +83,16 @@ class Faults:
         self._end, self._is_fixed = threading.Event(), is_fixed
         self._lock = threading.Lock()
         self._chances = {lane: random.Random(f"{seed} {lane}") for lane in LANES}
-        self._threads = []
-        for lane, kinds in LANES.items():
-            if lane == "server" and not stage.has_faults:
-                self.left_out = list(kinds)
-                continue
-            if lane == "replicas" and is_gentle:
-                continue
-            thread = threading.Thread(target=self._run, args=(lane,), name=lane, daemon=True)
-            self._threads.append(thread)
+        self.lanes = {
+            lane: [it for it in kinds if it not in stage.cannot]
+            for lane, kinds in (FIXED if is_fixed else LANES).items()
+            if not (lane == "replicas" and is_gentle)
+        }
+        """The faults that are played."""
+        self._threads = [
+            threading.Thread(target=self._run, args=(lane, kinds), name=lane, daemon=True)
+            for lane, kinds in self.lanes.items()
+        ]
 
     def start(self):
         for thread in self._threads:
@@ -108,12 +109,12 @@ class Faults:
         with self._lock:
             return [it for it in reversed(self.done) if it.begun_s <= at_s][:count]
 
-    def _run(self, lane):
+    def _run(self, lane, kinds):
         chance = self._chances[lane]
         least, most = (FIXED_PAUSES_S if self._is_fixed else PAUSES_S)[lane]
-        listed = itertools.cycle(FIXED[lane])
+        listed = itertools.cycle(kinds)
         while not self._end.wait(chance.uniform(least, most)):
-            kind = next(listed) if self._is_fixed else chance.choice(LANES[lane])
+            kind = next(listed) if self._is_fixed else chance.choice(kinds)
             self._play(lane, kind, random.Random(chance.random()))
 
     def _play(self, lane, kind, chance):

@@ -161,6 +161,7 @@ class Replicas:
                 if not life.ended_s:
                     life.ended_s = now_s
                     life.signal(signal.SIGKILL)  # what it leaves behind ends with its container
+                    self._read_all()  # its last words, which may be that it led
                     self._note_end(life)
                 elif now_s - life.ended_s >= AGAIN_S:
                     self._start(replica)

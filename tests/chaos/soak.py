@@ -1,5 +1,6 @@
 """Whether a process grows: samples of each life, and the slope of each figure with its error."""
 
+import math
 import threading
 import time
 import urllib.request
@@ -11,11 +12,16 @@ PERIOD_S = 10.0
 LEAST = 6
 """So many samples a slope needs."""
 FIGURES = {
-    "memory": ("MB", "rss", 60.0), "threads": ("", "threads", 60.0), "files": ("", "files", 60.0),
-    "cycle": ("ms", "cycle", 60.0), "history": ("kB", "history", 400.0),
+    "memory": ("MB", "rss", 400.0), "threads": ("", "threads", 60.0), "files": ("", "files", 400.0),
+    "cycle": ("ms", "cycle", 60.0), "history": ("kB", "history", 700.0),
 }  # fmt: skip
-"""Unit, field, and how much of the beginning of a life is left out: it reads the cluster, makes
-what it keeps, and the file of usage history grows until the window is full."""
+"""Unit, field, and how much of the beginning of a life is left out: it reads the cluster, opens
+connections as they are needed, and remembers a window of usage history, of five minutes; the file
+keeps two of them."""
+LEAST_BINDS = 100
+"""With fewer, nothing is said of memory by binds."""
+SECONDS, CYCLES = (f"kaisched_cycle_duration_seconds_{it}" for it in ("sum", "count"))
+BINDS = "kaisched_binds_total"
 _HOUR_S = 3600.0
 _PAGE_MB = 4096 / 2**20
 
@@ -29,6 +35,8 @@ class Sample:
     cycle: float
     """Mean of the cycles since the last sample, in milliseconds; NaN without any."""
     history: float
+    binds: float = math.nan
+    """Since the start; NaN where the process did not say."""
 
 
 def slope(times_s, values):
@@ -42,6 +50,11 @@ def slope(times_s, values):
     rise = sum((t - mean_t) * (v - mean_v) for t, v in pairs) / spread
     left = sum((v - mean_v - rise * (t - mean_t)) ** 2 for t, v in pairs)
     return rise * _HOUR_S, (left / (count - 2) / spread) ** 0.5 * _HOUR_S
+
+
+def slope_of_binds(samples):
+    """Return by how much memory rises in a thousand binds, and the standard error."""
+    return slope([it.binds * _HOUR_S / 1000 for it in samples], [it.rss for it in samples])
 
 
 class Soak:
@@ -62,7 +75,7 @@ class Soak:
                     life.samples.append(self._sample(life))
 
     def _sample(self, life):
-        folders = _processes(life.process.pid)
+        folders, told = _processes(life.process.pid), _told_by(life.port)
         status = [(it / "status").read_text(encoding="utf-8") for it in folders]
         pages = [(it / "statm").read_text(encoding="utf-8").split()[1] for it in folders]
         return Sample(
@@ -70,13 +83,14 @@ class Soak:
             sum(map(int, pages)) * _PAGE_MB,
             sum(int(it.partition("Threads:")[2].split()[0]) for it in status),
             sum(len(list((it / "fd").iterdir())) for it in folders),
-            self._cycle_ms(life),
+            self._cycle_ms(life, told),
             sum(it.stat().st_size for it in life.state.rglob("*.sqlite3*")) / 1000,
+            told.get(BINDS, math.nan),
         )
 
-    def _cycle_ms(self, life):
+    def _cycle_ms(self, life, told):
         """Return the mean duration of the cycles since the last sample."""
-        total_s, count = _cycles_of(life.port)
+        total_s, count = told.get(SECONDS, 0.0), told.get(CYCLES, 0.0)
         if not count:
             return float("nan")
         before_s, before = self._cycles.get(life.name, (0.0, 0.0))
@@ -91,21 +105,20 @@ def _processes(pid):
     return [folder, *(Path(f"/proc/{child}") for each in told for child in each.split())]
 
 
-def _cycles_of(port):
-    """Return (seconds, number) of all cycles of a process; zeros while it does not answer."""
-    if not port:
-        return 0.0, 0.0
+def _told_by(port):
+    """Return what the metrics of a process say of cycles and binds; nothing if it is silent."""
     found = {}
+    if not port:
+        return found
     with (
         suppress(OSError),
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=2.0) as page,
     ):
         for line in page.read().decode().splitlines():
-            if line.startswith(("kaisched_cycle_duration_seconds_sum ",
-                                "kaisched_cycle_duration_seconds_count ")):  # fmt: skip
-                name, value = line.split()
-                found[name.rpartition("_")[2]] = float(value)
-    return found.get("sum", 0.0), found.get("count", 0.0)
+            name, _, value = line.partition(" ")
+            if name in {SECONDS, CYCLES, BINDS}:
+                found[name] = float(value)
+    return found
 
 
 def lines_of(lives):
@@ -122,6 +135,10 @@ def lines_of(lives):
             rise, error = slope([t for t, _ in points], [v for _, v in points])
             last = points[-1][1]
             parts.append(f"{title} {last:.1f}{unit} {rise:+.1f}±{error:.1f}/h")
+            told = [it for it in samples if not math.isnan(it.binds)]
+            if title == "memory" and told and told[-1].binds - told[0].binds >= LEAST_BINDS:
+                rise, error = slope_of_binds(told)
+                parts[-1] += f" ({rise:+.2f}±{error:.2f} a thousand binds)"
         if parts:
             minutes = (life.samples[-1].at_s - life.begun_s) / 60
             lines.append(f"{life.name} ({minutes:.0f} min): {', '.join(parts)}")

@@ -1,116 +1,103 @@
 """Where it all happens: our API server in a process of its own, or a real one."""
 
-import multiprocessing
 import os
+import shlex
 import signal
+import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
-from kaisched.cluster.embedded.apiserver import ApiServer, Fault
+from kaisched.cluster.embedded.apiserver import ApiServer
+from kaisched.cluster.embedded.apiserver.access import ADMIN, Rule
 from kaisched.cluster.kubernetes.access import Access, find_access
 from kaisched.cluster.kubernetes.client import Client
+from tests.chaos.away import Away, attend
+from tests.chaos.front import serve as serve_front
 from tests.chaos.objects import Asking, kubeconfig
 
 TOKEN = "the-scheduler"
 """What the replicas come with: faults that answer wrongly meet them only."""
+COMMAND = "KAISCHED_TEST_SERVER_COMMAND"
+BY_COMMAND = frozenset({"server_restarted", "server_paused"})
+"""Faults of a real server that need a command from who has started it."""
+
+
+READING_S = 1.0
+"""So long the embedded server refuses the replicas after a restart, as a real one does."""
 
 
 def _serve(pipe):
-    """Serve until told to end; between requests do what the pipe asks for."""
+    """Be the embedded server until told to end."""
     with ApiServer() as server:
-        faults = {}
-
-        def put(number, words):
-            faults[number] = server.faults.add(Fault(token=TOKEN, **words))
-
-        def take(number):
-            fault = faults.pop(number)
-            server.faults.remove(fault)
-            return fault.met
+        server.api.access.tokens |= {"": ADMIN, TOKEN: "the-scheduler"}
+        server.api.access.rules["the-scheduler"] = [Rule(("*",), ("*",), ("*",), urls=("*",))]
 
         def down():
             server.take_down()
             server.call(server.api.storage.forget_history)
 
-        does = {
-            "put": put, "take": take, "drop": server.drop_connections, "down": down,
-            "up": server.bring_up,
-        }  # fmt: skip
-        pipe.send(server.url)
-        while (request := pipe.recv()) is not None:
-            what, *words = request
-            pipe.send(does[what](*words))
+        attend(
+            pipe, server.url, server.faults,
+            drop=server.drop_connections, down=down, up=lambda: server.bring_up(READING_S),
+        )  # fmt: skip
 
 
 class Ours:
     """The embedded API server, which can play every fault."""
 
-    has_faults = True
+    cannot = frozenset()
 
     def __init__(self):
-        self._pipe, there = multiprocessing.Pipe()
-        context = multiprocessing.get_context("spawn")
-        self._process = context.Process(target=_serve, args=(there,), daemon=True)
-        self._process.start()
-        self.url = self._pipe.recv()
+        self._away = Away(_serve)
+        self.url = self._away.url
         self.access = Access(self.url)
-        self._numbers = 0
 
     def close(self):
         self.go_on()
-        self._pipe.send(None)
-        self._process.join(10)
-        if self._process.is_alive():
-            self._process.kill()
+        self._away.close()
 
     def log_in(self, file):
         """Write the kubeconfig of the replicas."""
         file.write_text(kubeconfig(self.url, TOKEN), encoding="utf-8")
 
-    def _ask(self, *request):
-        self._pipe.send(request)
-        return self._pipe.recv()
-
-    @contextmanager
     def fault(self, **words):
         """Put a fault in force for the replicas."""
-        self._numbers += 1
-        number = self._numbers
-        self._ask("put", number, words)
-        try:
-            yield
-        finally:
-            self._ask("take", number)
+        return self._away.fault(token=TOKEN, **words)
 
     def drop(self):
-        self._ask("drop")
+        self._away.ask("drop")
 
     def down(self):
-        self._ask("down")
+        self._away.ask("down")
 
     def up(self):
-        self._ask("up")
+        self._away.ask("up")
 
     def pause(self):
-        os.kill(self._process.pid, signal.SIGSTOP)
+        os.kill(self._away.pid, signal.SIGSTOP)
 
     def go_on(self):
-        os.kill(self._process.pid, signal.SIGCONT)
+        os.kill(self._away.pid, signal.SIGCONT)
 
 
 class Real:
-    """A server that runs already, which must be empty; what only ours can play is left out."""
+    """A server that runs already, which must be empty.
 
-    has_faults = False
+    The replicas come to it through a front, which plays what the server cannot; ``command`` starts
+    and stops it, and what needs that is left out where there is none.
+    """
 
-    def __init__(self, file):
+    def __init__(self, file, command=""):
         self.access = find_access(Path(file))
-        self.url = self.access.host
+        self.cannot = frozenset() if command else BY_COMMAND
+        self._command = shlex.split(command)
+        self._front = Away(serve_front, self.access.host, dict(self.access.pool))
 
     def close(self):
         """Leave it alone: it is somebody else's."""
+        self._front.close()
 
     def log_in(self, file):
         """Write a kubeconfig with a token of the account that the fence knows."""
@@ -123,15 +110,37 @@ class Real:
         if not answer.is_done:
             raise RuntimeError(answer.text())
         token = msgspec.json.decode(answer.data)["status"]["token"]
-        certificate = self.access.pool.get("ca_certs", "")
-        file.write_text(kubeconfig(self.url, token, certificate or ""), encoding="utf-8")
+        file.write_text(kubeconfig(self._front.url, token), encoding="utf-8")
+
+    def fault(self, **words):
+        """Put a fault in force for the replicas."""
+        return self._front.fault(**words)
+
+    def drop(self):
+        self._front.ask("drop")
+
+    def down(self):
+        self._call("down")
+
+    def up(self):
+        """Return once it is ready."""
+        self._call("up")
+
+    def pause(self):
+        self._call("pause")
+
+    def go_on(self):
+        self._call("go-on")
+
+    def _call(self, word):
+        subprocess.run([*self._command, word], check=True, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
 def stage():
     """Give the stage of this run."""
     file = os.environ.get("KAISCHED_TEST_KUBECONFIG", "")
-    it = Real(file) if file else Ours()
+    it = Real(file, os.environ.get(COMMAND, "")) if file else Ours()
     try:
         yield it
     finally:
@@ -139,4 +148,4 @@ def stage():
 
 
 def asking_of(it):
-    return Asking(Client(it.access, connections=16, timeout_s=15.0))
+    return Asking(Client(it.access, connections=16, timeout_s=60.0))

@@ -44,7 +44,7 @@ def told(run):
             f" at {run.at(at_s)}"
         )
     if run.faults.left_out:
-        lines.append("left out, only our server can play them: " + ", ".join(run.faults.left_out))
+        lines.append("left out, this server cannot play them: " + ", ".join(run.faults.left_out))
     for at_s, life, words in replicas.ends:
         lines.append(f"{life.name} ended by itself at {run.at(at_s)}: {words}; {_cause(run, at_s)}")
     for (name, sort), (much, first, last) in replicas.bad.items():

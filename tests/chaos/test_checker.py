@@ -8,7 +8,7 @@ import pytest
 from tests.chaos import rest
 from tests.chaos.checker import Checker, Outages
 from tests.chaos.facts import GPU, Group, Lease, Node, Pod, Queue, amount, job_of, pod_of
-from tests.chaos.soak import slope
+from tests.chaos.soak import Sample, slope, slope_of_binds
 from tests.chaos.watching import Event, Sorter
 
 ROOM = (("cpu", Decimal(64)), (GPU, Decimal(8)), ("pods", Decimal(110)))
@@ -168,6 +168,26 @@ def test_p3_time_in_which_nobody_could_do_anything_does_not_count():
     outages.end(40.0)
     assert history.until(80.0).breaches == []
     assert history.until(84.0).breaches == [("P3", "pod group t/g")]
+
+
+def test_a_machine_that_stands_still_while_the_server_is_away_counts_once():
+    outages = Outages()
+    outages.begin(10.0)
+    outages.add(12.0, 24.0)  # the server stands still too
+    assert outages.between(0.0, 30.0) == 20.0
+    outages.end(26.0)
+    outages.add(25.0, 40.0)
+    assert outages.between(0.0, 100.0) == 30.0
+    assert outages.counted(20.0, 50.0) == 10.0
+
+
+def test_what_is_in_order_waits_for_as_long_as_somebody_could_have_said_something():
+    outages = Outages()
+    assert outages.ago(50.0, 4.0) == 46.0
+    outages.add(35.0, 47.0)
+    outages.add(20.0, 34.5)
+    assert outages.ago(50.0, 4.0) == pytest.approx(19.5, abs=0.01)
+    assert outages.ago(50.0, 2.0) == 48.0
 
 
 # -- P4 ------------------------------------------------------------------------------------------
@@ -382,14 +402,14 @@ class FakeStream:
 
 
 def test_events_of_all_streams_are_handed_out_in_the_order_of_their_revisions():
-    sorter, up = Sorter(lag_s=4.0), FakeStream(0, is_up=True)
+    sorter, up = Sorter(), FakeStream(0, is_up=True)
     for order, at_s in ((3, 1.0), (1, 2.0), (2, 3.0), (4, 9.0)):
         sorter.put(Event(order, at_s, "pods", False, None))
-    assert [it.order for it in sorter.ready(8.0, [up])] == [1, 2, 3]
+    assert [it.order for it in sorter.ready(4.0, [up])] == [1, 2, 3]
     down = FakeStream(3, is_up=False)
-    assert sorter.ready(99.0, [up, down]) == []  # what it has missed may be earlier
+    assert sorter.ready(95.0, [up, down]) == []  # what it has missed may be earlier
     down.is_up = True
-    assert [it.order for it in sorter.ready(99.0, [up, down])] == [4]
+    assert [it.order for it in sorter.ready(95.0, [up, down])] == [4]
     assert sorter.late == 0
 
 
@@ -399,3 +419,8 @@ def test_a_slope_has_an_error():
     assert error == pytest.approx(0.0, abs=1e-9)
     rise, error = slope([0, 1200, 2400, 3600], [10.0, 12.0, 9.0, 11.0])
     assert abs(rise) < error
+
+
+def test_memory_is_told_by_binds():
+    samples = [Sample(0.0, 100.0 + at, 1, 1, 1.0, 0.0, 500.0 * at) for at in range(4)]
+    assert slope_of_binds(samples) == pytest.approx((2.0, 0.0))

@@ -75,7 +75,7 @@ class Stream:
                 self.is_up = False
 
     def _list(self):
-        answer = self._client.call("GET", self.path, timeout_s=30.0)
+        answer = self._client.call("GET", self.path, timeout_s=60.0)
         if not answer.is_done:
             raise ClusterUnavailable(answer.text())
         found = msgspec.json.decode(answer.data)
@@ -153,13 +153,13 @@ class Sorter:
         with self._lock:
             self._waiting.append(event)
 
-    def ready(self, now_s, streams=()):
-        """Return the events that are in order now."""
+    def ready(self, until_s, streams=()):
+        """Return the events that are in order: those heard until then."""
         most = min((it.version for it in streams if not it.is_up), default=None)
         with self._lock:
             ripe, rest = [], []
             for it in self._waiting:
-                is_ripe = it.at_s <= now_s - self.lag_s and (most is None or it.order <= most)
+                is_ripe = it.at_s <= until_s and (most is None or it.order <= most)
                 (ripe if is_ripe else rest).append(it)
             self._waiting = rest
         ripe.sort(key=lambda it: it.order)

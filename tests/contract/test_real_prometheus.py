@@ -21,7 +21,8 @@ from kaisched.usage.memory import MemoryStore
 from kaisched.usage.port import Sample
 from kaisched.usage.window import Window
 from tests.contract.prometheus import Prometheus, free_port, needs_prometheus, past_of
-from tests.contract.usage_stores import asking, until
+from tests.contract.usage_stores import asking
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, needs_prometheus]
 

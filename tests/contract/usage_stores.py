@@ -1,7 +1,5 @@
 """Makers of usage stores that have seen the same samples."""
 
-import time
-
 import pytest
 
 from kaisched.clock import SystemClock
@@ -11,6 +9,7 @@ from kaisched.usage.prometheus import PrometheusStore
 from kaisched.usage.settings import PrometheusSettings, UsageSettings, read_usage
 from kaisched.usage.sqlite import SqliteStore
 from tests.contract.prometheus import Prometheus, needs_prometheus, past_of
+from tests.waiting import until
 
 
 def asked_of(url, **changes):
@@ -28,14 +27,6 @@ def asking(url, window, *, is_awaited=True, **changes):
     if is_awaited:
         until(store.is_ready)
     return store
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            pytest.fail(f"it did not happen within {seconds} s")
-        time.sleep(0.02)
 
 
 class Memory:

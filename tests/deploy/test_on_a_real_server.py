@@ -14,7 +14,8 @@ from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import MERGE, Client
 from tests.deploy.manifests import ROOT, key_of, of_kind, written
 from tests.deploy.test_crds import CASES, LISTED, ours_in
-from tests.on_kubernetes.rig import KUBECONFIG, Rig, until
+from tests.on_kubernetes.rig import KUBECONFIG, Rig
+from tests.waiting import until
 
 if not KUBECONFIG:
     pytest.skip(
@@ -211,8 +212,9 @@ def person(server):
 
 @pytest.mark.fault("H113")
 def test_a_queue_is_used_by_whom_it_is_given_to(person):
-    until(lambda: person(pod("p", "theirs")).is_done, what="taking the policy up")
-    assert "name a queue in the label" in refusal(person(pod("p")))
+    until(lambda: person(pod("p", "theirs")).is_done, what="taking the role up")
+    named = "name a queue in the label"
+    until(lambda: named in refusal(person(pod("p"))), what="taking the policy up")
     assert 'you may not use queue "others"' in refusal(person(pod("p", "others")))
     assert person({**pod("p"), "spec": {**pod("p")["spec"], "schedulerName": "other"}}).is_done
     template = {"metadata": {}, "spec": {**pod("p")["spec"], "restartPolicy": "Never"}}
@@ -222,7 +224,8 @@ def test_a_queue_is_used_by_whom_it_is_given_to(person):
         "metadata": {"name": "j", "labels": {"kai.scheduler/queue": "others"}},
         "spec": {"template": template},
     }
-    assert "you may not use each of the queues others" in refusal(person(job))
+    may_not = "you may not use each of the queues others"
+    until(lambda: may_not in refusal(person(job)), what="taking the policy of jobs up")
     job["metadata"]["labels"]["kai.scheduler/queue"] = "theirs"
     assert person(job).is_done
 

@@ -3,8 +3,8 @@
 import time
 
 from kaisched.core.usage import PARTS
-from tests.contract.usage_stores import until
 from tests.unit.usage.samples import RESOURCES, sample
+from tests.waiting import until
 
 QUEUES = ["a", "b", "c"]
 HALF_AND_A_FIFTH = [0.5, 0.2, 0.0]

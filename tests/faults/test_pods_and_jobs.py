@@ -223,8 +223,14 @@ def test_a_storm_of_jobs_leaves_nothing_behind(monkeypatch):
         store.labels.labels.data,
     ):
         assert len(table) < 300
-    kept = (store._pods, store._pods_of_owner, store._groups._group, store._grouper._owner)
-    assert [len(them) for them in kept] == [0, 0, 0, 0]
+    kept = (
+        store._pods,
+        store._dependents._of_owner,
+        store._dependents._done,
+        store._groups._group,
+        store._grouper._owner,
+    )
+    assert [len(them) for them in kept] == [0] * len(kept)
     assert_adds_up(store.snapshot())
 
 

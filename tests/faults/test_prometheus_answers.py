@@ -8,9 +8,10 @@ from kaisched.core.usage import UsageState
 from kaisched.objects.promql import quoted
 from kaisched.usage.prometheus.client import Client
 from tests.contract.prometheus import Prometheus, needs_prometheus
-from tests.contract.usage_stores import asked_of, until
+from tests.contract.usage_stores import asked_of
 from tests.faults.asking import HALF_AND_A_FIFTH, ready, shares, told
 from tests.unit.usage.samples import RESOURCES
+from tests.waiting import until
 
 
 @pytest.mark.fault("C42")

@@ -12,10 +12,11 @@ import pytest
 from kaisched.core.usage import UsageState
 from kaisched.usage.prometheus.client import Client
 from kaisched.usage.prometheus.http import BoundedSession, QueryError
-from tests.contract.usage_stores import asked_of, until
+from tests.contract.usage_stores import asked_of
 from tests.faults.asking import HALF_AND_A_FIFTH, QUEUES, held_now, ready, shares, told
 from tests.faults.fake_prometheus import FakePrometheus
 from tests.unit.usage.samples import RESOURCES, sample
+from tests.waiting import until
 
 
 def test_the_fake_is_believed(fake, opened):

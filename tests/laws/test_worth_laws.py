@@ -11,9 +11,10 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kaisched import GPU, UNLIMITED, worth
+from kaisched import GPU, MEMORY, UNLIMITED, worth
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import ResourceAxis
 from kaisched.core.states import TaskState
 from kaisched.core.tree import build_tree
 from kaisched.engine.policy import default_policy
@@ -89,6 +90,16 @@ def test_where_nobody_was_promised_too_much_nothing_is_made_anew():
     found = worth(tree, np.ones(4, np.int64), (quota, share, np.zeros(2, np.int64)))
     assert found[0] is quota
     assert found[1] is share
+
+
+def test_halves_of_a_departments_memory_are_equal():
+    # 40 GB in units of 64 bytes; in whole MiB one of the two would be worth less than 20 GB.
+    tree, whole = build_tree(list("abc"), ["", "a", "a"]), 625_000_000
+    columns = [np.zeros((4, 3), np.int64) for _ in range(2)]
+    columns[0][MEMORY] = columns[1][MEMORY] = whole
+    unit = ResourceAxis.of(()).unit
+    for found in worth(tree, unit, (columns[0], columns[1], np.zeros(3, np.int64))):
+        assert found[MEMORY].tolist() == [whole, whole // 2, whole // 2]
 
 
 # -- at rest -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.pods import Desk
 from kaisched.framework.intents import Bind
 from tests.on_kubernetes.bench_cluster import NAMESPACE, PODS, cluster_of, daemon_on, pod_of
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 CREATORS = 4
 NODES, GPUS = 500, 8

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.on_kubernetes.attacks import ATTACKS, QUEUE
 from tests.on_kubernetes.bench import named, wait_bound
 from tests.on_kubernetes.bench_cluster import cluster_of, daemon_on
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 NODES, GPUS = 100, 8
 PODS = 150

@@ -6,7 +6,6 @@ The server is ours, unless KAISCHED_TEST_KUBECONFIG names a real one.
 import itertools
 import os
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
 from kaisched.config.loading import load_settings
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
 from kaisched.errors import ClusterUnavailable
+from tests.waiting import PATIENCE_S, until
 
 KUBECONFIG = os.environ.get("KAISCHED_TEST_KUBECONFIG", "")
 POOL = "kai.scheduler/node-pool"
@@ -29,9 +29,10 @@ KINDS = (
     ("kai.scheduler", "v1", "schedulingshards", "SchedulingShard", "Cluster"),
 )
 _numbers = itertools.count()
+# A lease outlasts a machine that stands still for a while; tests of how it is lost have their own.
 DEFAULTS = {
     "schedulePeriod": "100ms",
-    "leaderElection": {"leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "200ms"},
+    "leaderElection": {"leaseDuration": "90s", "renewDeadline": "60s", "retryPeriod": "200ms"},
     "kubernetes": {"reportsPerSecond": 500, "namespace": "default"},
 }
 
@@ -70,17 +71,6 @@ def definition(group, version, plural, kind, scope):
     }
 
 
-def until(condition, seconds=30.0, what="it"):
-    """Wait for a condition, and return what it returned."""
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{what} did not happen within {seconds:.0f} s")
-
-
 class Rig:
     """One cluster, and what tests do to it."""
 
@@ -91,7 +81,7 @@ class Rig:
         else:
             self.server = ApiServer().start()
             self.access = Access(self.server.url)
-        self.client = Client(self.access, connections=8, timeout_s=30.0)
+        self.client = Client(self.access, connections=8, timeout_s=PATIENCE_S)
         self.namespace = f"t{os.getpid()}-{next(_numbers)}"
         self.nodes = []
         self.queues = []
@@ -215,7 +205,7 @@ class Rig:
             if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
         }
 
-    def wait_placed(self, *names, seconds=30.0):
+    def wait_placed(self, *names, seconds=PATIENCE_S):
         return until(lambda: set(names) <= self.placed().keys() and self.placed(), seconds,
                      f"placing {names}")  # fmt: skip
 
@@ -239,7 +229,7 @@ class Rig:
         if shards:
             merged["shards"] = ("a test", tuple(shards))
         settings = load_settings(flags=merged).settings
-        client = Client(access or self.access, connections=40, timeout_s=5.0)
+        client = Client(access or self.access, connections=40, timeout_s=PATIENCE_S)
         daemon = Running(KubernetesDaemon(settings, SystemClock(), client))
         self.daemons.append(daemon)
         return daemon
@@ -254,7 +244,7 @@ class Rig:
         self._kubelet.start()
 
     def _run_kubelet(self):
-        client = Client(self.access, connections=2)
+        client = Client(self.access, connections=2, timeout_s=PATIENCE_S)
         while not self._end.wait(0.03):
             with suppress(ClusterUnavailable):
                 answer = client.call("GET", self.pods_path)
@@ -291,12 +281,12 @@ class Running:
     def has_ended(self):
         return not self._thread.is_alive()
 
-    def wait_leading(self, seconds=30.0):
+    def wait_leading(self, seconds=PATIENCE_S):
         until(lambda: self.daemon.tenures and all(it.is_leading for it in self.daemon.tenures),
               seconds, "leading")  # fmt: skip
         return self
 
     def stop(self):
         self.daemon.stop()
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()

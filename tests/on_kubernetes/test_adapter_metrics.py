@@ -6,8 +6,8 @@ import time
 import pytest
 
 from kaisched.cluster.embedded.apiserver.faults import Fault
-from tests.on_kubernetes.rig import until
 from tests.on_kubernetes.test_daemon import cluster
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 __all__ = ["cluster"]

@@ -14,7 +14,7 @@ import pytest
 
 from kaisched.cluster.kubernetes.failpoints import POINTS
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

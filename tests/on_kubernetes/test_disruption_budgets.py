@@ -5,7 +5,7 @@ import pytest
 from kaisched.cluster.embedded.apiserver.controllers import Controllers
 from kaisched.cluster.embedded.apiserver.faults import Fault
 from tests.on_kubernetes.looking import events
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}

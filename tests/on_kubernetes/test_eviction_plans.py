@@ -7,7 +7,7 @@ import pytest
 from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.client import MERGE
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, events
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,  # requests are held up for tenths of a second, ten victims in two rounds

@@ -11,7 +11,7 @@ from kaisched.cluster.kubernetes import reflector
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.errors import ClusterUnavailable
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds, events
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -330,13 +330,16 @@ def test_a19_a_kind_we_may_not_read_is_named(cluster, server):
     assert "get, list and watch on podgroups.scheduling.run.ai" in told
 
 
+def waits_for(daemon):
+    return [check.text for check in daemon.daemon.ready() if check.name == "cluster"]
+
+
 @pytest.mark.fault("A20")
 def test_a20_definitions_that_are_missing_are_waited_for(cluster, server):
     fault = server.faults.add(Fault("status", plural="queues", code=404, times=None))
     daemon = cluster.start()
     until(lambda: fault.met >= 2)
-    waiting = [check.text for check in daemon.daemon.ready() if check.name == "cluster"]
-    assert waiting == ["waits for queues.scheduling.run.ai"] or not daemon.daemon.tenures
+    until(lambda: waits_for(daemon) == ["waits for queues.scheduling.run.ai"])
     assert not any(tenure.is_leading for tenure in daemon.daemon.tenures)
     server.faults.remove(fault)
     daemon.wait_leading()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.on_kubernetes.looking import ALONE, events
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,10 @@ from kaisched.cluster.embedded.apiserver import Rule
 from kaisched.cluster.embedded.apiserver.faults import Fault
 from kaisched.cluster.kubernetes.access import Access
 from tests.deploy.manifests import of_kind, written
-from tests.on_kubernetes.rig import KINDS, until
+from tests.on_kubernetes.rig import KINDS
 from tests.on_kubernetes.test_daemon import cluster
 from tests.on_kubernetes.test_workloads import serve
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 __all__ = ["cluster"]

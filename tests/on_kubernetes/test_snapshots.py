@@ -10,7 +10,7 @@ from kaisched.daemon.taking import from_cluster, from_daemon
 from kaisched.engine.recording_file import encoded, parsed
 from kaisched.engine.redaction import redacted
 from kaisched.engine.replaying import digest, replay
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -1,13 +1,15 @@
 """Gangs that lose pods around a change of leaders: made whole, or ended in time."""
 
+import datetime as dt
 import time
 
 import pytest
 
 from kaisched.cluster.embedded.apiserver import Fault
+from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.units import parse_duration
 from tests.on_kubernetes.looking import assert_no_overcommit, events
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,  # a grace is whole seconds, and has to pass
@@ -15,7 +17,7 @@ pytestmark = [
 ]
 FOUR = [f"g-{number}" for number in range(4)]
 GRACE_S = 4.0
-SHORT = {"leaseDuration": "2s", "renewDeadline": "1500ms", "retryPeriod": "100ms"}
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/kaisched-default"
 STALE = "kaisched.io/GangStale"
 
 
@@ -34,40 +36,45 @@ def bound(cluster):
     return {name for name in cluster.placed() if name.startswith("g-")}
 
 
-@pytest.fixture
-def gang(cluster):
-    """Started by a first leader."""
+def started(cluster, grace_s):
+    """Start a gang, and return its first leader."""
     first = cluster.start().wait_leading()
-    cluster.gang("g", "a", 4, stalenessGracePeriod=f"{GRACE_S:.0f}s")
+    cluster.gang("g", "a", 4, stalenessGracePeriod=f"{grace_s:.0f}s")
     cluster.wait_placed(*FOUR)
     return first
 
 
-def test_the_grace_goes_on_under_the_next_leader(cluster, gang):
+def test_the_grace_goes_on_under_the_next_leader(cluster):
     """Its evictions say since when the gang is stale: before the next leader began."""
+    first = started(cluster, GRACE_S)
     cluster.delete_pod("g-0")
-    lost_s = time.time()
     until(lambda: stale_since(cluster))
     time.sleep(GRACE_S / 2)
-    gang.stop()
+    first.stop()
+    next_s = time.time()
     cluster.start().wait_leading()
     until(lambda: evicted(cluster) == {"g-1", "g-2", "g-3"})
     reason = events(cluster, "pod_evicted")[0]["reason"]
     assert reason.startswith("only 3 of the 4 pods needed run, for ")
     age_s = parse_duration(reason.rpartition(" for ")[2].partition(";")[0])
-    assert time.time() - age_s - lost_s < GRACE_S / 2
+    assert time.time() - age_s < next_s
 
 
-def test_a_gang_that_is_whole_again_says_nothing(cluster, gang):
+def test_a_gang_that_is_whole_again_says_nothing(cluster):
+    """Should it lose a pod once more, its time begins anew."""
+    first = started(cluster, 300.0)
     cluster.delete_pod("g-0")
     until(lambda: stale_since(cluster))
     cluster.pod("g-0", "a", group="g")
     cluster.wait_placed(*FOUR)
     until(lambda: not stale_since(cluster))
-    gang.stop()
+    first.stop()
+    time.sleep(1.1)  # times are written in whole seconds
+    whole_s = time.time() - 1.0
     cluster.start().wait_leading()
     cluster.delete_pod("g-1")
-    time.sleep(GRACE_S / 2)
+    until(lambda: stale_since(cluster))
+    assert all(dt.datetime.fromisoformat(it).timestamp() > whole_s for it in stale_since(cluster))
     assert evicted(cluster) == set()
 
 
@@ -86,12 +93,13 @@ def test_a_gang_that_may_not_end_holds_up_no_other(cluster, server):
 @pytest.mark.parametrize("is_room_taken", [True, False])
 def test_half_of_a_gang_is_bound_when_the_leader_loses_its_lease(cluster, server, is_room_taken):
     """Others may have taken the room of the rest meanwhile; or the gang is completed."""
-    cluster.start(leaderElection=SHORT).wait_leading()
+    cluster.start().wait_leading()
     for name in FOUR[2:]:
         server.faults.add(Fault("status", subresource="binding", name=name, code=503, times=None))
     cluster.gang("g", "a", 4, gpus=4, stalenessGracePeriod="1s")
     until(lambda: bound(cluster) == set(FOUR[:2]))
-    lost = server.faults.add(Fault("status", plural="leases", code=500, times=None))
+    theirs = {"holderIdentity": "another", "leaseDurationSeconds": 1}
+    cluster.must("PATCH", LEASE, {"spec": theirs}, MERGE)
     until(lambda: cluster.daemons[0].has_ended)
     cluster.daemons.clear()
     if is_room_taken:
@@ -104,12 +112,9 @@ def test_half_of_a_gang_is_bound_when_the_leader_loses_its_lease(cluster, server
             node = max(free, key=free.get)
             cluster.pod(f"other-{number}", "a", nodeName=node)
     server.faults.clear()
-    assert lost.met
-    start_s = time.monotonic()
-    cluster.start(leaderElection=SHORT).wait_leading()
+    cluster.start().wait_leading()
     if is_room_taken:
-        until(lambda: evicted(cluster) == set(FOUR[:2]))
-        assert time.monotonic() - start_s <= 2.0 + 1.0 + 4.0  # lease, grace, a busy machine
+        until(lambda: evicted(cluster) == set(FOUR[:2]), 1.0 + 30.0)  # the grace, a busy machine
     else:
         cluster.wait_placed(*FOUR)
         assert evicted(cluster) == set()

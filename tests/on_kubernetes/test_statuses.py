@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from tests.on_kubernetes.rig import RUN, until
+from tests.on_kubernetes.rig import RUN
 from tests.on_kubernetes.test_daemon import cluster
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 __all__ = ["cluster"]
@@ -36,8 +37,8 @@ def test_queues_and_pod_groups_say_how_they_are(cluster):
     cluster.gang("big", "a", 32)
     cluster.wait_placed("g-0", "g-1", "g-2", "g-3")
     until(lambda: queue(cluster, "a").get("allocated") == amounts(4))
+    until(lambda: queue(cluster, "a").get("requested") == amounts(36), what="hearing of all pods")
     status = queue(cluster, "a")
-    assert status["requested"] == amounts(36)
     assert status["allocatedNonPreemptible"] == amounts(0)
     assert queue(cluster, "root")["childQueues"] == ["a", "b"]
     assert {it["type"]: it["status"] for it in status["conditions"]} == {

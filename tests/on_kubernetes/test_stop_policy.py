@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.on_kubernetes.rig import RUN, until
+from tests.on_kubernetes.rig import RUN
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 MERGE = "application/merge-patch+json"

@@ -4,8 +4,8 @@ import pytest
 
 from kaisched.cluster.kubernetes.client import MERGE
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, events
-from tests.on_kubernetes.rig import until
 from tests.on_kubernetes.test_workloads import shard_file
+from tests.waiting import until
 
 pytestmark = [pytest.mark.fault("D70"), pytest.mark.fault("F97")]
 

@@ -10,7 +10,8 @@ import pytest
 
 from kaisched.cluster.embedded.apiserver.furnish import kubeconfig_of
 from tests.contract.prometheus import Prometheus, free_port, needs_prometheus
-from tests.on_kubernetes.rig import KUBECONFIG, until
+from tests.on_kubernetes.rig import KUBECONFIG
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.real, needs_prometheus]
 SHARD = """

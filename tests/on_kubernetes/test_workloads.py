@@ -12,7 +12,8 @@ from kaisched.cluster.kubernetes.reflector import Phase
 from kaisched.daemon.taking import from_cluster
 from kaisched.engine.replaying import replay
 from tests.on_kubernetes.looking import ALONE, events
-from tests.on_kubernetes.rig import KUBECONFIG, definition, until
+from tests.on_kubernetes.rig import KUBECONFIG, definition
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 LWS = "leaderworkerset.sigs.k8s.io/"

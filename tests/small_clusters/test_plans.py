@@ -37,6 +37,14 @@ def test_many_small_requests_of_megabytes_fill_a_quota_exactly(tmp_path):
     assert len(binds(found)) == 10
 
 
+def test_equal_shares_of_memory_are_equal_to_the_byte():
+    # A quarter of 80 GB holds two pods of 10 GB, though it is no whole number of MiB.
+    (cycle,) = planned("memory-shares.yaml").cycles
+    assert [it.pod for it in cycle.evictions] == [f"default/a{at}" for at in (7, 6, 5, 4, 3, 2)]
+    taken = sorted(it.pod for it in cycle.nominations)
+    assert taken == [f"default/{pod}" for pod in ("b0", "b1", "c0", "c1", "d0", "d1")]
+
+
 @pytest.mark.parametrize("kind", ["pytorchjob", "mpijob"])
 def test_a_gang_whose_size_its_owner_says_does_not_start_in_part(kind):
     # The three pods ask for 12 GPUs, the node has 8; two of them would fit.

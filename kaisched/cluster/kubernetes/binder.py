@@ -17,12 +17,12 @@ from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
 from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
-    FORBIDDEN,
     GONE,
     SERVER_FAULT,
     Desk,
     Note,
     is_passing,
+    lacks_right,
     path_of,
     why_not_waiting,
 )
@@ -146,7 +146,7 @@ class BindWork:
             return self._again(answer.text(), answer.retry_after_s)
         # Refused for what we are (403) or what we sent: that passes only by somebody's doing, so
         # the pod keeps its room and is tried again ever more rarely.
-        if answer.code == FORBIDDEN:
+        if lacks_right(answer):
             desk.log.error("bind_forbidden", answer=answer.text(), needs="create on pods/binding")
         else:
             desk.log.error("bind_refused", pod=bind.pod, node=bind.node, answer=answer.text())

@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import MERGE, Answer
-from kaisched.cluster.kubernetes.pods import CONFLICT, FORBIDDEN, GONE, Desk, is_passing
+from kaisched.cluster.kubernetes.pods import (
+    CONFLICT,
+    FORBIDDEN,
+    GONE,
+    Desk,
+    is_passing,
+    lacks_right,
+)
 from kaisched.errors import ObjectError
 from kaisched.objects.decode import decode_json
 from kaisched.objects.storage import SELECTED_NODE, PersistentVolumeClaim
@@ -85,7 +92,7 @@ class Claims:
         answer = self.desk.client.call(
             "PATCH", _path(claim.key), body={"metadata": meta}, content_type=MERGE
         )
-        if answer.code == FORBIDDEN:
+        if lacks_right(answer):
             needs = "patch on persistentvolumeclaims"
             self.desk.log.error("claim_forbidden", answer=answer.text(), needs=needs)
         if not answer.is_done:

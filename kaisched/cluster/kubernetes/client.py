@@ -18,6 +18,7 @@ from kaisched import __version__
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.counts import Counts
+from kaisched.cluster.kubernetes.doubt import Doubt
 from kaisched.errors import ClusterUnavailable
 
 MERGE: Final = "application/merge-patch+json"
@@ -25,6 +26,9 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 JSON: Final = "application/json"
 CONNECT_S: Final = 5.0
 """How long a connection may take to come up."""
+READY_S: Final = 2.0
+"""How long an answer may take that says whether the server is ready."""
+_FORBIDDEN: Final = 403
 _BLOCK: Final = 1 << 16
 _MOST_MESSAGE: Final = 300
 
@@ -125,6 +129,7 @@ class Client:
         self._pool = urllib3.PoolManager(
             num_pools=2, maxsize=connections, block=False, retries=False, **access.pool
         )
+        self._doubt = Doubt(self._is_ready)
 
     def hurried(self, timeout_s: float) -> Client:
         """Return a client on the same connections that waits no longer than this for an answer."""
@@ -146,7 +151,8 @@ class Client:
         """Make a request and return its answer, whatever its code.
 
         Raises:
-            ClusterUnavailable: there was none; whether the request was carried out is not known.
+            ClusterUnavailable: there was none, and whether the request was carried out is not
+                known; or the server refuses everybody, since it has only just started.
 
         """
         seconds = timeout_s or self.timeout_s
@@ -160,6 +166,7 @@ class Client:
             answer = _answer(response)
         finally:
             self.requests.add(method, _sort_of(answer), seconds=monotonic_s() - start_s)
+        self._believe(answer)
         return answer
 
     def stream(self, path: str, query: Mapping[str, str], accept: str, idle_s: float) -> Stream:
@@ -180,7 +187,21 @@ class Client:
             raise ClusterUnavailable(f"no answer: {_told(wrong)}") from wrong
         finally:
             response.close()
+        self._believe(answer)
         raise RefusedError(answer)
+
+    def _believe(self, answer: Answer) -> None:
+        """Raise ClusterUnavailable for a refusal that passes when the server is ready."""
+        if answer.code == _FORBIDDEN and self._doubt.is_due():
+            raise ClusterUnavailable(f"the API server is not ready: {answer.text()}")
+
+    def _is_ready(self) -> bool:
+        timeout = urllib3.Timeout(total=READY_S)
+        try:
+            response = self._open("GET", "/readyz", None, None, JSON, "*/*", timeout, preload=True)
+        except ClusterUnavailable:
+            return False
+        return _answer(response).is_done
 
     def _open(
         self,

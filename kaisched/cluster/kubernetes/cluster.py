@@ -167,6 +167,7 @@ class KubernetesCluster:
         with self._store_lock:
             if not self._has_loop:
                 self._take_in_all()
+                self.store.tidy()
 
     def _take_in_all(self) -> None:
         for _ in range(len(self._news)):

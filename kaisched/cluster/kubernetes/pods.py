@@ -153,6 +153,11 @@ def path_of(key: str, subresource: str = "") -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
+def lacks_right(answer: Answer) -> bool:
+    """Tell whether no role allows the request; a policy that refuses it says 403 too."""
+    return answer.code == FORBIDDEN and ' is forbidden: User "' in answer.status().message
+
+
 def is_passing(answer: Answer) -> bool:
     """Tell whether the same request may succeed a little later."""
     return answer.code == BUSY or answer.code >= SERVER_FAULT

@@ -206,6 +206,10 @@ class ReportDesk:
         self._box.put(entry, due_s)
 
     def _settle(self, entry: Entry) -> None:
+        if self._seen.get(entry.key) is None:
+            # Gone, perhaps while a wish or an answer was under way: nobody will tell of it again.
+            self._withdraw(entry)
+            return
         self._said.add(entry)
         self._box.settle(entry)
 
@@ -359,7 +363,9 @@ class ReportDesk:
             obj = msgspec.json.decode(answer.data, type=_TYPES[entry.what])
         except (msgspec.DecodeError, ValueError):
             return  # the watch will tell
-        self._seen.note(obj, is_answer=True)
+        seen = self._seen.get(entry.key)
+        if seen is not None and seen.uid == obj.metadata.uid:  # else it is gone by now
+            self._seen.note(obj, is_answer=True)
 
 
 def _rests_on(seen: Seen) -> dict[str, str]:

@@ -68,7 +68,10 @@ class SeenObjects:
         """Forget an object: it is gone."""
         self._objects.pop(key, None)
         self.misled.pop(key, None)
-        self.marked.pop(key.partition("/")[2], None)
+        kind, _, job = key.partition("/")
+        if kind == "podgroups":  # a pod may have the name of one
+            self.marked.pop(job, None)
+            self.fresh.pop(job, None)
 
     def doubt(self, key: str) -> None:
         """Believe the watch again, whatever it says: the server has refused what we know."""

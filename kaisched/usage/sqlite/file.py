@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 """``user_version`` of the files we write."""
 _BUSY_S: Final = 0.2
+_LOG_PAGES: Final = 256
+"""After so many pages of 4 kB, what was written goes from the log beside the file into the file: a
+history of a few hours takes less room than the log would by SQLite's own number."""
 _OURS: Final = 0o600
 _ASIDE: Final = ("", "-wal", "-shm")
 _TABLES: Final = """
@@ -91,6 +94,7 @@ class UsageFile:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
+        db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA:
             message = f"{self.path}: written by a later version (schema {version}, ours {SCHEMA})"

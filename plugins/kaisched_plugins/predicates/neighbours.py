@@ -7,12 +7,11 @@ tasks those are is found once a cycle. Topology domains are numbered label value
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kaisched import (
-    ACTIVE_STATES,
     HOLDING_STATES,
     BoolVec,
     CodeVec,
@@ -28,7 +27,7 @@ from kaisched_plugins.predicates.podterms import PRESENT, PodTerms
 from kaisched_plugins.predicates.ports import are_in_conflict
 
 # A port is free when its pod is gone, not before: the kubelet would turn the next pod away.
-_PORT_HELD = HOLDING_STATES | ACTIVE_STATES
+_LEAVING = HOLDING_STATES & ~PRESENT
 
 
 @dataclass(slots=True, eq=False)
@@ -105,8 +104,8 @@ class Neighbours:
         constraints = session.shapes.constraints[shape]
         room: IntVec | None = None
         if constraints.host_ports:
-            taken = self._port_crowd(session, shape, constraints).counts(session) > 0
-            room = (~taken).astype(np.int64)
+            staying, _ = self._port_crowds(session, shape, constraints)
+            room = (staying.counts(session) == 0).astype(np.int64)
         for key in self.terms.self_averse.get(shape, ()):
             column, _ = session.nodes.statics.label_column(key)
             one = np.where(column >= 0, 1, _MANY)
@@ -123,9 +122,10 @@ class Neighbours:
         refused: CodeVec,
         watched: list[Crowd],
     ) -> None:
-        crowd = self._port_crowd(session, shape, constraints)
-        watched.append(crowd)
-        _refuse(refused, crowd.counts(session) > 0, Refusal.HOST_PORT)
+        staying, leaving = self._port_crowds(session, shape, constraints)
+        watched.append(staying)
+        _refuse(refused, staying.counts(session) > 0, Refusal.HOST_PORT)
+        _refuse(refused, leaving.counts(session) > 0, Refusal.HOST_PORT_LEAVING)
 
     def _refuse_anti(
         self,
@@ -237,19 +237,21 @@ class Neighbours:
             tasks = session.tasks
             column = tasks.shape_of_task if is_by_shape else tasks.label_set_of_task
             rows = np.flatnonzero(members[column] & (tasks.state != int(TaskState.GONE)))
-            states = _PORT_HELD if kind == "ports" else PRESENT
-            crowd = self._crowds[kind, key] = Crowd(members, rows, is_by_shape, states)
+            crowd = self._crowds[kind, key] = Crowd(members, rows, is_by_shape)
         return crowd
 
-    def _port_crowd(self, session: Session, shape: int, constraints: Constraints) -> Crowd:
+    def _port_crowds(
+        self, session: Session, shape: int, constraints: Constraints
+    ) -> tuple[Crowd, Crowd]:
+        """Return the pods that use a port of the shape: those that stay, and those that leave."""
         crowd = self._crowds.get(("ports", shape))
-        if crowd is not None:
-            return crowd
-        every = session.shapes.constraints
-        members = _among(session, self.terms.port_shapes)
-        for other in np.flatnonzero(members).tolist():
-            members[other] = are_in_conflict(constraints.host_ports, every[other].host_ports)
-        return self._crowd(session, "ports", shape, members)
+        if crowd is None:
+            every = session.shapes.constraints
+            members = _among(session, self.terms.port_shapes)
+            for other in np.flatnonzero(members).tolist():
+                members[other] = are_in_conflict(constraints.host_ports, every[other].host_ports)
+            crowd = self._crowd(session, "ports", shape, members)
+        return crowd, replace(crowd, states=_LEAVING)
 
     def _labels_of(self, session: Session, shape: int, constraints: Constraints) -> RowVec:
         """Label sets of a shape's pods: one where it has pod terms, else those of its tasks."""

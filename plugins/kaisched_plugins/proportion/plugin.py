@@ -175,7 +175,7 @@ class Proportion(Plugin):
     @hookimpl
     def eviction_reason(
         self, session: Session, claim: Claim, parts: Sequence[Part]
-    ) -> Callable[[], str] | None:
+    ) -> Callable[[Session], str] | None:
         """Say of reclaim what both queues hold before and after, and are due."""
         return reasons.reclaimed(session, claim, parts) if claim.action == _RECLAIM else None
 

@@ -87,23 +87,40 @@ def _over_fair_share(session: Session, job: int) -> Reason | None:
 # -- evictions -----------------------------------------------------------------------------------
 
 
-def reclaimed(session: Session, claim: Claim, parts: Sequence[Part]) -> Callable[[], str]:
-    """Return what makes for example ``queue a: gpu 6 to 5, fair share 4, quota 2``.
+def reclaimed(session: Session, claim: Claim, parts: Sequence[Part]) -> Callable[[Session], str]:
+    """Return what makes for example ``reclaimed for team/job (queue b: gpu 0 to 1, ...) from ...``.
 
     The sentence is made when somebody reads it, of what the queues hold now.
     """
     queues = {int(session.jobs.queue_of_job[part.job]) for part in parts}
     held = session.ledger.held.copy()
     short = _undershoot(session, parts, held) if claim.pass_number else ""
-    return partial(_reclaimed, session, claim, sorted(queues), held, short)
+    return partial(_reclaimed, claim, sorted(queues), held, short)
 
 
-def _reclaimed(session: Session, claim: Claim, queues: list[int], held: Amounts, short: str) -> str:
+def _reclaimed(claim: Claim, queues: list[int], held: Amounts, short: str, session: Session) -> str:
     resource = _main_resource(session, claim.ask)
-    losers = "; ".join(_standing(session, queue, resource, held) for queue in queues[:_NAMED])
+    losers = "; ".join(_loser(session, claim, queue, resource, held) for queue in queues[:_NAMED])
     more = f"; and {len(queues) - _NAMED} more queues" if len(queues) > _NAMED else ""
     taker = _standing(session, claim.queue, resource, held)
     return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
+
+
+def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amounts) -> str:
+    """Tell of a queue that gives, and of the queue above it that explains why, if it is not enough.
+
+    Queues of two departments are compared by what their departments hold; and in a department that
+    has less than was promised, a queue gives though it holds no more than its own share.
+    """
+    standing = _standing(session, queue, resource, held)
+    path = session.queues.tree.path(queue).tolist()
+    shared = set(session.queues.tree.path(claim.queue).tolist())
+    compared = next(at for at, row in enumerate([*path[1:], -1]) if row in shared or row < 0)
+    if not compared and session.held[resource, queue] <= session.fair_share[resource, queue]:
+        compared = min(1, len(path) - 1)
+    if not compared:
+        return standing
+    return f"{standing} (in {_standing(session, path[compared], resource, held)})"
 
 
 def _undershoot(session: Session, parts: Sequence[Part], held: Amounts) -> str:

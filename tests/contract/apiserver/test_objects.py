@@ -189,7 +189,9 @@ def test_unknown_paths_and_methods_are_told_apart(client, pods):
 
 def test_the_server_says_who_it_is(client):
     assert client.get("/readyz").code == 200
-    assert client.get("/version").body["gitVersion"].startswith("v1.")
+    version = client.get("/version").body
+    assert version["major"] == "1"
+    assert version["gitVersion"].startswith("v")  # one built from a clone has no number
     groups = {it["name"] for it in client.get("/apis").body["groups"]}
     assert {"apps", "batch", "coordination.k8s.io", "policy"} <= groups
     rows = client.get("/api/v1").body["resources"]

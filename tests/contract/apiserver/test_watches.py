@@ -99,14 +99,14 @@ def test_a_watch_ends_at_its_timeout(client, pods):
 
 def test_the_objects_at_the_start_end_with_a_bookmark(client, pods):
     client.post(pods, pod("a"))
-    events = client.watch(
+    code, events = client.watch(
         pods,
         sendInitialEvents="true",
         allowWatchBookmarks="true",
         resourceVersionMatch="NotOlderThan",
-    )[1]
-    if events[0]["type"] == "ERROR":
-        pytest.skip("this etcd cannot stream lists")
+    )
+    if code == 422 or events[0]["type"] == "ERROR":
+        pytest.skip("this server or its etcd cannot stream lists")
     assert told(events)[:2] == [("ADDED", "a"), ("BOOKMARK", "")]
     meta = events[1]["object"]["metadata"]
     assert meta["annotations"] == {"k8s.io/initial-events-end": "true"}

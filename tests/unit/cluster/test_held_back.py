@@ -66,3 +66,12 @@ def test_a_pod_that_is_bound_or_gone_is_held_back_no_more():
     assert state_of(store) == TaskState.PENDING
     store.hold_back("ns/nobody", 100.0)
     store.let_go(1e9)
+
+
+def test_one_that_changes_as_it_ends_is_forgotten():
+    store = store_of(pod("p", uid="1"))
+    store.hold_back("ns/p", 0.0)
+    upsert(store, pod("p", uid="1", labels={"other": "x"}, phase="Succeeded"))
+    remove(store, pod("p", uid="1"))
+    assert "ns/p" not in store._held_back
+    assert not store._held_back._pause_s

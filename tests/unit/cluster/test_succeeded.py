@@ -128,6 +128,32 @@ def test_a_group_that_is_declared_late_or_again_knows_what_is_done():
     assert minimums(store) == {"default": 1}
 
 
+def test_what_was_done_before_its_group_was_declared_counts_once_it_is():
+    """A group of Kubernetes' own gang API; without it a pod is in no job."""
+    in_g = {"spec": {"schedulingGroup": {"podGroupName": "g"}}}
+    over = {"where": "n0", "phase": "Succeeded"}
+    ended = [pod(f"p{at}", uid=f"uid{at}", **over, **in_g) for at in (0, 1)]
+    waiting = pod("p2", uid="uid2", **in_g)
+    meta = ObjectMeta(name="g", namespace="ns", uid="uid-g")
+    api = "scheduling.k8s.io/v1alpha2"
+    gang = Gang(minimum=3)
+    declared = PartialObject(metadata=meta, api_version=api, kind="PodGroup", gang=gang)
+    objects = [*ended, waiting, declared]
+    for order in (objects, objects[::-1]):
+        store = told(StateStore(), *order)
+        assert minimums(store) == {"default": 1}
+        before = content(store.snapshot())
+        store.remove_owner("uid-g")
+        upsert(store, declared)
+        assert content(store.snapshot()) == before
+        remove(store, ended[0])
+        assert minimums(store) == {"default": 2}
+        upsert(store, pod("p1", uid="another", **in_g))
+        store.remove_owner("uid-g")
+        upsert(store, declared)
+        assert minimums(store) == {"default": 3}
+
+
 def test_subgroups_of_a_kind_are_counted_by_its_labels():
     parts = [SubGroupSpec(name="x"), SubGroupSpec(name="x/0", min_member=1, parent="x"),
              SubGroupSpec(name="x/1", min_member=2, parent="x")]  # fmt: skip

@@ -21,7 +21,8 @@ from kaisched.daemon.doctor.examine import examine
 from kaisched.daemon.doctor.finding import Finding, Visit, named
 from kaisched.objects.labels import format_time
 from tests.contract.prometheus import Prometheus, needs_prometheus
-from tests.on_kubernetes.rig import definition, until
+from tests.on_kubernetes.rig import definition
+from tests.waiting import until
 
 RUN = "/apis/scheduling.run.ai/v2/queues"
 SHARDS = "/apis/kai.scheduler/v1/schedulingshards"

@@ -20,6 +20,7 @@ from kaisched.errors import ClusterUnavailable
 from kaisched.framework.cycle import run_cycle
 from kaisched.telemetry.metrics import CycleCollector
 from kaisched.units import MEBIBYTE
+from tests.waiting import PATIENCE_S, until
 
 GIB = 1024 * MEBIBYTE
 
@@ -60,14 +61,6 @@ def loop_on(cluster, clock=None, period_s=1.0):
         cluster, cluster, default_policy(), clock or ManualClock(), CycleCollector(),
         period_s=period_s,
     )  # fmt: skip
-
-
-def until(condition):
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.01)
-    pytest.fail("it did not happen within 5 s")
 
 
 def test_a_turn_binds_and_is_published():
@@ -121,7 +114,7 @@ def test_an_event_wakes_the_loop_and_stop_ends_it():
         loop.wake()
         until(lambda: "team/late-0" in cluster.applied)
         loop.stop()
-        thread.join(5.0)
+        thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert [logs[0]["event"], logs[-1]["event"]] == ["loop_started", "loop_stopped"]
     assert not all(check.is_ok for check in loop.health.ready(time.time()))
@@ -134,7 +127,7 @@ def test_without_events_it_turns_once_a_period():
         thread.start()
         until(lambda: loop.cycles >= 3)
         loop.stop()
-        thread.join(5.0)
+        thread.join(PATIENCE_S)
 
 
 @pytest.mark.fault("G107")

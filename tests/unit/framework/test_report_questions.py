@@ -124,6 +124,10 @@ def test_what_is_guaranteed_is_what_any_plugin_says(answer, said, failed):
     assert bool(opened.failures) == failed
 
 
+def wrong(_):
+    raise RuntimeError("no words")
+
+
 def test_an_eviction_is_told_by_the_policy_or_by_the_host():
     def reasons(**answers):
         holds = Task("r-0", {"gpu": 4000}, state=TaskState.RUNNING, node="n0")
@@ -137,9 +141,9 @@ def test_an_eviction_is_told_by_the_policy_or_by_the_host():
         return [each.reason for each in cycle(made.snapshot(), rules).evictions]
 
     assert reasons() == ["reclaim for default/w of queue b, from queue a"]
-    assert reasons(eviction_reason=lambda **_: lambda: "because") == ["because"]
+    assert reasons(eviction_reason=lambda **_: lambda _: "because") == ["because"]
     failed = "evicted (plugin fake failed to say why: RuntimeError: no words)"
-    assert reasons(eviction_reason=lambda **_: fails) == [failed]
+    assert reasons(eviction_reason=lambda **_: wrong) == [failed]
     assert reasons(eviction_reason=fails) == reasons()
 
 

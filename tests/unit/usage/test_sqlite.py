@@ -10,13 +10,17 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kaisched.core.usage import PARTS, UsageState
 from kaisched.usage.memory import MemoryStore
 from kaisched.usage.sqlite import SqliteStore
+from kaisched.usage.sqlite.file import Row, UsageFile
+from kaisched.usage.sums import Stretch
 from kaisched.usage.window import Window
 from tests.unit.usage.samples import HOUR, RESOURCES, fill, parts_of, sample
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,14 +35,6 @@ def asked(path, statement):
         rows = db.execute(statement).fetchall()
         db.commit()
     return rows
-
-
-def until(condition):
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.005)
-    pytest.fail("it did not happen within 5 s")
 
 
 def samples_of(hours, start_s=0.0):
@@ -76,6 +72,21 @@ def test_a_day_of_the_past_is_at_most_720_rows_twice_over(tmp_path):
     ((rows, first_s),) = asked(tmp_path / "u.db", "SELECT count(*), min(start_s) FROM stretch")
     assert 720 <= rows <= 2 * 721
     assert first_s >= 24 * HOUR * 2 - 120
+
+
+def test_the_file_is_as_large_after_ten_windows_as_after_three(tmp_path):
+    """What is deleted leaves room that is used again: two windows stay, and no more is needed."""
+    file, sizes = UsageFile(tmp_path / "u.db"), []
+    amounts = np.ones((len(RESOURCES), 50)), np.ones(len(RESOURCES))
+    queues = tuple(f"queue-{at}" for at in range(50))
+    for number in range(0, 1000, 5):
+        stretches = [Stretch(at, at + 1.0, tuple(RESOURCES), queues, *amounts)
+                     for at in range(number, number + 5)]  # fmt: skip
+        file.write([Row(it.start_s + 1, it) for it in stretches], 0.0, number - 200.0)
+        sizes.append(sum(it.stat().st_size for it in tmp_path.iterdir()))
+    file.close()
+    assert sizes[60] > 2 * sizes[0]
+    assert sizes[-1] <= sizes[60] + 2 * 4096
 
 
 def test_what_is_older_than_the_window_is_not_read_again(tmp_path):

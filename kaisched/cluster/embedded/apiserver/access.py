@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kaisched.cluster.embedded.apiserver.requests import Request
 from kaisched.cluster.embedded.apiserver.resources import Resource
-from kaisched.cluster.embedded.apiserver.statuses import forbidden, unauthorized
+from kaisched.cluster.embedded.apiserver.statuses import ApiError, forbidden, unauthorized
 
 ADMIN: Final = "kubernetes-admin"
 _ALL: Final = "*"
@@ -59,6 +59,8 @@ class Access:
     """Bearer token to user."""
     rules: dict[str, list[Rule]] = field(default_factory=dict)
     """User to what they may do; a user without an entry may do everything."""
+    is_reading: bool = False
+    """Whether the rules are not read yet, as after a start: who has some may do nothing."""
 
     def user_of(self, token: str) -> str:
         """Return whose token it is.
@@ -77,14 +79,26 @@ class Access:
     def may(self, user: str, wanted: Wanted) -> bool:
         """Tell whether a user may do something."""
         rules = self.rules.get(user)
-        return rules is None or any(rule.allows(wanted) for rule in rules)
+        return rules is None or any(rule.allows(wanted) for rule in rules if not self.is_reading)
 
     def may_visit(self, user: str, verb: str, path: str) -> bool:
         """Answer the ``nonResourceAttributes`` of a SubjectAccessReview."""
         rules = self.rules.get(user)
         return rules is None or any(
-            _is_among(verb, rule.verbs) and _is_among(path, rule.urls) for rule in rules
+            _is_among(verb, rule.verbs) and _is_among(path, rule.urls)
+            for rule in rules
+            if not self.is_reading
         )
+
+    def check_health(self, token: str, path: str) -> None:
+        """See to it that somebody may ask how the server is.
+
+        Raises:
+            ApiError: 401, the token is unknown; 403, nobody is known to have a right yet.
+
+        """
+        if self.is_reading and self.rules.get(user := self.user_of(token)) is not None:
+            raise ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot get path "{path}"')
 
     def check(self, resource: Resource, request: Request) -> str:
         """Return the user of a request.

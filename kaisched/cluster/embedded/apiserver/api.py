@@ -103,6 +103,8 @@ class Api:
                 raise no_such_path()
             if found.content_type.startswith("application/json"):
                 self.access.user_of(token)
+            else:
+                self.access.check_health(token, path)
         except ApiError as error:
             return refused(error)
         return found

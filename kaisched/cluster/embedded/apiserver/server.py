@@ -106,8 +106,15 @@ class ApiServer:
         """Refuse connections until :meth:`bring_up`."""
         self._wait_for(self._close())
 
-    def bring_up(self) -> None:
-        """Listen again on the same port."""
+    def bring_up(self, reading_s: float = 0.0) -> None:
+        """Listen again on the same port; for so long it has not read yet who may do what."""
+
+        def end_reading() -> None:
+            self.api.access.is_reading = False
+
+        if reading_s:
+            self.api.access.is_reading = True
+            self.call(lambda: self.later(reading_s, end_reading))
         self._wait_for(self._listen())
 
     def __enter__(self) -> Self:

@@ -117,13 +117,13 @@ class StrictPriority(Plugin):
     @hookimpl
     def eviction_reason(
         self, session: Session, claim: Claim, parts: Sequence[Part]
-    ) -> Callable[[], str] | None:
+    ) -> Callable[[Session], str] | None:
         """Say whose priority was higher."""
         queues, of_job = session.queues, session.jobs.queue_of_job
         taker = f"queue {queues.name[claim.queue]} has priority {queues.priority[claim.queue]}"
         givers = sorted({int(of_job[part.job]) for part in parts})
         lower = ", ".join(f"{queues.name[row]} {queues.priority[row]}" for row in givers)
-        return lambda: f"{taker}, above {lower}"
+        return lambda _: f"{taker}, above {lower}"
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:

@@ -8,6 +8,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from kaisched.cluster.embedded.apiserver import ApiServer, Fault
 from tests.contract.apiserver.client import Client, binding, pod
+from tests.waiting import until
 
 
 def codes(client, path, times):
@@ -119,21 +120,21 @@ def watching(client, pods, found, **query):
     return thread
 
 
-def test_open_watches_can_be_expired(server, client, pods, eventually):
+def test_open_watches_can_be_expired(server, client, pods):
     found = []
     thread = watching(client, pods, found)
-    eventually(lambda: server.call(lambda: len(server.api.watches.all("pods"))))
+    until(lambda: server.call(lambda: len(server.api.watches.all("pods"))))
     server.expire_watches("nodes")
     server.expire_watches("pods")
     thread.join()
     assert [(it["type"], it["object"]["reason"]) for it in found] == [("ERROR", "Expired")]
 
 
-def test_open_watches_can_be_ended_or_cut(server, client, pods, eventually):
+def test_open_watches_can_be_ended_or_cut(server, client, pods):
     for end in (server.end_watches, server.drop_connections):
         found = []
         thread = watching(client, pods, found)
-        eventually(lambda: server.call(lambda: len(server.api.watches.all("pods"))))
+        until(lambda: server.call(lambda: len(server.api.watches.all("pods"))))
         end()
         thread.join()
         assert [isinstance(it, HTTPError) for it in found] == [True] * (
@@ -142,10 +143,10 @@ def test_open_watches_can_be_ended_or_cut(server, client, pods, eventually):
         assert server.call(server.api.watches.all) == []
 
 
-def test_open_watches_can_fall_silent(server, client, pods, eventually):
+def test_open_watches_can_fall_silent(server, client, pods):
     found = []
     thread = watching(client, pods, found)
-    eventually(lambda: server.call(lambda: len(server.api.watches.all("pods"))))
+    until(lambda: server.call(lambda: len(server.api.watches.all("pods"))))
     server.mute_watches("pods")
     client.post(pods, pod("p"))
     server.end_watches()

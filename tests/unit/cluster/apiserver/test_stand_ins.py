@@ -5,6 +5,7 @@ import pytest
 from kaisched.cluster.embedded.apiserver import ApiServer
 from kaisched.daemon.playground import Size, playground
 from tests.contract.apiserver.client import binding, eviction, pod
+from tests.waiting import until
 
 RUN_SECONDS = "kaisched.io/run-seconds"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -49,74 +50,74 @@ def template(**annotations):
 # -- kubelets ------------------------------------------------------------------------------------
 
 
-def test_nodes_are_ready_and_have_gpus(client, eventually):
+def test_nodes_are_ready_and_have_gpus(client):
     def ready():
         nodes = client.get("/api/v1/nodes").body["items"]
         return nodes if all("conditions" in it["status"] for it in nodes) else None
 
-    nodes = eventually(ready)
+    nodes = until(ready)
     assert [it["metadata"]["name"] for it in nodes] == ["gpu-node-1", "gpu-node-2"]
     assert all(it["status"]["allocatable"]["nvidia.com/gpu"] == "8" for it in nodes)
     assert not any(it["spec"].get("taints") for it in nodes)
 
 
-def test_a_bound_pod_runs(client, pods, eventually):
+def test_a_bound_pod_runs(client, pods):
     client.post(pods, pod("p"))
     client.post(f"{pods}/p/binding", binding("p", "gpu-node-2"))
-    eventually(lambda: phase(client, f"{pods}/p") == "Running")
+    until(lambda: phase(client, f"{pods}/p") == "Running")
     status = client.get(f"{pods}/p").body["status"]
     ready = {it["type"]: it["status"] for it in status["conditions"]}
     assert ready["Ready"] == ready["PodScheduled"] == "True"
     assert status["containerStatuses"][0]["ready"]
 
 
-def test_an_unbound_pod_waits(client, pods, start, eventually):
+def test_an_unbound_pod_waits(client, pods, start):
     client.post(pods, pod("p"))
     start("q")
-    eventually(lambda: phase(client, f"{pods}/q") == "Running")
+    until(lambda: phase(client, f"{pods}/q") == "Running")
     assert phase(client, f"{pods}/p") == "Pending"
 
 
-def test_a_pod_ends_when_it_said(client, pods, start, eventually):
+def test_a_pod_ends_when_it_said(client, pods, start):
     start("p", annotations={RUN_SECONDS: "0.1"})
-    eventually(lambda: phase(client, f"{pods}/p") == "Succeeded")
+    until(lambda: phase(client, f"{pods}/p") == "Succeeded")
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan"])
-def test_a_run_time_that_is_none_is_told(client, pods, start, eventually, text):
+def test_a_run_time_that_is_none_is_told(client, pods, start, text):
     start("p", annotations={RUN_SECONDS: text})
     path = "/api/v1/namespaces/default/events"
-    events = eventually(lambda: client.get(path, fieldSelector="reason=NoRunSeconds").body["items"])
+    events = until(lambda: client.get(path, fieldSelector="reason=NoRunSeconds").body["items"])
     assert text in events[0]["message"]
     assert phase(client, f"{pods}/p") == "Running"
 
 
-def test_a_deleted_pod_leaves_by_itself(client, pods, start, eventually):
+def test_a_deleted_pod_leaves_by_itself(client, pods, start):
     start("p")
-    eventually(lambda: phase(client, f"{pods}/p") == "Running")
+    until(lambda: phase(client, f"{pods}/p") == "Running")
     assert "deletionTimestamp" in client.delete(f"{pods}/p").body["metadata"]
-    eventually(lambda: client.get(f"{pods}/p").code == 404)
+    until(lambda: client.get(f"{pods}/p").code == 404)
 
 
-def test_a_pod_waits_for_a_node_that_is_not_there_yet(client, pods, start, eventually):
+def test_a_pod_waits_for_a_node_that_is_not_there_yet(client, pods, start):
     start("p", "late-node")
     start("q")
-    eventually(lambda: phase(client, f"{pods}/q") == "Running")
+    until(lambda: phase(client, f"{pods}/q") == "Running")
     assert phase(client, f"{pods}/p") == "Pending"
     client.post("/api/v1/nodes", {"metadata": {"name": "late-node"}})
-    eventually(lambda: phase(client, f"{pods}/p") == "Running")
+    until(lambda: phase(client, f"{pods}/p") == "Running")
 
 
-def test_pods_go_with_their_node(client, pods, start, eventually):
+def test_pods_go_with_their_node(client, pods, start):
     start("p")
     client.delete("/api/v1/nodes/gpu-node-1")
-    eventually(lambda: client.get(f"{pods}/p").code == 404)
+    until(lambda: client.get(f"{pods}/p").code == 404)
 
 
 # -- controllers ---------------------------------------------------------------------------------
 
 
-def test_a_budget_counts_its_pods(client, pods, start, eventually):
+def test_a_budget_counts_its_pods(client, pods, start):
     budget = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}
     client.post(BUDGETS, {"metadata": {"name": "b"}, **budget})
     for name in ("p", "q"):
@@ -126,14 +127,14 @@ def test_a_budget_counts_its_pods(client, pods, start, eventually):
         status = client.get(f"{BUDGETS}/b").body.get("status", {})
         return status.get("expectedPods") and status["disruptionsAllowed"] == count
 
-    eventually(lambda: allowed(1))
+    until(lambda: allowed(1))
     assert client.post(f"{pods}/p/eviction", eviction("p")).code == 201
     assert client.post(f"{pods}/q/eviction", eviction("q")).code == 429
-    eventually(lambda: client.get(f"{pods}/p").code == 404)
-    eventually(lambda: allowed(0))
+    until(lambda: client.get(f"{pods}/p").code == 404)
+    until(lambda: allowed(0))
 
 
-def test_a_job_runs_to_its_end(client, pods, eventually):
+def test_a_job_runs_to_its_end(client, pods):
     spec = {"parallelism": 2, "completions": 3, "template": template(**{RUN_SECONDS: "0.1"})}
     client.post(JOBS, {"metadata": {"name": "j"}, "spec": spec})
 
@@ -141,7 +142,7 @@ def test_a_job_runs_to_its_end(client, pods, eventually):
         status = client.get(f"{JOBS}/j").body.get("status", {})
         return status if "completionTime" in status else None
 
-    status = eventually(ended)
+    status = until(ended)
     assert (status["succeeded"], status["active"]) == (3, 0)
     made = client.get(pods, labelSelector="batch.kubernetes.io/job-name=j").body["items"]
     assert len(made) == 3
@@ -149,61 +150,61 @@ def test_a_job_runs_to_its_end(client, pods, eventually):
     assert (owner["kind"], owner["controller"]) == ("Job", True)
 
 
-def test_what_is_owned_goes_with_its_owner(client, pods, eventually):
+def test_what_is_owned_goes_with_its_owner(client, pods):
     spec = {"parallelism": 2, "completions": 2, "template": template()}
     client.post(JOBS, {"metadata": {"name": "j"}, "spec": spec})
-    eventually(lambda: len(names(client, pods)) == 2)
+    until(lambda: len(names(client, pods)) == 2)
     client.delete(f"{JOBS}/j")
-    eventually(lambda: names(client, pods) == [])
+    until(lambda: names(client, pods) == [])
 
 
-def test_a_replica_set_keeps_its_number(client, pods, eventually):
+def test_a_replica_set_keeps_its_number(client, pods):
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "a"}}, "template": template()}
     client.post(SETS, {"metadata": {"name": "s"}, "spec": spec})
-    first = eventually(lambda: len(it := names(client, pods)) == 3 and it)
+    first = until(lambda: len(it := names(client, pods)) == 3 and it)
     client.delete(f"{pods}/{first[0]}", gracePeriodSeconds=0)
-    eventually(lambda: len(it := names(client, pods)) == 3 and it != first)
+    until(lambda: len(it := names(client, pods)) == 3 and it != first)
     client.patch(f"{SETS}/s", {"spec": {"replicas": 1}})
-    eventually(lambda: len(names(client, pods)) == 1)
-    eventually(lambda: client.get(f"{SETS}/s").body["status"]["replicas"] == 1)
+    until(lambda: len(names(client, pods)) == 1)
+    until(lambda: client.get(f"{SETS}/s").body["status"]["replicas"] == 1)
 
 
-def test_a_deployment_has_a_replica_set(client, pods, eventually):
+def test_a_deployment_has_a_replica_set(client, pods):
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "a"}}, "template": template()}
     client.post(DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": spec})
     ready = {"replicas": 2, "readyReplicas": 2}
-    eventually(lambda: client.get(f"{DEPLOYMENTS}/d").body.get("status") == ready)
+    until(lambda: client.get(f"{DEPLOYMENTS}/d").body.get("status") == ready)
     client.patch(f"{DEPLOYMENTS}/d", {"spec": {"replicas": 1}})
-    eventually(lambda: len(names(client, pods)) == 1)
+    until(lambda: len(names(client, pods)) == 1)
     client.delete(f"{DEPLOYMENTS}/d")
-    eventually(lambda: names(client, pods) == names(client, SETS) == [])
+    until(lambda: names(client, pods) == names(client, SETS) == [])
 
 
-def test_a_namespace_empties_and_goes(client, eventually):
+def test_a_namespace_empties_and_goes(client):
     client.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
     path = "/api/v1/namespaces/team"
     client.post(f"{path}/pods", pod("p", nodeName="gpu-node-1"))
     client.post(f"{path}/configmaps", {"metadata": {"name": "m"}})
     assert client.delete(path).body["status"]["phase"] == "Terminating"
     assert client.post(f"{path}/configmaps", {"metadata": {"name": "n"}}).code == 403
-    eventually(lambda: client.get(path).code == 404)
+    until(lambda: client.get(path).code == 404)
     assert client.get(f"{path}/pods").body["items"] == []
 
 
-def test_a_namespace_waits_for_what_is_in_it(client, pods, eventually):
+def test_a_namespace_waits_for_what_is_in_it(client, pods):
     path = "/api/v1/namespaces/team"
     client.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
     held = {"metadata": {"name": "m", "finalizers": ["example.com/wait"]}}
     client.post(f"{path}/configmaps", held)
     client.delete(path)
     client.patch(path, {"metadata": {"labels": {"a": "b"}}})
-    eventually(lambda: "deletionTimestamp" in client.get(f"{path}/configmaps/m").body["metadata"])
+    until(lambda: "deletionTimestamp" in client.get(f"{path}/configmaps/m").body["metadata"])
     assert client.get(path).code == 200
     client.patch(f"{path}/configmaps/m", {"metadata": {"finalizers": None}})
-    eventually(lambda: client.get(path).code == 404)
+    until(lambda: client.get(path).code == 404)
 
 
-def test_a_pod_with_a_finalizer_stays_until_it_is_off(client, pods, start, eventually):
+def test_a_pod_with_a_finalizer_stays_until_it_is_off(client, pods, start):
     client.post(pods, {**pod("p", nodeName="gpu-node-1")})
     client.patch(f"{pods}/p", {"metadata": {"finalizers": ["example.com/wait"]}})
     client.delete(f"{pods}/p")
@@ -212,7 +213,7 @@ def test_a_pod_with_a_finalizer_stays_until_it_is_off(client, pods, start, event
         meta = client.get(f"{pods}/p").body["metadata"]
         return meta.get("deletionGracePeriodSeconds") == 0
 
-    eventually(has_stopped)
+    until(has_stopped)
     client.patch(f"{pods}/p", {"metadata": {"finalizers": None}})
     assert client.get(f"{pods}/p").code == 404
 

@@ -2,11 +2,14 @@
 
 import time
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
 from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
@@ -114,6 +117,36 @@ def test_a10_what_never_arrived_is_sent_again(work, server, get_pod):
 def test_a07_the_server_says_how_long_to_wait(work, server):
     server.faults.add(Fault("status", subresource="binding", code=429, retry_after_s=7))
     assert work("p").send() >= 7.0
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            (
+                'pods "p" is forbidden: User "ann" cannot create resource "pods/binding" in'
+                ' API group "" in the namespace "default"'
+            ),
+            {"event": "bind_forbidden", "needs": "create on pods/binding"},
+        ),
+        (
+            (
+                "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'kaisched-fence' with binding"
+                " 'kaisched-fence' denied request: not the leader"
+            ),
+            {"event": "bind_refused", "pod": "default/p", "node": "n0"},
+        ),
+    ],
+)
+def test_only_who_lacks_a_right_is_told_to_get_it(work, desk, monkeypatch, message, told):
+    binding = work("p")
+    answer = Answer(403, msgspec.json.encode({"code": 403, "message": message}))
+    monkeypatch.setattr(desk.client, "call", lambda *_, **__: answer)
+    with capture_logs() as logs:
+        assert binding.send() > 0
+    (line,) = logs
+    expected = {"log_level": "error", "answer": f"403 : {message}", **told}
+    assert line == expected
 
 
 @pytest.mark.fault("A10")

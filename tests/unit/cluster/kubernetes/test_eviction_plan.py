@@ -11,8 +11,8 @@ from kaisched.cluster.kubernetes.eviction_plan import MOST_AT_ONCE, EvictionPlan
 from kaisched.cluster.kubernetes.evictor import GRANTED, Evictor, Verdict
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.framework.intents import Evict, Nominate
-from tests.on_kubernetes.rig import until
 from tests.unit.cluster.kubernetes.test_binder import refuted
+from tests.waiting import until
 
 pytestmark = pytest.mark.fault("I124")
 

@@ -10,7 +10,7 @@ from kaisched.cluster.kubernetes.report_box import Entry, ReportBox
 from kaisched.cluster.kubernetes.report_desk import POD, QUEUE, WEIGHTS
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from tests.laws.reported import NEVER, QUEUES, STRATEGIC, TEAM, Cluster
-from tests.on_kubernetes.rig import until
+from tests.waiting import until
 
 FALSE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "old"}
 
