@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Arguments": "kaisched.framework.hookspecs",
-    "Plugin": "kaisched.framework.hookspecs",
-    "hookimpl": "kaisched.framework.hookspecs",
+    "Arguments": "kaisched.framework.plugins.questions",
+    "Plugin": "kaisched.framework.plugins.questions",
+    "hookimpl": "kaisched.framework.plugins.questions",
     "Session": "kaisched.framework.session",
     "Claim": "kaisched.framework.claims",
     "Units": "kaisched.framework.claims",
@@ -93,13 +93,13 @@ if TYPE_CHECKING:
     from kaisched.core.worth import worth as worth
     from kaisched.framework.claims import Claim as Claim
     from kaisched.framework.claims import Units as Units
-    from kaisched.framework.hookspecs import Arguments as Arguments
-    from kaisched.framework.hookspecs import Plugin as Plugin
-    from kaisched.framework.hookspecs import hookimpl as hookimpl
     from kaisched.framework.job_order import jobs_by_age as jobs_by_age
     from kaisched.framework.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.parts import Part as Part
     from kaisched.framework.parts import parts_of as parts_of
+    from kaisched.framework.plugins.questions import Arguments as Arguments
+    from kaisched.framework.plugins.questions import Plugin as Plugin
+    from kaisched.framework.plugins.questions import hookimpl as hookimpl
     from kaisched.framework.session import Session as Session
     from kaisched.framework.task_order import ordered_tasks as ordered_tasks
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec

@@ -6,7 +6,7 @@ import pytest
 from kaisched import Arguments, Plugin
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginLoadError
-from kaisched.framework.loader import Catalogue, Installed
+from kaisched.framework.plugins.loader import Catalogue, Installed
 from kaisched.objects import SchedulingShard, kai_names
 
 

@@ -14,7 +14,6 @@ from importlib.metadata import entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
-import pluggy
 from pydantic import BaseModel, ValidationError
 
 from kaisched.errors import (
@@ -25,19 +24,17 @@ from kaisched.errors import (
     PluginLoadError,
     join_path,
 )
-from kaisched.framework.hookspecs import PROJECT, Arguments, Plugin
-from kaisched.framework.policy import PluginSetting
+from kaisched.framework.plugins.questions import QUESTIONS, Arguments, Plugin
+from kaisched.framework.plugins.registry import PluginSetting, Registry
 from kaisched.objects.faults import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from importlib.metadata import EntryPoint
 
+    import pluggy
+
 GROUP: Final = "kaisched.plugins"
-_MARK: Final = f"{PROJECT}_impl"
-_QUESTIONS: Final = tuple(
-    sorted(name for name, spec in vars(Plugin).items() if hasattr(spec, f"{PROJECT}_spec"))
-)
 _FORBIDDEN: Final = (
     ("tryfirst", "the order of plugins is the shard's"),
     ("trylast", "the order of plugins is the shard's"),
@@ -193,28 +190,29 @@ def contract_fault(plugin: object, name: str) -> str:
     arguments: object = plugin.Arguments
     if not (isinstance(arguments, type) and issubclass(arguments, Arguments)):
         return "its Arguments is not a subclass of kaisched.Arguments"
+    registry = Registry()
     for hook in dir(plugin):
-        fault = _hook_fault(hook, inspect.getattr_static(plugin, hook))
+        fault = _hook_fault(registry, plugin, hook)
         if fault:
             return f"hook {hook}: {fault}"
     return ""
 
 
-def _hook_fault(hook: str, method: object) -> str:
-    function = getattr(method, "__func__", method)
-    options = getattr(function, _MARK, None)
+def _hook_fault(registry: Registry, plugin: type[Plugin], hook: str) -> str:
+    method = inspect.getattr_static(plugin, hook)
+    options = registry.parse_hookimpl_opts(plugin, hook)
     if options is None:
-        if hook in _QUESTIONS and method is not vars(Plugin)[hook]:
+        if hook in QUESTIONS and method is not vars(Plugin)[hook]:
             return "it is not marked with @kaisched.hookimpl and would never be asked"
         return ""
-    if hook not in _QUESTIONS:
-        return f"there is no such question; {did_you_mean(hook, _QUESTIONS)}"
+    if hook not in QUESTIONS:
+        return f"there is no such question; {did_you_mean(hook, sorted(QUESTIONS))}"
     if not isinstance(method, FunctionType):
         return "it must be a plain method"
     return _mark_fault(options) or _signature_fault(hook, method)
 
 
-def _mark_fault(options: Mapping[str, Any]) -> str:
+def _mark_fault(options: pluggy.HookimplOpts) -> str:
     for option, reason in _FORBIDDEN:
         if options.get(option):
             return f"{option} is not allowed: {reason}"
@@ -233,10 +231,7 @@ def _made(plugin: type[Plugin], arguments: Arguments, entry: Installed) -> Plugi
     """Make an instance and let pluggy check it against the questions too."""
     try:
         made = plugin(arguments)
-        manager = pluggy.PluginManager(PROJECT)
-        manager.add_hookspecs(Plugin)
-        manager.register(made, name=entry.name)
-        manager.check_pending()
+        Registry([PluginSetting(made)])
     except Exception as cause:
         raise PluginLoadError(
             f"it cannot be made: {type(cause).__name__}: {cause}",
@@ -295,12 +290,9 @@ def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]
 
 
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
-    """Return the questions a plugin answers, in the order of the hook specification."""
-    return tuple(
-        name
-        for name in vars(Plugin)
-        if name in _QUESTIONS and hasattr(getattr(plugin, name), _MARK)
-    )
+    """Return the questions a plugin answers, in the order of the specification."""
+    registry = Registry()
+    return tuple(name for name in QUESTIONS if registry.parse_hookimpl_opts(plugin, name))
 
 
 def describe_plugins(catalogue: Catalogue | None = None) -> tuple[PluginDescription, ...]:

@@ -10,40 +10,55 @@ Rules for every answer: it depends on the arguments, the session and the plugin'
 arguments only, never on the clock, on chance or on what was asked before; rows are independent of
 each other. ``None`` always means "nothing to say". Order among plugins is the shard's.
 
-How answers combine is said at each question:
-
-* *lexicographic*: each plugin's key columns in plugin order, low first; the framework adds the last
-  rules (creation, then name).
-* *first refusal*: int16 codes, 0 for no objection; the first non-zero one in plugin order stands.
-* *sum*: each answer times the plugin's weight in the shard.
-* *first result*: the first plugin that answers anything.
-* *fold*: each plugin gets the previous one's answer.
-
-When a plugin raises or answers nonsense (wrong shape, type or range, NaN) it is named in the
-cycle's failures and: a score counts as neutral, an order is left out, a filter or gate closes with
-``PLUGIN_FAILED``, a room is none, a batch is the next plugin's question, a listener's silence makes
-everything stale, and whatever the division rests on abandons the cycle without intents.
+Each question declares how the answers of several plugins combine, and what stands for a plugin that
+raises or answers nonsense (wrong shape, type or range, NaN): it is named in the cycle's failures.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
+import numpy as np
 import pluggy
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from kaisched.framework.plugins.answers import Promise
+from kaisched.framework.plugins.combine import (
+    First,
+    FirstRefusal,
+    FirstRefusalInTurn,
+    Fold,
+    Keys,
+    Least,
+    Own,
+    Rows,
+    Sum,
+    Union,
+)
+from kaisched.framework.plugins.validity import (
+    batch_fault,
+    head_start_fault,
+    share_fault,
+    size_fault,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.claims import Claim, Units
+    from kaisched.framework.plugins.combine import Combination
     from kaisched.framework.session import Session
     from kaisched.objects.workloads import Workload
 
 PROJECT = "kaisched"
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
+_declared: dict[str, Combination] = {}
+QUESTIONS: Final[Mapping[str, Combination]] = MappingProxyType(_declared)
+"""Every question by name, in the order of the specification, and how its answers combine."""
 _spec = pluggy.HookspecMarker(PROJECT)
 _impl = pluggy.HookimplMarker(PROJECT)
 
@@ -57,12 +72,19 @@ def hookimpl(function: _F) -> _F:
     return _impl(function)
 
 
-def _question(function: _F) -> _F:
-    return _spec(function)
+def _question(combine: Combination, unless: Promise | None = None) -> Callable[[_F], _F]:
+    """Declare a question: how answers combine, and by which promise a plugin is not asked."""
+
+    def declare(function: _F) -> _F:
+        combine.declare(function, unless)
+        _declared[function.__name__] = combine
+        return _spec(firstresult=isinstance(combine, First))(function)
+
+    return declare
 
 
-def _first(function: _F) -> _F:
-    return _spec(firstresult=True)(function)
+def _one_each(session: Session, job: RowVec) -> IntVec:
+    return np.minimum(session.pending_of(job), 1)
 
 
 class Arguments(BaseModel):
@@ -139,43 +161,46 @@ class Plugin:
 
     # -- once a shard ------------------------------------------------------------------
 
-    @_question
+    @_question(Rows())
     def workloads(self) -> Sequence[Workload]:
         """Return how the pods of further kinds of workload are grouped into gangs, a row a kind.
 
         Asked once, when the shard's policy is made, before anything is watched: every kind of every
         row is then listed and watched, which its roles must allow. Pods of kinds without a row are
-        jobs of their own. Combine: all rows, in plugin order, then those known without a plugin; of
-        several for one kind the first counts. Where a process has several shards, they must read a
-        kind alike: a row's ``read`` is compared with ``==``.
+        jobs of their own. Where a process has several shards, they must read a kind alike: a row's
+        ``read`` is compared with ``==``.
         """
 
     # -- once a cycle ------------------------------------------------------------------
 
-    @_question
+    @_question(Own(fails="It has no state, so that its other answers are likely to fail too."))
     def session_open(self, session: Session) -> object:
         """Return this cycle's state of the plugin. Asked once, in plugin order, before all else.
 
-        Combine: each plugin's own, kept as ``session.state[name]``. Cost: O(rows), no loop per node
-        or task; put what may not be needed behind a cached property.
+        It is read back as ``session.state[name]``. Cost: O(rows), no loop per node or task; put
+        what may not be needed behind a cached property.
         """
 
-    @_question
+    @_question(Own(fails="Nothing is remembered for it."))
     def session_close(self, session: Session) -> object:
         """Return facts to remember (JSON-like), or None. Asked once, after all actions.
 
-        Combine: kept per plugin under ``memory.facts[name]``; serialised with a cycle's input.
+        They are read back as ``memory.facts[name]``, and serialised with a cycle's input.
         """
 
-    @_first
+    @_question(
+        First(share_fault, without="nobody has a fair share: all are zero", abandons="fair share")
+    )
     def fair_share(self, session: Session) -> Amounts | None:
         """Return the fair share ``(R, Q)`` of each queue at every level.
 
-        Asked at most once a cycle. Combine: first result; without an answer nobody has a fair share
-        (all zero).
+        Asked at most once a cycle, when first needed.
         """
 
-    @_question
+    @_question(
+        Fold(without="the weights stand", abandons="weights"),
+        unless=Promise("is_silent", silent=True, abandons="over_quota_weights"),
+    )
     def over_quota_weights(
         self,
         session: Session,
@@ -190,11 +215,12 @@ class Plugin:
         Asked each division round, for all sibling groups of one depth at once: entry i is queue
         ``queue[i]`` for resource ``resource[i]``; ``group[i]`` numbers (resource, parent) groups;
         ``active[i]`` says that it still wants more; ``weights`` are normalised over the group.
-        Combine: fold, in plugin order. Without an answer the weights stand (the fold is the
-        identity).
         """
 
-    @_first
+    @_question(
+        First(head_start_fault, without="nobody is ahead", abandons="head start"),
+        unless=Promise("is_silent", silent=True, abandons="head_start"),
+    )
     def head_start(
         self,
         session: Session,
@@ -211,12 +237,12 @@ class Plugin:
         Asked for each depth and priority, before its first round, about the queues that want some:
         rows as in :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved
         part; ``wants`` what it may still take; ``surplus`` what its group shares. At least 0, at
-        most ``wants``, and in a group together at most the surplus. Combine: first result.
+        most ``wants``, and in a group together at most the surplus.
         """
 
     # -- order ---------------------------------------------------------------------------
 
-    @_question
+    @_question(Keys("queue"))
     def queue_order(
         self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
@@ -224,44 +250,40 @@ class Plugin:
 
         ``held`` ``(R, K)`` is what the queue would hold then and ``ask`` ``(R, K)`` what its best
         candidate asks for: also asked on assumed positions, so pure in its arguments.
-        Combine: lexicographic.
         """
 
-    @_question
+    @_question(Keys("job"))
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
 
         Asked when an action starts, and again for an elastic job whose turn is over. Reads the
-        job's present counts from ``session.ledger``. Combine: lexicographic.
+        job's present counts from ``session.ledger``.
         """
 
-    @_question
+    @_question(Keys("task"))
     def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding which pods of a job are placed first.
+        """Return key columns ``(K,)`` deciding which pods of a job are placed first."""
 
-        Combine: lexicographic.
-        """
-
-    @_question
+    @_question(Keys("active", without="the name decides"))
     def subgroup_order(
         self, session: Session, active: IntVec, minimum: IntVec
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which subgroup of a job is served first.
 
         ``active`` and ``minimum`` ``(K,)`` count the pods (for an inner group, the children) that
-        run and that must run. Combine: lexicographic, then name.
+        run and that must run.
         """
 
     # -- what and whether ------------------------------------------------------------------
 
-    @_question
+    @_question(FirstRefusal("job"))
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
-        Asked once when an action starts. Combine: first refusal.
+        Asked once when an action starts.
         """
 
-    @_question
+    @_question(FirstRefusal("job"), unless=Promise("has_gates", silent=False))
     def queue_gate(
         self,
         session: Session,
@@ -275,10 +297,10 @@ class Plugin:
         """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
 
         Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
-        K)`` is what the queue would hold by then). Combine: first refusal.
+        K)`` is what the queue would hold by then).
         """
 
-    @_question
+    @_question(FirstRefusal("job"))
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
@@ -287,18 +309,17 @@ class Plugin:
         Asked by reclaim, preempt and consolidate before they look for victims, and again for jobs
         whose turn comes after something has moved. What only victims can cure, such as a limit, is
         not its business: :meth:`queue_gate` is asked once they are gone.
-        Combine: first refusal.
         """
 
-    @_question
+    @_question(FirstRefusal("job"))
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may running jobs give room to this claim at all?
 
         Asked once per action and class of claims (same queue, shape, size and priority), about
-        preemptible jobs that the action may take from. Combine: first refusal.
+        preemptible jobs that the action may take from.
         """
 
-    @_question
+    @_question(FirstRefusalInTurn("units"))
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
@@ -307,43 +328,42 @@ class Plugin:
         A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
         and not refused here were gone from ``session.ledger``; entries that are not ``taken`` are
         not asked about. To take fewer must never be refused where taking more is not.
-        Combine: first refusal.
         """
 
-    @_first
+    @_question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))
     def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
         Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0
-        for nothing. Combine: first result; without an answer pods are placed one by one.
+        for nothing.
         """
 
-    @_first
+    @_question(First(batch_fault, without="pods are placed one by one"))
     def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
-        Empty for nothing. Combine: first result; without an answer pods are placed one by one.
+        Empty for nothing.
         """
 
     # -- nodes -------------------------------------------------------------------------------
 
-    @_question
+    @_question(FirstRefusal("rows"))
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
 
         Asked once per shape for all nodes, then only for rows named stale by :meth:`on_moves`.
-        Amounts are not its business. Combine: first refusal.
+        Amounts are not its business.
         """
 
-    @_question
+    @_question(Least("rows"))
     def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
-        For host ports and anti-affinity. Asked again for every touched row. Combine: minimum, with
-        what the amounts allow.
+        For host ports and anti-affinity. Asked again for every touched row. What the
+        amounts allow is a bound as well.
         """
 
-    @_question
+    @_question(Sum("rows"))
     def node_score(
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
@@ -351,15 +371,15 @@ class Plugin:
 
         As if ``extra`` ``(K,)`` more pods of the shape were already on each node. Row-wise: never
         normalised over the rows asked about (constants of the snapshot are fine).
-        ``session.ledger`` holds the amounts of now. Combine: sum, weighted by the shard.
+        ``session.ledger`` holds the amounts of now.
         """
 
-    @_question
+    @_question(Union())
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
         """Hear of tasks placed (``sign`` +1) or taken back (-1) ``(K,)``; return what got stale.
 
         The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again, an empty
-        shape array meaning every shape. Combine: union.
+        shape array meaning every shape.
         """
