@@ -111,7 +111,7 @@ class RowWise(Combination):
 
 
 class FirstRefusal(RowWise):
-    """Int16 codes, 0 for no objection; the first non-zero one in plugin order stands."""
+    """Codes, 0 for no objection; in each row the first other one in plugin order stands."""
 
     name = "first refusal"
     check = staticmethod(code_fault)

@@ -292,7 +292,8 @@ def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
     """Return the questions a plugin answers, in the order of the specification."""
     registry = Registry()
-    return tuple(name for name in QUESTIONS if registry.parse_hookimpl_opts(plugin, name))
+    found = {name: registry.parse_hookimpl_opts(plugin, name) for name in QUESTIONS}
+    return tuple(name for name, options in found.items() if options is not None)
 
 
 def describe_plugins(catalogue: Catalogue | None = None) -> tuple[PluginDescription, ...]:
