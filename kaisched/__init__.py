@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Arguments": "kaisched.framework.hookspecs",
-    "Plugin": "kaisched.framework.hookspecs",
-    "hookimpl": "kaisched.framework.hookspecs",
+    "Arguments": "kaisched.framework.plugins.questions",
+    "Plugin": "kaisched.framework.plugins.questions",
+    "hookimpl": "kaisched.framework.plugins.specification",
     "Session": "kaisched.framework.session",
     "Claim": "kaisched.framework.claims",
     "Units": "kaisched.framework.claims",
@@ -29,8 +29,8 @@ _HOME = {
     "SubGroupSpec": "kaisched.objects.podgroup",
     "Workload": "kaisched.objects.workloads",
     "PluginRefusal": "kaisched.core.refusals",
-    "shard_setting": "kaisched.framework.shard_settings",
     "Refusal": "kaisched.core.refusals",
+    "shard_setting": "kaisched.framework.shard_settings",
     "TaskState": "kaisched.core.states",
     "ACTIVE_STATES": "kaisched.core.states",
     "ALLOCATED_STATES": "kaisched.core.states",
@@ -113,14 +113,14 @@ if TYPE_CHECKING:
     from kaisched.framework.batching import batch_of as batch_of
     from kaisched.framework.claims import Claim as Claim
     from kaisched.framework.claims import Units as Units
-    from kaisched.framework.hookspecs import Arguments as Arguments
-    from kaisched.framework.hookspecs import Plugin as Plugin
-    from kaisched.framework.hookspecs import hookimpl as hookimpl
     from kaisched.framework.invariant_sums import Moves as Moves
     from kaisched.framework.job_order import jobs_by_age as jobs_by_age
     from kaisched.framework.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.parts import Part as Part
     from kaisched.framework.parts import parts_of as parts_of
+    from kaisched.framework.plugins.questions import Arguments as Arguments
+    from kaisched.framework.plugins.questions import Plugin as Plugin
+    from kaisched.framework.plugins.specification import hookimpl as hookimpl
     from kaisched.framework.proposals import end_of_work as end_of_work
     from kaisched.framework.proposals import larger_bounds as larger_bounds
     from kaisched.framework.reason import Problem as Problem

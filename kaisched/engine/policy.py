@@ -14,10 +14,10 @@ import msgspec
 
 from kaisched.engine.actions import ACTIONS
 from kaisched.errors import ConfigError, ObjectError, join_path
-from kaisched.framework.loader import installed_plugins
+from kaisched.framework.plugins.dispatch import workloads_of
+from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.framework.policy import Policy
 from kaisched.framework.shard_settings import SETTINGS, settings_of
-from kaisched.framework.workload_rows import workloads_of
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.shard import PluginEntry, ShardSpec
@@ -28,8 +28,9 @@ from kaisched.units import parse_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kaisched.framework.loader import Catalogue
-    from kaisched.framework.policy import Action, PluginSetting
+    from kaisched.framework.plugins.loader import Catalogue
+    from kaisched.framework.plugins.registry import PluginSetting
+    from kaisched.framework.policy import Action
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import numpy as np
 
 from kaisched.core.once import once
 from kaisched.core.states import TaskState
-from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.explain import record_of
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.reasons import codes_of, counted
 from kaisched.framework.records import DecisionRecord, QueueShare
 from kaisched.units import UNLIMITED

@@ -33,10 +33,10 @@ from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.invariants import violations
-from kaisched.framework.loader import Catalogue, Installed, installed_plugins
 from kaisched.framework.memory import Memory
+from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
+from kaisched.framework.plugins.questions import Plugin
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
 from kaisched.objects import SchedulingShard

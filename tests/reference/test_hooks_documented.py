@@ -12,49 +12,16 @@ import pytest
 
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.framework.advice import MEANINGS
-from kaisched.framework.hookspecs import Plugin
-from kaisched.framework.loader import describe_plugins, installed_plugins
+from kaisched.framework.plugins.loader import describe_plugins, installed_plugins
+from kaisched.framework.plugins.questions import Plugin
+from kaisched.framework.plugins.specification import QUESTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 COMMAND = "python tests/reference/test_hooks_documented.py"
 
-HOOKS = {name: spec for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")}
-
-
-LEFT_OUT = "Its keys are left out; the other plugins' keys and the last rules decide."
-NEXT = "The next plugin is asked; without any, pods are placed one by one."
-CLOSED = "Closed: every row asked about is refused with `PluginFailed`."
-ABANDONED = "The cycle is abandoned: no intents, the old facts stay, every waiting job says why."
-FAILURES = {
-    "workloads": "The shard is not run: the process ends and names the plugin.",
-    "session_open": "It has no state, so that its other answers are likely to fail too.",
-    "session_close": "Nothing is remembered for it.",
-    "fair_share": ABANDONED,
-    "over_quota_weights": ABANDONED,
-    "head_start": ABANDONED,
-    "queue_order": LEFT_OUT,
-    "job_order": LEFT_OUT,
-    "task_order": LEFT_OUT,
-    "subgroup_order": LEFT_OUT,
-    "job_gate": CLOSED,
-    "queue_gate": CLOSED,
-    "claim_gate": CLOSED,
-    "victim_filter": CLOSED,
-    "scenario_gate": CLOSED,
-    "batch_size": NEXT,
-    "next_batch": NEXT,
-    "node_filter": CLOSED,
-    "node_room": "No room: no pod of the shape is placed on the rows asked about.",
-    "node_score": "Neutral: the other plugins' scores decide.",
-    "is_guaranteed": "It guarantees nothing.",
-    "refusal_reason": "The refusal's own sentence stands.",
-    "proposals": "It proposes nothing.",
-    "eviction_reason": "The host's own sentence stands.",
-    "queue_problems": "It knows of none.",
-    "broken_rules": "Whoever checks results fails with it.",
-    "on_moves": "Everything counts as stale: every filter known so far is asked again.",
-}
+HOOKS = {name: getattr(Plugin, name) for name in QUESTIONS}
+EXAMPLES = sorted((ROOT / "plugins").glob("example*/src/**/*.py"))
 
 
 def signature_of(name):
@@ -72,10 +39,34 @@ def answering(name):
     ]
 
 
+def example_answers(name):
+    """Return the example plugins that answer a question, by the folder of their package."""
+    method = re.compile(rf"@hookimpl\n    def {name}\(")
+    return [path.parent.name for path in EXAMPLES if method.search(path.read_text("utf-8"))]
+
+
 def plain(text):
     """Return a docstring's reST as Markdown."""
     text = re.sub(r":(?:meth|class):`~?([^`]+)`", lambda found: f"`{found[1]}`", text)
     return re.sub(r"``([^`]+)``", r"`\1`", text)
+
+
+def combinations():
+    """Return a line for each way in which answers combine, in the order of the questions."""
+    meanings = {combine.name: plain(combine.meaning) for combine in QUESTIONS.values()}
+    return [f"* *{name}*: {meaning}" for name, meaning in meanings.items()]
+
+
+def facts_of(name):
+    """Return what a question declares, a line each."""
+    combine = QUESTIONS[name]
+    yield f"* Combine: *{combine.name}*"
+    if combine.without:
+        yield f"* Without an answer: {combine.without}."
+    if combine.promise:
+        yield f"* Not asked: a plugin whose `{combine.promise.method}` is {combine.promise.silent}."
+    yield f"* When it fails: {combine.fails}"
+    yield f"* Answered by: {', '.join(answering(name) or example_answers(name))}"
 
 
 def hooks_page():
@@ -90,20 +81,14 @@ def hooks_page():
         "several combine, and what happens when one fails. The text is that of `kaisched.Plugin`.",
         "",
         intro,
+        "",
+        "Answers combine in one of these ways:",
+        "",
+        *combinations(),
     ]
     for name, spec in HOOKS.items():
-        answers = ", ".join(answering(name)) or "no shipped plugin yet"
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            f"`{signature_of(name)}`",
-            "",
-            plain(inspect.getdoc(spec)),
-            "",
-            f"* When it fails: {FAILURES[name]}",
-            f"* Answered by: {answers}",
-        ]
+        doc = plain(inspect.getdoc(spec))
+        lines += ["", f"## {name}", "", f"`{signature_of(name)}`", "", doc, "", *facts_of(name)]
     return "\n".join(lines) + "\n"
 
 
@@ -183,13 +168,22 @@ def test_a_hook_is_documented_with_its_arguments(name):
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_hook_says_how_answers_combine(name):
-    assert "Combine: " in inspect.getdoc(HOOKS[name])
+def test_a_hook_says_how_answers_combine_and_what_a_failure_does(name):
+    combine = QUESTIONS[name]
+    assert combine.name
+    assert combine.meaning.endswith(".")
+    assert combine.fails.endswith(".")
+    assert not combine.without.endswith(".")
 
 
 @pytest.mark.parametrize("name", sorted(HOOKS))
-def test_a_hook_is_answered_by_a_shipped_plugin(name):
-    assert answering(name)
+def test_a_hook_is_answered_by_a_shipped_plugin_or_an_example(name):
+    assert answering(name) or example_answers(name)
+
+
+def test_the_answers_of_the_example_are_found():
+    assert example_answers("node_score") == ["kaisched_plugin_example"]
+    assert example_answers("job_gate") == []
 
 
 REFUSALS = [*TEXTS.values(), *(text for texts in own_refusals().values() for text in texts)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kaisched.framework.loader import describe_plugins, installed_plugins
+from kaisched.framework.plugins.loader import describe_plugins, installed_plugins
 from kaisched.testing import draw
 
 ROOT = Path(__file__).resolve().parents[2]

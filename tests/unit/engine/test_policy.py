@@ -10,7 +10,7 @@ from pydantic import Field
 from kaisched import Arguments, Plugin, shard_setting
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginLoadError
-from kaisched.framework.loader import Catalogue, Installed
+from kaisched.framework.plugins.loader import Catalogue, Installed
 from kaisched.framework.shard_settings import SETTINGS
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.shard import ShardSpec

@@ -12,10 +12,10 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.refusals import TEXTS, Refusal, code_named, text_of
 from kaisched.core.states import TaskState
 from kaisched.framework.advising import Adviser
-from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.invariant_sums import Moves
 from kaisched.framework.invariants import violations
-from kaisched.framework.loader import contract_fault
+from kaisched.framework.plugins.loader import contract_fault
+from kaisched.framework.plugins.questions import Plugin
 from kaisched.testing.rows import Group, Job, Task
 from tests.unit.framework.fakes import cycle, job, plugin, policy, session, store
 
@@ -142,7 +142,7 @@ def test_an_eviction_is_told_by_the_policy_or_by_the_host():
 
     assert reasons() == ["reclaim for default/w of queue b, from queue a"]
     assert reasons(eviction_reason=lambda **_: lambda _: "because") == ["because"]
-    failed = "evicted (plugin fake failed to say why: RuntimeError: no words)"
+    failed = "evicted (the policy failed to say why: RuntimeError: no words)"
     assert reasons(eviction_reason=lambda **_: wrong) == [failed]
     assert reasons(eviction_reason=fails) == reasons()
 

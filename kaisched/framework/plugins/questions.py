@@ -10,64 +10,53 @@ Rules for every answer: it depends on the arguments, the session and the plugin'
 arguments only, never on the clock, on chance or on what was asked before; rows are independent of
 each other. ``None`` always means "nothing to say". Order among plugins is the shard's.
 
-How answers combine is said at each question:
-
-* *lexicographic*: each plugin's key columns in plugin order, low first; the framework adds the last
-  rules (creation, then name).
-* *first refusal*: int16 codes, 0 for no objection; the first non-zero one in plugin order stands.
-* *sum*: each answer times the plugin's weight in the shard.
-* *first result*: the first plugin that answers anything.
-* *fold*: each plugin gets the previous one's answer.
-
-When a plugin raises or answers nonsense (wrong shape, type or range, NaN) it is named in the
-cycle's failures and: a score counts as neutral, an order is left out, a filter or gate closes with
-``PLUGIN_FAILED``, a room is none, a batch is the next plugin's question, a listener's silence makes
-everything stale, and whatever the division rests on abandons the cycle without intents.
+Each question declares how the answers of several plugins combine, and what stands for a plugin that
+raises or answers nonsense (wrong shape, type or range, NaN): it is named in the cycle's failures.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import pluggy
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from kaisched.framework.plugins.answers import Promise
+from kaisched.framework.plugins.combine import (
+    First,
+    FirstRefusal,
+    FirstRefusalInTurn,
+    Fold,
+    Keys,
+    Least,
+    Own,
+    Rows,
+    Sum,
+    Union,
+)
+from kaisched.framework.plugins.combine_words import AnyOf
+from kaisched.framework.plugins.specification import question
+from kaisched.framework.plugins.validity import (
+    batch_fault,
+    head_start_fault,
+    share_fault,
+    size_fault,
+)
+from kaisched.framework.plugins.words import Words
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.core.refusals import PluginRefusal
-    from kaisched.framework.advice import Proposal
     from kaisched.framework.claims import Claim, Units
-    from kaisched.framework.invariant_sums import Moves
-    from kaisched.framework.parts import Part
-    from kaisched.framework.reason import Problem, Reason
     from kaisched.framework.session import Session
     from kaisched.objects.workloads import Workload
 
-PROJECT = "kaisched"
 
-_F = TypeVar("_F", bound="Callable[..., Any]")
-_spec = pluggy.HookspecMarker(PROJECT)
-_impl = pluggy.HookimplMarker(PROJECT)
-
-
-def hookimpl(function: _F) -> _F:
-    """Mark a method as a plugin's answer to the question of the same name.
-
-    Takes no options: the order is the shard file's, so ``tryfirst``, ``trylast`` and wrappers do
-    not exist here (the loader refuses them when they come from pluggy's own marker).
-    """
-    return _impl(function)
-
-
-def _question(function: _F) -> _F:
-    return _spec(function)
-
-
-def _first(function: _F) -> _F:
-    return _spec(firstresult=True)(function)
+def _one_each(session: Session, job: RowVec) -> IntVec:
+    return np.minimum(session.pending_of(job), 1)
 
 
 class Arguments(BaseModel):
@@ -85,7 +74,7 @@ _Arguments: TypeAlias = Arguments
 """Inside :class:`Plugin` the name means the plugin's own model."""
 
 
-class Plugin:
+class Plugin(Words):
     """Base of every plugin: one instance a shard, holding its arguments and nothing else.
 
     What a plugin computes for a cycle is the value its ``session_open`` returns, read back as
@@ -153,43 +142,46 @@ class Plugin:
 
     # -- once a shard ------------------------------------------------------------------
 
-    @_question
+    @question(Rows())
     def workloads(self) -> Sequence[Workload]:
         """Return how the pods of further kinds of workload are grouped into gangs, a row a kind.
 
         Asked once, when the shard's policy is made, before anything is watched: every kind of every
         row is then listed and watched, which its roles must allow. Pods of kinds without a row are
-        jobs of their own. Combine: all rows, in plugin order, then those known without a plugin; of
-        several for one kind the first counts. Where a process has several shards, they must read a
-        kind alike: a row's ``read`` is compared with ``==``.
+        jobs of their own. Where a process has several shards, they must read a kind alike: a row's
+        ``read`` is compared with ``==``.
         """
 
     # -- once a cycle ------------------------------------------------------------------
 
-    @_question
+    @question(Own(fails="It has no state, so that its other answers are likely to fail too."))
     def session_open(self, session: Session) -> object:
         """Return this cycle's state of the plugin. Asked once, in plugin order, before all else.
 
-        Combine: each plugin's own, kept as ``session.state[name]``. Cost: O(rows), no loop per node
-        or task; put what may not be needed behind a cached property.
+        It is read back as ``session.state[name]``. Cost: O(rows), no loop per node or task; put
+        what may not be needed behind a cached property.
         """
 
-    @_question
+    @question(Own(fails="Nothing is remembered for it."))
     def session_close(self, session: Session) -> object:
         """Return facts to remember (JSON-like), or None. Asked once, after all actions.
 
-        Combine: kept per plugin under ``memory.facts[name]``; serialised with a cycle's input.
+        They are read back as ``memory.facts[name]``, and serialised with a cycle's input.
         """
 
-    @_first
+    @question(
+        First(share_fault, without="nobody has a fair share: all are zero", abandons="fair share")
+    )
     def fair_share(self, session: Session) -> Amounts | None:
         """Return the fair share ``(R, Q)`` of each queue at every level.
 
-        Asked at most once a cycle. Combine: first result; without an answer nobody has a fair share
-        (all zero).
+        Asked at most once a cycle, when first needed.
         """
 
-    @_question
+    @question(
+        Fold(without="the weights stand", abandons="weights"),
+        unless=Promise("is_silent", silent=True, abandons="over_quota_weights"),
+    )
     def over_quota_weights(
         self,
         session: Session,
@@ -204,11 +196,12 @@ class Plugin:
         Asked each division round, for all sibling groups of one depth at once: entry i is queue
         ``queue[i]`` for resource ``resource[i]``; ``group[i]`` numbers (resource, parent) groups;
         ``active[i]`` says that it still wants more; ``weights`` are normalised over the group.
-        Combine: fold, in plugin order. Without an answer the weights stand (the fold is the
-        identity).
         """
 
-    @_first
+    @question(
+        First(head_start_fault, without="nobody is ahead", abandons="head start"),
+        unless=Promise("is_silent", silent=True, abandons="head_start"),
+    )
     def head_start(
         self,
         session: Session,
@@ -225,12 +218,12 @@ class Plugin:
         Asked for each depth and priority, before its first round, about the queues that want some:
         rows as in :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved
         part; ``wants`` what it may still take; ``surplus`` what its group shares. At least 0, at
-        most ``wants``, and in a group together at most the surplus. Combine: first result.
+        most ``wants``, and in a group together at most the surplus.
         """
 
     # -- order ---------------------------------------------------------------------------
 
-    @_question
+    @question(Keys("queue"))
     def queue_order(
         self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
@@ -238,44 +231,40 @@ class Plugin:
 
         ``held`` ``(R, K)`` is what the queue would hold then and ``ask`` ``(R, K)`` what its best
         candidate asks for: also asked on assumed positions, so pure in its arguments.
-        Combine: lexicographic.
         """
 
-    @_question
+    @question(Keys("job"))
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
 
         Asked when an action starts, and again for an elastic job whose turn is over. Reads the
-        job's present counts from ``session.ledger``. Combine: lexicographic.
+        job's present counts from ``session.ledger``.
         """
 
-    @_question
+    @question(Keys("task"))
     def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding which pods of a job are placed first.
+        """Return key columns ``(K,)`` deciding which pods of a job are placed first."""
 
-        Combine: lexicographic.
-        """
-
-    @_question
+    @question(Keys("active", without="the name decides"))
     def subgroup_order(
         self, session: Session, active: IntVec, minimum: IntVec
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which subgroup of a job is served first.
 
         ``active`` and ``minimum`` ``(K,)`` count the pods (for an inner group, the children) that
-        run and that must run. Combine: lexicographic, then name.
+        run and that must run.
         """
 
     # -- what and whether ------------------------------------------------------------------
 
-    @_question
+    @question(FirstRefusal("job"))
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
-        Asked once when an action starts. Combine: first refusal.
+        Asked once when an action starts.
         """
 
-    @_question
+    @question(FirstRefusal("job"), unless=Promise("has_gates", silent=False))
     def queue_gate(
         self,
         session: Session,
@@ -289,10 +278,10 @@ class Plugin:
         """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
 
         Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
-        K)`` is what the queue would hold by then). Combine: first refusal.
+        K)`` is what the queue would hold by then).
         """
 
-    @_question
+    @question(FirstRefusal("job"))
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
@@ -301,18 +290,17 @@ class Plugin:
         Asked by reclaim, preempt and consolidate before they look for victims, and again for jobs
         whose turn comes after something has moved. What only victims can cure, such as a limit, is
         not its business: :meth:`queue_gate` is asked once they are gone.
-        Combine: first refusal.
         """
 
-    @_question
+    @question(FirstRefusal("job"))
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may running jobs give room to this claim at all?
 
         Asked once per action and class of claims (same queue, shape, size and priority), about
-        preemptible jobs that the action may take from. Combine: first refusal.
+        preemptible jobs that the action may take from.
         """
 
-    @_question
+    @question(FirstRefusalInTurn("units"))
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
@@ -321,99 +309,49 @@ class Plugin:
         A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
         and not refused here were gone from ``session.ledger``; entries that are not ``taken`` are
         not asked about. To take fewer must never be refused where taking more is not.
-        Combine: first refusal.
         """
 
-    @_first
+    @question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))
     def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
         Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0
-        for nothing. Combine: first result; without an answer pods are placed one by one.
+        for nothing.
         """
 
-    @_first
+    @question(First(batch_fault, without="pods are placed one by one"))
     def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
-        Empty for nothing. Combine: first result; without an answer pods are placed one by one.
+        Empty for nothing.
         """
 
-    @_question
+    @question(AnyOf("job"))
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec | None:
         """Tell, ``(K,)``, which jobs are entitled to ``ask[:, i]`` at any time.
 
         Their evictions are not stopped for having gone round in a ring before (R33).
-        Combine: any.
-        """
-
-    # -- what people read ----------------------------------------------------------------------
-
-    @_question
-    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
-        """Say why this plugin refuses a job, with the numbers, as of the end of the cycle.
-
-        ``code`` is one of the plugin's own ``refusals`` that stood when ``action`` tried the job.
-        Asked when somebody reads the record of the job. Combine: only the plugin whose refusal it
-        is; without an answer the refusal's own sentence stands.
-        """
-
-    @_question
-    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal] | None:
-        """Return changes that may cure a refusal of this plugin's, likely ones first.
-
-        They are tried on a copy before anybody hears of them. Kinds are those that the refusal
-        lists as ``tried``. Asked when somebody asks for advice. Combine: only the plugin whose
-        refusal it is.
-        """
-
-    @_first
-    def eviction_reason(
-        self, session: Session, claim: Claim, parts: Sequence[Part]
-    ) -> Callable[[Session], str] | None:
-        """Return what makes the sentence that these evictions for a claim carry.
-
-        Asked once a claim that evicts, when all its moves are in ``session.ledger``. The sentence
-        is made of the session when somebody reads it, and of what was noted now: what is returned
-        keeps no session. Combine: first result; without an answer it names the claim and the
-        queues that lose.
-        """
-
-    @_question
-    def queue_problems(self, session: Session) -> Mapping[int, Problem] | None:
-        """Return what hinders queues under this policy, by queue row; none of those that work.
-
-        Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares somebody
-        reads. Combine: the first plugin's for each queue.
-        """
-
-    @_question
-    def broken_rules(self, moves: Moves) -> Iterable[str] | None:
-        """Return a line for each rule of this plugin's that a cycle's result breaks.
-
-        Asked by tests, replays and whoever checks results; never by a cycle. Each line begins with
-        the rule's name. Combine: all lines, in plugin order.
         """
 
     # -- nodes -------------------------------------------------------------------------------
 
-    @_question
+    @question(FirstRefusal("rows"))
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
 
         Asked once per shape for all nodes, then only for rows named stale by :meth:`on_moves`.
-        Amounts are not its business. Combine: first refusal.
+        Amounts are not its business.
         """
 
-    @_question
+    @question(Least("rows"))
     def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
-        For host ports and anti-affinity. Asked again for every touched row. Combine: minimum, with
-        what the amounts allow.
+        For host ports and anti-affinity. Asked again for every touched row. What the
+        amounts allow is a bound as well.
         """
 
-    @_question
+    @question(Sum("rows"))
     def node_score(
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
@@ -421,15 +359,15 @@ class Plugin:
 
         As if ``extra`` ``(K,)`` more pods of the shape were already on each node. Row-wise: never
         normalised over the rows asked about (constants of the snapshot are fine).
-        ``session.ledger`` holds the amounts of now. Combine: sum, weighted by the shard.
+        ``session.ledger`` holds the amounts of now.
         """
 
-    @_question
+    @question(Union())
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
         """Hear of tasks placed (``sign`` +1) or taken back (-1) ``(K,)``; return what got stale.
 
         The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again, an empty
-        shape array meaning every shape. Combine: union.
+        shape array meaning every shape.
         """
