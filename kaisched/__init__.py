@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Arguments": "kaisched.framework.plugins.questions",
-    "Plugin": "kaisched.framework.plugins.questions",
+    "Arguments": "kaisched.framework.plugins.plugin",
+    "Plugin": "kaisched.framework.plugins.plugin",
     "hookimpl": "kaisched.framework.plugins.specification",
     "Session": "kaisched.framework.session",
     "Claim": "kaisched.framework.claims",
@@ -118,8 +118,8 @@ if TYPE_CHECKING:
     from kaisched.framework.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.parts import Part as Part
     from kaisched.framework.parts import parts_of as parts_of
-    from kaisched.framework.plugins.questions import Arguments as Arguments
-    from kaisched.framework.plugins.questions import Plugin as Plugin
+    from kaisched.framework.plugins.plugin import Arguments as Arguments
+    from kaisched.framework.plugins.plugin import Plugin as Plugin
     from kaisched.framework.plugins.specification import hookimpl as hookimpl
     from kaisched.framework.proposals import end_of_work as end_of_work
     from kaisched.framework.proposals import larger_bounds as larger_bounds

@@ -36,7 +36,7 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
-from kaisched.framework.plugins.questions import Plugin
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
 from kaisched.objects import SchedulingShard

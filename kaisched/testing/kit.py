@@ -23,7 +23,7 @@ from kaisched.core.usage import Usage
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import answered_questions, contract_fault, typed_arguments
-from kaisched.framework.plugins.questions import Plugin
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.plugins.validity import head_start_fault
 from kaisched.framework.plugins.workload_rows import row_faults

@@ -13,7 +13,8 @@ import pytest
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.framework.advice import MEANINGS
 from kaisched.framework.plugins.loader import describe_plugins, installed_plugins
-from kaisched.framework.plugins.questions import Plugin
+from kaisched.framework.plugins.plugin import Plugin
+from kaisched.framework.plugins.questions import Decisions
 from kaisched.framework.plugins.specification import QUESTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +72,7 @@ def facts_of(name):
 
 def hooks_page():
     """Return docs/reference/hooks.md."""
-    intro = plain(inspect.getdoc(sys.modules[Plugin.__module__])).partition("\n\n")[2]
+    intro = plain(inspect.getdoc(sys.modules[Decisions.__module__])).partition("\n\n")[2]
     lines = [
         "# Hooks",
         "",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kaisched.core.refusals import Refusal
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
-from kaisched.framework.plugins.questions import Plugin
 from kaisched.framework.plugins.registry import Registry
 from kaisched.framework.plugins.specification import QUESTIONS
 from kaisched.objects.known_workloads import KNOWN, WORKLOADS

@@ -25,7 +25,7 @@ from kaisched.errors import (
     PluginLoadError,
     join_path,
 )
-from kaisched.framework.plugins.questions import Arguments, Plugin
+from kaisched.framework.plugins.plugin import Arguments, Plugin
 from kaisched.framework.plugins.registry import PluginSetting, Registry
 from kaisched.framework.plugins.specification import QUESTIONS
 from kaisched.objects.faults import did_you_mean

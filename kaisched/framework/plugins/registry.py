@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 from kaisched.framework.plugins.answers import Answer
-from kaisched.framework.plugins.questions import Plugin
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.specification import PROJECT
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="empty-body"
 """The questions whose answers people read; they decide nothing.
 
-They belong to :class:`~kaisched.framework.plugins.questions.Plugin`, and its rules are theirs.
+What is said in :mod:`~kaisched.framework.plugins.questions` holds for them too.
 """
 
 from __future__ import annotations

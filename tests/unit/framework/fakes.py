@@ -9,7 +9,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.plugins.questions import Arguments, Plugin
+from kaisched.framework.plugins.plugin import Arguments, Plugin
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
 from kaisched.framework.policy import Policy

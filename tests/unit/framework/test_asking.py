@@ -8,8 +8,8 @@ import pytest
 from kaisched.core.refusals import Refusal
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.combine import FirstRefusal
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
-from kaisched.framework.plugins.questions import Plugin
 from kaisched.framework.plugins.registry import PluginSetting, Registry
 from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
 from tests.unit.framework.fakes import job, plugin, session, store
@@ -33,7 +33,7 @@ def failed(of):
 def test_what_is_declared_is_what_pluggy_asks():
     assert set(vars(Registry().hook)) == set(QUESTIONS)
     for name, combine in QUESTIONS.items():
-        assert combine.parameters == tuple(inspect.signature(vars(Plugin)[name]).parameters)[1:]
+        assert combine.parameters == tuple(inspect.signature(getattr(Plugin, name)).parameters)[1:]
 
 
 def test_a_question_cannot_declare_rows_that_it_is_not_asked_about():
@@ -98,12 +98,12 @@ def test_of_what_one_plugin_refuses_the_next_hears_nothing():
 
     def refuses(taken, **_):
         heard.append(taken.tolist())
-        return np.array([0, int(Refusal.MIN_RUNTIME), 0], np.int16)
+        return np.array([0, int(Refusal.QUEUE_ON_HOLD), 0], np.int16)
 
     one = opened(plugin("x", scenario_gate=refuses), plugin("y", scenario_gate=refuses))
     before = np.array([int(Refusal.EVICTION_DELAY), 0, 0], np.int16)
     codes = one.ask.scenario_gate(one, None, range(3), before)
-    assert codes.tolist() == [int(Refusal.EVICTION_DELAY), int(Refusal.MIN_RUNTIME), 0]
+    assert codes.tolist() == [int(Refusal.EVICTION_DELAY), int(Refusal.QUEUE_ON_HOLD), 0]
     assert heard == [[False, True, True], [False, False, True]]
 
 
@@ -115,7 +115,7 @@ def promising(name, question, answer, **promises):
 
 
 def closed(job, **_):
-    return np.full(len(job), int(Refusal.OVER_LIMIT), np.int16)
+    return np.full(len(job), int(Refusal.BACKOFF), np.int16)
 
 
 def test_a_gate_that_is_promised_to_be_open_is_not_asked():
@@ -136,7 +136,7 @@ def test_a_promise_about_gates_is_asked_once_an_action_and_counts_as_not_made_wh
     amounts = one.held[:, ROWS[:1]]
     for action in ("allocate", "allocate", "reclaim"):
         codes = one.ask.queue_gate(one, action, ROWS[:1], ROWS[:1], *[amounts] * 3)
-        assert codes.tolist() == [int(Refusal.OVER_LIMIT)]
+        assert codes.tolist() == [int(Refusal.BACKOFF)]
     assert asked == ["allocate", "reclaim"]
     assert failed(one) == [("x", "queue_gate", "RuntimeError: out of order")] * 2
 

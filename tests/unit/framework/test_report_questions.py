@@ -15,7 +15,7 @@ from kaisched.framework.advising import Adviser
 from kaisched.framework.invariant_sums import Moves
 from kaisched.framework.invariants import violations
 from kaisched.framework.plugins.loader import contract_fault
-from kaisched.framework.plugins.questions import Plugin
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.testing.rows import Group, Job, Task
 from tests.unit.framework.fakes import cycle, job, plugin, policy, session, store
 
