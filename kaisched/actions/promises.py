@@ -71,15 +71,28 @@ def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
             names[int(candidates.job[at])],
         ),
     )
+    wanted = []
     for at in order:
         row = int(candidates.job[at])
-        session.trying = (row,)
         batch = candidates.batches.get(row)
         if batch is None or jobs.podset_count[row] == 1:
             batch = _promised_first(session, row)[: int(candidates.size[at])]
+        wanted.append((row, batch))
+    broken = _keep_all(session, wanted)
+    while broken and len(broken) < len(wanted):
+        # Whom one must run beside may have been promised its place too, and come after it.
+        wanted, broken = broken, _keep_all(session, broken)
+    return broken
+
+
+def _keep_all(session: Session, wanted: list[tuple[int, RowVec]]) -> list[tuple[int, RowVec]]:
+    """Give jobs what they were promised; return those to whom it cannot be given."""
+    broken = []
+    for row, batch in wanted:
+        session.trying = (row,)
         if not _keep(session, row, batch):
             broken.append((row, batch))
-        if jobs.pending[row] > 1:
+        if session.jobs.pending[row] > 1:
             _keep_elastic(session, row)
     return broken
 

@@ -8,6 +8,7 @@ ends, counted in steps and never in seconds.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.attempt import Attempt
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
-_ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
 PASSES: Final = 4
 """So many passes at most: plugins that spare somebody in each of them do so for good."""
 STEPS: Final = 64
 """How often one search may place its claim for real."""
+_ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
+_TRIES: Final = 16
+"""So many sets of units are tried where those in order make room that the claim cannot use."""
 
 
 class Search:
@@ -67,7 +70,7 @@ class Search:
             if isinstance(found, Plan):
                 return self._fewest(attempt, found)
             if attempt.has_room_in_vain:
-                plan = self._cheaper(attempt, _ANY_COST)
+                plan = self._cheaper(attempt, _ANY_COST, _TRIES)
                 if plan is not None:
                     return plan
             code = found
@@ -84,20 +87,20 @@ class Search:
         if is_least(session, line, cost):
             return plan
         plan.statement.rollback()
-        cheaper = self._cheaper(attempt, cost)
+        cheaper = self._cheaper(attempt, cost, STEPS)
         if cheaper is not None:
             return cheaper
         again = attempt.place_again()
         assert again is not None  # it was placed just now from the same state
         return again
 
-    def _cheaper(self, attempt: Attempt, cost: Cost) -> Plan | None:
-        """Return the plan that costs the least of those that cost less, None without any."""
+    def _cheaper(self, attempt: Attempt, cost: Cost, most: int) -> Plan | None:
+        """Return the cheapest plan that costs less, None without any among the first so many."""
         session, demand, line = self._session, attempt.demand, attempt.line
         if is_too_large(line, demand):
             return None
         fewest = Fewest(session, line, [(self.future(shape), n) for shape, n in demand.shapes])
-        for places in fewest.below(cost, attempt.judge_sets):
+        for places in islice(fewest.below(cost, attempt.judge_sets), most):
             parts = [line.part(place) for place in places]
             found = Attempt(self, session, demand, line).settle(parts)
             if found is not None:

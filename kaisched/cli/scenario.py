@@ -81,18 +81,15 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
     """Write the files of all runs, each in a folder of its own where there are several."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.sim.output.files import write_files  # noqa: PLC0415
+    from kaisched.sim.output.pictures import write_compared, write_pictures  # noqa: PLC0415
     from kaisched.sim.output.report import write_report  # noqa: PLC0415
 
     for result, folder in zip(results, _folders(results, out), strict=True):
         write_files(result, folder)
         if has_plots:
-            from kaisched.sim.output.plots import write_plots  # noqa: PLC0415 - an extra
-
-            write_plots(result, folder)
+            write_pictures(result, folder)
     if has_plots and len(results) > 1:
-        from kaisched.sim.output.plots_compared import write_comparison  # noqa: PLC0415 - an extra
-
-        write_comparison(results, out)
+        write_compared(results, out)
     warn(f"wrote {write_report(results, out / 'report.html')}")
 
 

@@ -41,7 +41,7 @@ _UNTIL = typer.Option(help="Stop here; at the last submission unless given.")
 _DRAIN = typer.Option("--drain", help="Then go on until every job has ended.")
 _OUTPUT = typer.Option("-o", "--output", help="How to print.")
 _OUT = typer.Option(help="Folder for CSV, JSON and the report of a scenario.")
-_PLOTS = typer.Option("--plots", help="Write PNG and SVG pictures too; needs the extra `plots`.")
+_PLOTS = typer.Option("--plots", help="Write charts of the report as SVG files too.")
 _SEED = typer.Option(min=0, help="Seed of a scenario, instead of its own.")
 _COMPARE = typer.Option("--compare", help="Put several scenarios side by side.")
 _SCENARIOS = typer.Argument(

@@ -120,7 +120,8 @@ class Churn:
                 self._make_anew(job, place)
         if is_placed:
             job.placed_s = now_s
-        job.is_ended = is_done or now_s - job.placed_s > PATIENCE_S
+        is_hopeless = self.is_making and now_s - job.placed_s > PATIENCE_S
+        job.is_ended = is_done or is_hopeless
 
     def _is_lost(self, job, place, now_s):
         """Tell whether a pod has been missing for so long that it is made anew now."""

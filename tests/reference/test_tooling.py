@@ -189,7 +189,6 @@ def test_the_documented_dependencies_are_the_declared_ones():
     declared = [
         *project["project"]["dependencies"],
         *project["project"]["optional-dependencies"]["dev"],
-        *project["project"]["optional-dependencies"]["plots"],
         *project["dependency-groups"]["build"],
         *project["dependency-groups"]["lock"],
     ]

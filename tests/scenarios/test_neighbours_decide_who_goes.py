@@ -106,3 +106,19 @@ def test_who_uses_a_port_stays_where_its_room_is_not_needed():
     cluster.job("a1", queue="a", running={"n0": 1}, constraints=PORT)
     ran = cluster.job("b0", queue="b", gpu=3).run()
     assert list(ran.evicted) == ["a0-0"]
+
+
+def test_whom_a_claim_keeps_away_from_goes_though_it_uses_a_port_too():
+    cluster = two_queues().node("n0", gpu=4)
+    cluster.job("a0", queue="a", running={"n0": 1}, labels=X, constraints=PORT)
+    ran = cluster.job("b0", queue="b", constraints=AWAY_FROM_X).run()
+    assert list(ran.evicted) == ["a0-0"]
+
+
+def test_a_promise_beside_a_promise_is_kept_whoever_comes_first():
+    cluster = two_queues().node("n0", gpu=4)
+    cluster.job("b0", queue="b", priority=90, constraints=BESIDE_X, promised={"n0": 1})
+    cluster.job("b1", queue="b", labels=X, promised={"n0": 1})
+    cluster.job("b2", queue="b", priority=95, gpu=3)
+    ran = cluster.run("allocate")
+    assert ran.placed == {"b0-0": "n0", "b1-0": "n0"}

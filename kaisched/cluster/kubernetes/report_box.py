@@ -90,15 +90,17 @@ class ReportBox:
                     continue
                 self._virtual = max(self._served[what], self._virtual)
                 self._served[what] = self._virtual + 1.0 / self._weights[what]
-                del self._due_s[entry], self._since_s[entry]
+                del self._due_s[entry]
                 self._busy.add(entry.key)
                 return entry
             return None
 
     def done(self, entry: Entry) -> None:
-        """Let others take what is said of this object."""
+        """Let others take what is said of this object; forget the entry unless it was put again."""
         with self.news:
             self._busy.discard(entry.key)
+            if entry not in self._due_s:
+                self._since_s.pop(entry, None)
             self.news.notify()
 
     def next_s(self) -> float | None:
@@ -115,7 +117,10 @@ class ReportBox:
 
     @property
     def oldest_s(self) -> float:
-        """How long ago the oldest of these was put in, in seconds; 0 without any."""
+        """How long ago the oldest of these was put in, in seconds; 0 without any.
+
+        One whose write is tried again and again has waited since the first time.
+        """
         with self.news:
             since_s = next(iter(self._since_s.values()), None)
         return 0.0 if since_s is None else self.now() - since_s

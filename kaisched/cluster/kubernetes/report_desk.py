@@ -334,6 +334,7 @@ class ReportDesk:
             if write.message:
                 uid = write.body["metadata"]["uid"]
                 self._on_told(entry.key.partition("/")[2], uid, write.message)
+            self._box.settle(entry)  # what comes now is another write
             if self._compose(entry) is None:
                 self._settle(entry)
             else:

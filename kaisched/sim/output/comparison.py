@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from kaisched.core.axis import FloatVec
-from kaisched.sim.outcome import HOUR_S, Outcome
+from kaisched.sim.outcome import HOUR_S, Outcome, QueueOutcome
+from kaisched.sim.output.charts import HALF
 from kaisched.sim.output.files import Result
 from kaisched.sim.output.page import figure, heading, side_by_side, table
 from kaisched.sim.output.summary import worst_waits
 from kaisched.sim.output.svg.bars import Bars, bars_by_name
+from kaisched.sim.output.svg.chart import Chart
 from kaisched.sim.output.svg.charts import Line, lines_chart
+from kaisched.sim.output.svg.legend import Entry
+from kaisched.sim.output.svg.marks import fill
 from kaisched.sim.table import NONE, short_duration
 from kaisched.sim.timeline import Timeline
 
@@ -33,17 +37,18 @@ _HEADS = (
 def comparison(results: Sequence[Result], names: Sequence[str]) -> list[str]:
     """Return the parts of a page that compare runs."""
     outcomes = [result.outcome for result in results]
+    charts = [
+        beyond_chart(outcomes, names),
+        _got_chart(outcomes, names),
+        _waits_chart(outcomes, names),
+        wrong_chart(results, names),
+        evictions_chart(results, names),
+        _lost_chart(results, names),
+    ]
     return [
         heading("Side by side"),
         table(_HEADS, [_row(name, it) for name, it in zip(names, outcomes, strict=True)]),
-        side_by_side(
-            [
-                figure(_hours(outcomes, names)),
-                figure(_waits(outcomes, names)),
-                figure(_error(results, names)),
-                figure(_lost(results, names)),
-            ]
-        ),
+        side_by_side(figure(chart) for chart in charts),
     ]
 
 
@@ -71,31 +76,77 @@ def busiest_queues(outcomes: Sequence[Outcome]) -> list[str]:
     return [name for name in hours if name in busiest]
 
 
-def _hours(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
+def runs_legend(names: Sequence[str]) -> list[Entry]:
+    """Return what names the runs in all charts of a comparison."""
+    return [Entry(name, fill(series), is_area=True) for series, name in enumerate(names)]
+
+
+def beyond_chart(
+    outcomes: Sequence[Outcome],
+    names: Sequence[str],
+    *,
+    width: int = HALF,
+    height: int = 0,
+    is_named: bool = True,
+) -> Chart:
+    """Return what each queue got beyond its entitlement; left of 0 is what it missed."""
+    return bars_by_name(
+        "Beyond what the queue is entitled to",
+        "GPU-hours",
+        busiest_queues(outcomes),
+        _bars(outcomes, names, lambda queue: queue.gpu_hours - queue.entitled_gpu_hours),
+        width=width,
+        height=height,
+        is_named=is_named,
+    )
+
+
+def _got_chart(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+    bars = _bars(outcomes, names, lambda queue: None if queue.got is None else 100 * queue.got)
+    return bars_by_name("GPU-hours held, of those entitled", "%", busiest_queues(outcomes), bars)
+
+
+def _waits_chart(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
+    bars = _bars(outcomes, names, lambda it: None if it.wait is None else it.wait.p95_s / HOUR_S)
+    title = "Wait within which 95 % started"
+    return bars_by_name(title, "hours", busiest_queues(outcomes), bars)
+
+
+def _bars(
+    outcomes: Sequence[Outcome],
+    names: Sequence[str],
+    amount: Callable[[QueueOutcome], float | None],
+) -> list[Bars]:
+    """Return a bar of each run for each of the busiest queues, none where it has no amount."""
     queues = busiest_queues(outcomes)
     groups = []
     for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True)):
-        got = {queue.name: queue.got or 0.0 for queue in outcome.queues}
-        groups.append(Bars(name, [100 * got.get(queue, 0.0) for queue in queues], series))
-    return bars_by_name("GPU-hours by those entitled", "%", queues, groups)
+        amounts = {queue.name: amount(queue) for queue in outcome.queues}
+        groups.append(Bars(name, [amounts.get(queue) for queue in queues], series))
+    return groups
 
 
-def _waits(outcomes: Sequence[Outcome], names: Sequence[str]) -> str:
-    queues = busiest_queues(outcomes)
-    groups = []
-    for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True)):
-        wait = {queue.name: queue.wait for queue in outcome.queues}
-        longest = [it.p95_s / HOUR_S if (it := wait.get(queue)) else 0.0 for queue in queues]
-        groups.append(Bars(name, longest, series))
-    return bars_by_name("Wait within which 95 % started", "hours", queues, groups)
+def wrong_chart(
+    results: Sequence[Result], names: Sequence[str], *, width: int = HALF, is_named: bool = True
+) -> Chart:
+    """Return the GPU-hours that the wrong queues got, up to each instant."""
+    lines = _lines(results, names, wrong_hours, is_named=is_named)
+    return lines_chart("In the wrong hands so far", "GPU-hours", lines, width=width)
 
 
-def _error(results: Sequence[Result], names: Sequence[str]) -> str:
-    lines = [
-        Line(name, wrong_hours(result.timeline), series, is_stepped=False)
-        for series, (name, result) in enumerate(zip(names, results, strict=True))
-    ]
-    return lines_chart("In the wrong hands so far", "GPU-hours", _ends(results), lines)
+def evictions_chart(
+    results: Sequence[Result], names: Sequence[str], *, width: int = HALF, is_named: bool = True
+) -> Chart:
+    """Return the evictions up to each instant."""
+    lines = _lines(
+        results, names, lambda line: np.cumsum(line.evictions.sum(axis=0)), is_named=is_named
+    )
+    return lines_chart("Evictions so far", "jobs", lines, width=width)
+
+
+def _lost_chart(results: Sequence[Result], names: Sequence[str]) -> Chart:
+    lines = _lines(results, names, lambda line: np.cumsum(line.lost_hours.sum(axis=0)))
+    return lines_chart("Work done twice so far", "GPU-hours", lines)
 
 
 def wrong_hours(line: Timeline) -> FloatVec:
@@ -108,13 +159,22 @@ def wrong_hours(line: Timeline) -> FloatVec:
     return hours
 
 
-def _lost(results: Sequence[Result], names: Sequence[str]) -> str:
-    lines = [
-        Line(name, np.cumsum(result.timeline.lost_hours.sum(axis=0)), series, is_stepped=False)
+def _lines(
+    results: Sequence[Result],
+    names: Sequence[str],
+    sums: Callable[[Timeline], FloatVec],
+    *,
+    is_named: bool = True,
+) -> list[Line]:
+    """Return a line for each run, which ends where the run does."""
+    return [
+        Line(
+            name,
+            result.timeline.end_s,
+            sums(result.timeline),
+            series,
+            is_stepped=False,
+            is_named=is_named,
+        )
         for series, (name, result) in enumerate(zip(names, results, strict=True))
     ]
-    return lines_chart("Work done twice so far", "GPU-hours", _ends(results), lines)
-
-
-def _ends(results: Sequence[Result]) -> FloatVec:
-    return max((result.timeline.end_s for result in results), key=lambda ends: float(ends[-1]))

@@ -6,33 +6,37 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-_STYLE: Final = """
-:root{color-scheme:light dark;--back:#fff;--text:#1b1f24;--soft:#59636e;--grid:#d9dee3;
---void:#eef1f4;--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b5549a;--c4:#b8860b;--c5:#3b8fc4;
---c6:#5d4b8c;--c7:#6b7280}
-@media (prefers-color-scheme:dark){:root{--back:#14181d;--text:#e6eaee;--soft:#9aa5b1;
---grid:#2f363e;--void:#20262d;--c0:#56b4e9;--c1:#f0883e;--c2:#2fc595;--c3:#e08ac6;--c4:#e6c229;--c5:#8cc7ef;
---c6:#b3a1e6;--c7:#a3adb8}}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:1264px;padding:20px;background:var(--back);color:var(--text);
-font:14px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:32px 0 8px}
-p{margin:4px 0;max-width:880px}.soft{color:var(--soft)}
-table{border-collapse:collapse;margin:12px 0;font-variant-numeric:tabular-nums}
-th,td{padding:3px 12px 3px 0;text-align:right;border-bottom:1px solid var(--grid);
-white-space:nowrap}
-th:first-child,td:first-child{text-align:left}
-th{color:var(--soft);font-weight:600}
-.wide{overflow-x:auto}
-.grid{display:grid;gap:20px 24px;align-items:start;
-grid-template-columns:repeat(auto-fill,minmax(min(560px,100%),1fr))}
-figure{margin:12px 0}svg{display:block;width:100%;height:auto}
-figcaption{color:var(--soft);font-size:13px}
-svg text{fill:var(--text);font:11px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-svg .title{font-size:13px;font-weight:600}
-svg .tick,svg .unit,svg .value{fill:var(--soft)}
-svg line.grid{stroke:var(--grid)}svg line.axis{stroke:var(--soft)}svg .void{fill:var(--void)}
-"""
+from kaisched.sim.output.svg.chart import Chart
+from kaisched.sim.output.svg.style import DARK, FONT, LIGHT, Palette, chart_style
+
+_LEAST_SCALE: Final = 0.8
+"""Of a chart, at which its text can still be read."""
+
+
+def _variables(palette: Palette) -> str:
+    names = ("back", "text", "soft", "grid")
+    return ";".join(f"--{name}:{getattr(palette, name)}" for name in names)
+
+
+_STYLE: Final = f"""
+:root{{color-scheme:light dark;{_variables(LIGHT)}}}
+@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}
+*{{box-sizing:border-box}}
+body{{margin:0 auto;max-width:1264px;padding:20px;background:var(--back);color:var(--text);
+font:14px/1.5 {FONT}}}
+h1{{font-size:24px;margin:0 0 4px}}h2{{font-size:18px;margin:32px 0 8px}}
+p{{margin:4px 0;max-width:880px}}.soft{{color:var(--soft)}}
+table{{border-collapse:collapse;margin:12px 0;font-variant-numeric:tabular-nums}}
+th,td{{padding:3px 12px 3px 0;text-align:right;border-bottom:1px solid var(--grid);
+white-space:nowrap}}
+th:first-child,td:first-child{{text-align:left}}
+th{{color:var(--soft);font-weight:600}}
+.wide{{overflow-x:auto}}
+.grid{{display:grid;gap:20px 24px;align-items:start;
+grid-template-columns:repeat(auto-fill,minmax(min(560px,100%),1fr))}}
+figure{{margin:12px 0;overflow-x:auto}}svg{{display:block;width:100%;height:auto}}
+figcaption{{color:var(--soft);font-size:13px}}
+{chart_style()}"""
 
 
 def page(title: str, body: Iterable[str]) -> str:
@@ -70,10 +74,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def figure(chart: str, caption: str = "") -> str:
-    """Return a chart with a line below it."""
+def figure(chart: Chart, caption: str = "") -> str:
+    """Return a chart with a line below it. On a narrow screen it scrolls and stays legible."""
     told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f"<figure>{chart}{told}</figure>"
+    least = f"min-width:{chart.width * _LEAST_SCALE:.0f}px"
+    return f"<figure>{chart.inline(least)}{told}</figure>"
 
 
 def side_by_side(figures: Iterable[str]) -> str:

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from kaisched.core.axis import FloatVec
-from kaisched.sim.outcome import HOUR_S, Outcome
+from kaisched.sim.outcome import Outcome
+from kaisched.sim.output.charts import (
+    evictions_chart,
+    held_chart,
+    hours_chart,
+    jain_chart,
+    lost_chart,
+    nodes_chart,
+    share_charts,
+    use_chart,
+    waits_chart,
+)
 from kaisched.sim.output.comparison import comparison
 from kaisched.sim.output.files import Result, write_text
 from kaisched.sim.output.page import (
@@ -20,28 +28,12 @@ from kaisched.sim.output.page import (
     side_by_side,
     table,
 )
-from kaisched.sim.output.shown import Shown, shown_of
+from kaisched.sim.output.shown import shown_of
 from kaisched.sim.output.summary import names_of
-from kaisched.sim.output.svg.bars import Bars, bars_by_name
-from kaisched.sim.output.svg.charts import (
-    DASHED,
-    DOTTED,
-    NEUTRAL,
-    Line,
-    bars_over_time,
-    lines_chart,
-    stacked_chart,
-)
-from kaisched.sim.output.svg.frame import Entry
-from kaisched.sim.output.svg.heat import heat_chart
 from kaisched.sim.table import NONE, short_duration
-from kaisched.sim.timeline import Timeline
 from kaisched.units import format_duration
 
-MOST_NODE_ROWS: Final = 64
 _MOST_TABLE_ROWS: Final = 100
-_PARTS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
-_PERCENT: Final = (0.0, 20.0, 40.0, 60.0, 80.0, 100.0)
 _QUEUE_HEADS: Final = (
     "queue",
     "weight",
@@ -93,21 +85,21 @@ def _sections(result: Result) -> list[str]:
         paragraph(_sums(outcome)),
         _queues(outcome),
         heading("Who held the GPUs"),
-        figure(_held(line, shown)),
-        side_by_side(_against_shares(line, shown)),
+        figure(held_chart(line, shown)),
+        side_by_side(figure(chart) for chart in share_charts(line, shown)),
         heading("Fair over time"),
-        side_by_side([figure(_cumulative(line, shown)), figure(_jain(line))]),
+        side_by_side([figure(hours_chart(line, shown)), figure(jain_chart(line))]),
         heading("Waiting, use and disruption"),
         side_by_side(
             [
-                figure(_waits(outcome, shown)),
-                figure(_utilisation(line)),
-                figure(_evictions(line)),
-                figure(_lost(line)),
+                figure(waits_chart(outcome, shown)),
+                figure(use_chart(line)),
+                figure(evictions_chart(line)),
+                figure(lost_chart(line)),
             ]
         ),
         heading("Nodes"),
-        figure(_nodes(result)),
+        figure(nodes_chart(result)),
     ]
 
 
@@ -150,106 +142,3 @@ def _queues(outcome: Outcome) -> str:
             )
         )
     return table(_QUEUE_HEADS, rows)
-
-
-def _held(line: Timeline, shown: Shown) -> str:
-    layers = [
-        Line(name, values, series)
-        for series, (name, values) in enumerate(
-            zip(shown.names, shown.sums(line.allocated), strict=True)
-        )
-    ]
-    capacity = Line("GPUs there are", line.capacity, 0)
-    return stacked_chart("GPUs held, by queue", "GPUs", line.end_s, layers, capacity)
-
-
-def _against_shares(line: Timeline, shown: Shown) -> list[str]:
-    columns = zip(
-        shown.names,
-        shown.sums(line.allocated),
-        shown.sums(line.fair_share),
-        shown.sums(line.entitled),
-        strict=True,
-    )
-    rows = list(columns)
-    most = max((float(max(held.max(), fair.max())) for _, held, fair, _ in rows), default=1.0)
-    figures = []
-    for series, (name, held, fair, due) in enumerate(rows):
-        lines = [
-            Line("held", held, series, is_filled=True),
-            Line("fair share", fair, series, DASHED),
-            Line("entitled", due, series, DOTTED, width=2.0),
-        ]
-        title = f"{name}: held, fair share and entitlement"
-        chart = lines_chart(title, "GPUs", line.end_s, lines, most=most, height=130)
-        figures.append(figure(chart))
-    return figures
-
-
-def _cumulative(line: Timeline, shown: Shown) -> str:
-    lines = []
-    for series, name in enumerate(shown.names):
-        used = shown.sums(line.gpu_hours)[series]
-        due = shown.sums(line.entitled_hours)[series]
-        lines.append(Line(name, used, series, is_stepped=False, width=2.0))
-        lines.append(Line(name, due, series, DOTTED, is_stepped=False, is_named=False))
-    title = "GPU-hours so far, held and entitled"
-    dotted = [Entry("entitled", f'{NEUTRAL} stroke-dasharray="{DOTTED}"')]
-    return lines_chart(title, "GPU-hours", line.end_s, lines, height=240, also=dotted)
-
-
-def _jain(line: Timeline) -> str:
-    lines = [Line("Jain's index", line.jain, 0)]
-    title = "Jain's index of GPU-hours by entitled ones (1 is equal)"
-    return lines_chart(title, "index", line.end_s, lines, height=240, y_ticks=_PARTS)
-
-
-def _waits(outcome: Outcome, shown: Shown) -> str:
-    by_name = {queue.name: queue.wait for queue in outcome.queues}
-    names = [name for name in shown.names if by_name.get(name) is not None]
-    waits = [wait for name in names if (wait := by_name[name]) is not None]
-    bars = [
-        Bars("half of the jobs", [wait.p50_s / HOUR_S for wait in waits], 0),
-        Bars("95 %", [wait.p95_s / HOUR_S for wait in waits], 1),
-    ]
-    return bars_by_name("Wait to the first start, within which", "hours", names, bars)
-
-
-def _utilisation(line: Timeline) -> str:
-    used = Line("in use", line.utilisation * 100.0, 2, is_filled=True)
-    return lines_chart("GPUs in use", "%", line.end_s, [used], y_ticks=_PERCENT)
-
-
-def _evictions(line: Timeline) -> str:
-    evictions = line.evictions.sum(axis=0)
-    return bars_over_time("Evictions", "jobs", line.end_s, evictions, 1, is_count=True)
-
-
-def _lost(line: Timeline) -> str:
-    lost = line.lost_hours.sum(axis=0)
-    return bars_over_time("Work done twice", "GPU-hours", line.end_s, lost, 3)
-
-
-def _nodes(result: Result) -> str:
-    run = result.run
-    means = run.record.nodes.means()
-    gpus = np.array(run.node_gpus)
-    has_gpus = np.flatnonzero(gpus > 0).tolist()
-    names, parts = _folded([run.node_names[at] for at in has_gpus], means[has_gpus], gpus[has_gpus])
-    spans_s = means.shape[1] * run.record.nodes.width * run.scenario.pace.step_s
-    return heat_chart("GPUs in use, by node", names, parts, max(spans_s, 1.0))
-
-
-def _folded(names: list[str], used: FloatVec, gpus: FloatVec) -> tuple[list[str], FloatVec]:
-    """Return at most so many rows: neighbours share one where there are more nodes."""
-    if not names:
-        return [], np.zeros((0, 1))
-    each = -(-len(names) // MOST_NODE_ROWS)
-    first = np.arange(0, len(names), each)
-    sums = np.add.reduceat(used, first, axis=0)
-    whole = np.add.reduceat(gpus, first)
-    if each == 1:
-        return names, sums / whole[:, None]
-    last = [min(at + each, len(names)) - 1 for at in first.tolist()]
-    folded = [f"{names[at]} to {names[end]}" for at, end in zip(first.tolist(), last, strict=True)]
-    return folded, sums / whole[:, None]

@@ -81,6 +81,10 @@ class Neighbours:
             self._refuse_affinity(session, shape, constraints, refused, watched)
         if shape in self.terms.self_averse:
             self._leave_one_a_domain(session, shape, refused)
+        if constraints.host_ports:
+            # The last to be asked: what passes must not hide what does not.
+            _, leaving = self._port_crowds(session, shape, constraints)
+            _refuse(refused, leaving.counts(session) > 0, Refusal.HOST_PORT_LEAVING)
         if watched:
             self.watched[shape] = tuple(watched)
         return refused if refused.any() else None
@@ -122,10 +126,9 @@ class Neighbours:
         refused: CodeVec,
         watched: list[Crowd],
     ) -> None:
-        staying, leaving = self._port_crowds(session, shape, constraints)
+        staying, _ = self._port_crowds(session, shape, constraints)
         watched.append(staying)
         _refuse(refused, staying.counts(session) > 0, Refusal.HOST_PORT)
-        _refuse(refused, leaving.counts(session) > 0, Refusal.HOST_PORT_LEAVING)
 
     def _refuse_anti(
         self,

@@ -19,9 +19,11 @@ from kaisched import (
     asked_of,
     batch_of,
     format_amount,
+    worth,
 )
 from kaisched_plugins.proportion import refusals
 
+_WORTH = "proportion.worth"
 _NAMED = 3
 """So many queues are named."""
 
@@ -116,11 +118,27 @@ def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amou
     path = session.queues.tree.path(queue).tolist()
     shared = set(session.queues.tree.path(claim.queue).tolist())
     compared = next(at for at, row in enumerate([*path[1:], -1]) if row in shared or row < 0)
-    if not compared and session.held[resource, queue] <= session.fair_share[resource, queue]:
-        compared = min(1, len(path) - 1)
-    if not compared:
+    counts = _counts(session, path[compared], resource)
+    if compared:
+        return f"{standing} (in {_standing(session, path[compared], resource, held)}{counts})"
+    if len(path) == 1 or session.held[resource, queue] > session.fair_share[resource, queue]:
         return standing
-    return f"{standing} (in {_standing(session, path[compared], resource, held)})"
+    return f"{standing}{counts} (in {_standing(session, path[1], resource, held)})"
+
+
+def _counts(session: Session, queue: int, resource: int) -> str:
+    """Say what share and quota count for where more was promised than there is above (R34)."""
+    queues, told = session.queues, (session.fair_share, session.queues.deserved)
+    found: tuple[Amounts, Amounts] | None = session.found.get(_WORTH)
+    if found is None:
+        firm = session.held_non_preemptible
+        columns = queues.deserved, session.fair_share, firm, queues.priority
+        found = session.found[_WORTH] = worth(queues.tree, session.axis.unit, columns)
+    counts = [int(amounts[resource, queue]) for amounts in reversed(found)]
+    if counts == [int(amounts[resource, queue]) for amounts in told]:
+        return ""
+    share, quota = (_shown(session.axis.names[resource], amount) for amount in counts)
+    return f", which count as {share} and {quota}"
 
 
 def _undershoot(session: Session, parts: Sequence[Part], held: Amounts) -> str:
@@ -156,17 +174,16 @@ def _standing(session: Session, queue: int, resource: int, held_after: Amounts) 
     before, after = (
         format_amount(name, int(held[resource, queue])) for held in (session.held, held_after)
     )
-    share, quota = (
-        "unlimited" if amount >= UNLIMITED else format_amount(name, amount)
-        for amount in (
-            int(session.fair_share[resource, queue]),
-            int(session.queues.deserved[resource, queue]),
-        )
-    )
+    told = session.fair_share, session.queues.deserved
+    share, quota = (_shown(name, int(amounts[resource, queue])) for amounts in told)
     return (
         f"queue {session.queues.name[queue]}: {name} {before} to {after},"
         f" fair share {share}, quota {quota}"
     )
+
+
+def _shown(resource: str, amount: int) -> str:
+    return "unlimited" if amount >= UNLIMITED else format_amount(resource, amount)
 
 
 # -- queues --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kaisched.cli.reference import PAGES
 from kaisched.errors import KaischedError
 
 ROOT = Path(__file__).resolve().parents[3]
-HEAVY = {"numpy", "pydantic", "kubernetes", "msgspec", "prometheus_client", "yaml", "matplotlib"}
+HEAVY = {"numpy", "pydantic", "kubernetes", "msgspec", "prometheus_client", "yaml"}
 
 
 def test_help_imports_nothing_heavy():

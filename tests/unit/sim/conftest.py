@@ -98,18 +98,19 @@ SMALL = {
 }
 
 
-@pytest.fixture
-def scenario(tmp_path):
+@pytest.fixture(scope="session")
+def scenario(tmp_path_factory):
     """Return the scenario of a small file with some of its keys written anew."""
+    path = tmp_path_factory.mktemp("scenario") / "s.yaml"
 
     def read(**changes):
         raw = {**copy.deepcopy(SMALL), **changes}
-        return scenario_of(raw, tmp_path / "s.yaml")
+        return scenario_of(raw, path)
 
     return read
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ran(scenario):
     """Run a scenario under its own policy."""
 

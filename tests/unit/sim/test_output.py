@@ -6,7 +6,6 @@ import json
 import re
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
 from kaisched.errors import ConfigError
@@ -22,8 +21,6 @@ from kaisched.sim.output.files import (
 from kaisched.sim.output.report import report_html
 from kaisched.sim.output.shown import shown_of
 from kaisched.sim.output.summary import comparison_of, summary_of
-from kaisched.sim.output.svg.charts import Line, bars_over_time, lines_chart
-from kaisched.sim.output.svg.scale import label, nice_step, ticks_up_to, time_ticks
 
 JOBS = [
     {"queue": "a", "arrivals": {"poissonPerHour": 6}, "gpus": 2, "duration": {"exponential": "1h"}},
@@ -185,85 +182,3 @@ def test_many_queues_become_the_busiest_and_the_others(ran):
 
 def test_the_table_fits_a_terminal(result):
     assert max(map(len, summary_of(result.outcome).splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    ("most", "last"), [(0.7, 0.8), (1, 1), (7, 8), (16, 20), (37, 40), (512, 600), (1234, 1250)]
-)
-def test_ticks_are_round_and_reach_the_most(most, last):
-    ticks = ticks_up_to(most)
-    assert ticks[-1] == pytest.approx(last)
-    assert 3 <= len(ticks) <= 8
-    assert np.diff(ticks) == pytest.approx(np.full(len(ticks) - 1, ticks[1]))
-
-
-def test_steps_of_ticks_are_one_two_two_and_a_half_or_five():
-    for span in (0.003, 1.7, 42, 999, 123_456):
-        step = nice_step(span, 5)
-        mantissa = step / 10 ** np.floor(np.log10(step) + 1e-12)
-        assert min(abs(mantissa - nice) for nice in (1, 2, 2.5, 5)) < 1e-9
-
-
-@pytest.mark.parametrize(
-    ("end_s", "unit", "last"),
-    [(90, "seconds", 90), (3600, "minutes", 60), (86_400, "hours", 24), (1_209_600, "days", 14)],
-)
-def test_time_has_the_unit_that_reads_well(end_s, unit, last):
-    ticks, name = time_ticks(end_s)
-    size = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}[unit]
-    assert name == unit
-    assert ticks[0] == 0
-    assert ticks[-1] / size <= last
-
-
-def test_labels_of_amounts():
-    assert [label(value) for value in (0, 0.5, 2, 2.25, 1234.5, 0.004)] == [
-        "0",
-        "0.5",
-        "2",
-        "2.25",
-        "1,234.5",
-        "0.004",
-    ]
-
-
-def test_a_line_has_a_corner_only_where_it_changes():
-    ends = np.arange(1.0, 1001.0)
-    chart = lines_chart("t", "u", ends, [Line("x", np.where(ends < 500, 1.0, 2.0), 0)])
-    path = next(it for it in re.findall(r'<path d="(M[^"]*)"', chart) if it.count("L") > 1)
-    assert path.count("L") == 3
-
-
-def test_bars_keep_the_sum_when_spans_are_joined():
-    ends, values = np.arange(1.0, 241.0), np.ones(240)
-    chart = bars_over_time("t", "u", ends, values, 0, most=60)
-    assert chart.count("M56") >= 1
-    assert len(re.findall(r"M[\d.]+ [\d.]+h", chart)) == 60
-
-
-def test_pictures_are_written_twice_and_are_the_same_again(result, tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
-    from kaisched.sim.output.plots import write_plots
-
-    first, second = (write_plots(result, tmp_path / name) for name in ("one", "two"))
-    assert {path.name for path in first} == {
-        f"{name}.{suffix}"
-        for name in ("allocation", "fair-share", "gpu-hours")
-        for suffix in ("png", "svg")
-    }
-    for one, other in zip(first, second, strict=True):
-        assert one.stat().st_size > 1000
-        assert one.read_bytes() == other.read_bytes()
-
-
-def test_runs_that_are_compared_have_a_picture_together(result, tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra plots is not installed")
-    from kaisched.sim.output.plots_compared import write_comparison
-
-    pair = [result, result]
-    first, second = (write_comparison(pair, tmp_path / name) for name in ("one", "two"))
-    assert [path.name for path in first] == ["comparison.png", "comparison.svg"]
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-    for queue in result.outcome.queues[:2]:
-        assert f"<!-- {queue.name} -->" in first[1].read_text(encoding="utf-8")

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from kaisched.core.axis import FloatVec
-from kaisched.sim.output.svg.frame import Entry, Frame, time_frame
+from kaisched.sim.output.svg.chart import Chart
+from kaisched.sim.output.svg.frame import Frame, time_frame
+from kaisched.sim.output.svg.legend import Entry
 from kaisched.sim.output.svg.marks import Point, area, fill, path, rectangles, stroke
+from kaisched.sim.output.svg.style import NEUTRAL
 
 FEW = 5
 DASHED = "6 4"
 DOTTED = "1.5 3.5"
-NEUTRAL = 'fill="none" stroke="var(--text)" stroke-width="1.2"'
-_LIMIT = f'{NEUTRAL} stroke-dasharray="{DASHED}"'
+_STACKED = 0.85
+_SHADE = 0.3
+_UNSEEN = 0.2
+"""Pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,7 @@ class Line:
     """A line over time: amounts at instants, or means of the spans that end there."""
 
     name: str
+    ends_s: FloatVec
     values: FloatVec
     series: int
     dash: str = ""
@@ -33,11 +41,22 @@ class Line:
     is_named: bool = True
     """Whether the legend names it."""
 
+    @property
+    def style(self) -> str:
+        """What it looks like."""
+        if self.is_filled:
+            return fill(self.series, _SHADE)
+        return stroke(self.series, dash=self.dash, width=self.width)
+
+    @property
+    def entry(self) -> Entry:
+        """Its place in a legend."""
+        return Entry(self.name, self.style, self.is_filled)
+
 
 def lines_chart(
     title: str,
     unit: str,
-    ends_s: FloatVec,
     lines: Sequence[Line],
     *,
     most: float | None = None,
@@ -45,60 +64,58 @@ def lines_chart(
     height: int = 200,
     y_ticks: Sequence[float] | None = None,
     also: Sequence[Entry] = (),
-) -> str:
-    """Return lines over spans that end at these instants; ``also`` are more lines of the legend."""
+) -> Chart:
+    """Return lines, each over its own spans; ``also`` are more entries of the legend."""
     highest = max((float(line.values.max(initial=0.0)) for line in lines), default=0.0)
-    named = [line for line in lines if line.is_named]
-    legend = [*(Entry(line.name, _style(line), line.is_filled) for line in named), *also]
     frame = time_frame(
         title,
-        float(ends_s[-1]),
+        max(float(line.ends_s[-1]) for line in lines),
         highest if most is None else most,
         unit,
-        legend,
+        [*(line.entry for line in lines if line.is_named), *also],
         width=width,
         height=height,
         y_ticks=y_ticks,
     )
     marks = []
-    for given in sorted(lines, key=lambda line: not line.is_filled):
-        line = replace(given, values=np.minimum(given.values, frame.y.most))
-        points = _points(line, ends_s, frame)
+    for line in sorted(lines, key=lambda line: not line.is_filled):
+        points = _points(line, np.minimum(line.values, frame.y.most), frame)
         if line.is_filled:
             base = [(points[0][0], frame.y.begin), (points[-1][0], frame.y.begin)]
-            marks.append(area(points, base, _style(line)))
+            marks.append(area(points, base, line.style))
         else:
-            marks.append(path(points, _style(line)))
+            marks.append(path(points, line.style))
     return frame.draw(marks)
 
 
 def stacked_chart(
     title: str,
     unit: str,
-    ends_s: FloatVec,
     layers: Sequence[Line],
-    over: Line | None = None,
+    limit: Line,
     *,
     width: int = 1220,
     height: int = 220,
-) -> str:
-    """Return areas on top of each other, the first at the bottom, and a line over them."""
+) -> Chart:
+    """Return areas on top of each other, the first at the bottom, and a limit over them.
+
+    All have the spans of the limit.
+    """
+    ends_s = limit.ends_s
     total = np.sum([layer.values for layer in layers], axis=0)
-    highest = float(total.max(initial=0.0))
-    legend = [Entry(layer.name, fill(layer.series, 0.85), True) for layer in layers]
-    if over is not None:
-        highest = max(highest, float(over.values.max(initial=0.0)))
-        legend.append(Entry(over.name, _LIMIT))
+    highest = max(float(total.max(initial=0.0)), float(limit.values.max(initial=0.0)))
+    style = stroke(NEUTRAL, dash=DASHED, width=1.2)
+    legend = [Entry(layer.name, fill(layer.series, _STACKED), True) for layer in layers]
+    legend.append(Entry(limit.name, style))
     frame = time_frame(title, float(ends_s[-1]), highest, unit, legend, width=width, height=height)
     marks = []
     below = np.zeros(len(ends_s))
     for layer in layers:
         above = below + layer.values
         upper = _stairs(ends_s, above, frame)
-        marks.append(area(upper, _stairs(ends_s, below, frame), fill(layer.series, 0.85)))
+        marks.append(area(upper, _stairs(ends_s, below, frame), fill(layer.series, _STACKED)))
         below = above
-    if over is not None:
-        marks.append(path(_stairs(ends_s, over.values, frame), _LIMIT))
+    marks.append(path(_stairs(ends_s, limit.values, frame), style))
     return frame.draw(marks)
 
 
@@ -111,7 +128,7 @@ def bars_over_time(
     *,
     most: int = 60,
     is_count: bool = False,
-) -> str:
+) -> Chart:
     """Return sums over equal spans as bars; spans are joined until they are few enough.
 
     Counts have whole numbers at the axis.
@@ -137,18 +154,30 @@ def bars_over_time(
     return frame.draw([rectangles(boxes, fill(series, 0.9))])
 
 
-def _style(line: Line) -> str:
-    if line.is_filled:
-        return fill(line.series, 0.3)
-    return stroke(line.series, dash=line.dash, width=line.width)
-
-
-def _points(line: Line, ends_s: FloatVec, frame: Frame) -> list[Point]:
+def _points(line: Line, values: FloatVec, frame: Frame) -> list[Point]:
     if line.is_stepped:
-        return _stairs(ends_s, line.values, frame)
-    xs = [0.0, *ends_s.tolist()]
-    ys = [0.0, *line.values.tolist()]
-    return [(frame.x(x), frame.y(y)) for x, y in zip(xs, ys, strict=True)]
+        return _stairs(line.ends_s, values, frame)
+    xs = [0.0, *line.ends_s.tolist()]
+    ys = [0.0, *values.tolist()]
+    return _bends([(frame.x(x), frame.y(y)) for x, y in zip(xs, ys, strict=True)])
+
+
+def _bends(points: list[Point]) -> list[Point]:
+    """Return the points at which a line bends, so that it passes all others unseen.
+
+    From the last bend on, each point leaves a range of slopes that come near enough.
+    """
+    kept = [points[0]]
+    least, most = -math.inf, math.inf
+    for before, (x, y) in pairwise(points):
+        begin_x, begin_y = kept[-1]
+        if before != kept[-1] and not least <= (y - begin_y) / (x - begin_x) <= most:
+            kept.append(before)
+            begin_x, begin_y = before
+            least, most = -math.inf, math.inf
+        least = max(least, (y - _UNSEEN - begin_y) / (x - begin_x))
+        most = min(most, (y + _UNSEEN - begin_y) / (x - begin_x))
+    return [*kept, points[-1]]
 
 
 def _stairs(ends_s: FloatVec, values: FloatVec, frame: Frame) -> list[Point]:

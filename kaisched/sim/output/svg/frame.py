@@ -1,32 +1,22 @@
-"""The frame of a chart: title, axes with units, grid and legend. Every chart stands in one."""
+"""The frame of a chart over time: title, axes with units, grid and legend."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Final
 
-from kaisched.sim.output.svg.marks import line, number, text
-from kaisched.sim.output.svg.scale import Scale, in_unit, label, ticks_up_to, time_ticks, time_unit
+from kaisched.sim.output.svg.chart import Chart
+from kaisched.sim.output.svg.legend import Entry, legend_height, legend_marks
+from kaisched.sim.output.svg.marks import line, text
+from kaisched.sim.output.svg.scale import Scale, label, ticks_over, time_ticks, time_unit
 
-LEFT: Final = 56
+LEFT: Final = 60
 _RIGHT: Final = 14
-_TOP: Final = 30
+_TOP: Final = 50
 _BOTTOM: Final = 40
-_ROW: Final = 16
-_LETTER: Final = 6.4
-"""Pixels of a letter of the legend, about."""
-_SAMPLE: Final = 22
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of a legend: what it is, and the style of its sample."""
-
-    name: str
-    style: str
-    is_area: bool = False
+_TICK_WIDTH: Final = 60
+"""Pixels that an instant takes beside the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,64 +34,36 @@ class Frame:
     y_label: str
     legend: Sequence[Entry]
 
-    def draw(self, marks: Sequence[str]) -> str:
+    def draw(self, marks: Sequence[str]) -> Chart:
         """Return the whole chart with these marks in it."""
-        parts = [*self._grid(), *marks, *self._axes(), *self._legend()]
-        return (
-            f'<svg viewBox="0 0 {self.width} {self.height}" role="img" '
-            f'aria-label="{escape(self.title)}">' + "".join(parts) + "</svg>"
-        )
+        legend = legend_marks(self.legend, LEFT, self.y.begin + _BOTTOM, self.width)
+        parts = [*self._grid(), *marks, *self._axes(), *legend]
+        return Chart(self.title, self.width, self.height, "".join(parts))
 
     def _grid(self) -> list[str]:
         left, right = self.x.begin, self.x.end
         return [line((left, self.y(at)), (right, self.y(at)), "grid") for at in self.y_ticks]
 
     def _axes(self) -> list[str]:
-        bottom = self.y.begin
-        seconds, _ = time_unit(self.x.most)
-        words = in_unit(self.x_ticks, seconds)
         return [
             text((0, 15), self.title, kind="title"),
-            line((self.x.begin, bottom), (self.x.end, bottom), "axis"),
-            *(
-                text((self.x(at), bottom + 15), word, anchor="middle")
-                for at, word in zip(self.x_ticks, words, strict=True)
-            ),
+            *time_axis(self.x, self.x_ticks, self.x_label, self.y.begin),
             *(
                 text((self.x.begin - 6, self.y(at) + 4), label(at), anchor="end")
                 for at in self.y_ticks
             ),
-            text((self.x.end, bottom + 31), self.x_label, anchor="end", kind="unit"),
-            text((0, self.y.end - 8), self.y_label, kind="unit"),
+            text((0, self.y.end - 13), self.y_label, kind="unit"),
         ]
 
-    def _legend(self) -> list[str]:
-        parts: list[str] = []
-        for (x, y), entry in zip(legend_places(self.legend, self.width), self.legend, strict=True):
-            top = self.y.begin + _BOTTOM + y
-            parts.append(sample_of(x, top, entry.style, is_area=entry.is_area))
-            parts.append(text((x + _SAMPLE, top), entry.name, kind="legend"))
-        return parts
 
-
-def sample_of(x: float, y: float, style: str, *, is_area: bool) -> str:
-    """Return the sample of a style that stands before its name, whose foot is at y."""
-    if is_area:
-        return f'<rect x="{number(x)}" y="{number(y - 9)}" width="16" height="10" {style}/>'
-    return f'<path d="M{number(x)} {number(y - 4)}h16" {style}/>'
-
-
-def legend_places(legend: Sequence[Entry], width: int) -> list[tuple[float, float]]:
-    """Return where each entry of a legend begins, in rows as wide as the chart."""
-    places = []
-    x, y = float(LEFT), 6.0
-    for entry in legend:
-        needed = _SAMPLE + len(entry.name) * _LETTER + 14
-        if x > LEFT and x + needed > width:
-            x, y = float(LEFT), y + _ROW
-        places.append((x, y))
-        x += needed
-    return places
+def time_axis(x: Scale, ticks: Sequence[float], words: str, bottom: float) -> list[str]:
+    """Return an axis over time, with what it shows below its end."""
+    seconds, _ = time_unit(x.most)
+    return [
+        line((x.begin, bottom), (x.end, bottom), "axis"),
+        *(text((x(at), bottom + 15), label(at / seconds), anchor="middle") for at in ticks),
+        text((x.end, bottom + 31), words, anchor="end", kind="unit"),
+    ]
 
 
 def time_frame(
@@ -119,18 +81,15 @@ def time_frame(
 
     ``unit`` names the amounts of the other axis, which run from 0 to at least ``most``.
     """
-    ticks = ticks_up_to(max(most, 1e-9)) if y_ticks is None else list(y_ticks)
-    instants, unit_of_time = time_ticks(end_s, 8 if width > 500 else 5)  # noqa: PLR2004
-    rows = legend_places(legend, width)
-    top = _TOP + 14
-    bottom = top + height
-    below = _BOTTOM + (rows[-1][1] + 8 if rows else 0)
+    ticks = ticks_over(0.0, max(most, 1e-9)) if y_ticks is None else list(y_ticks)
+    instants, unit_of_time = time_ticks(end_s, (width - LEFT) // _TICK_WIDTH)
+    bottom = _TOP + height
     return Frame(
         width=width,
-        height=round(bottom + below),
+        height=round(bottom + _BOTTOM + legend_height(legend, LEFT, width)),
         title=title,
         x=Scale(0.0, end_s, LEFT, width - _RIGHT),
-        y=Scale(0.0, ticks[-1], bottom, top),
+        y=Scale(0.0, ticks[-1], bottom, _TOP),
         x_ticks=instants,
         y_ticks=ticks,
         x_label=f"time, {unit_of_time}",

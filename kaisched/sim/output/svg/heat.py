@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Final
 
 import numpy as np
 
 from kaisched.core.axis import FloatVec, IntVec
-from kaisched.sim.output.svg.marks import cut, fill, rectangles, text
-from kaisched.sim.output.svg.scale import Scale, label, time_ticks, time_unit
+from kaisched.sim.output.svg.chart import Chart
+from kaisched.sim.output.svg.frame import time_axis
+from kaisched.sim.output.svg.marks import NAME_WIDTH, fill, fitted, rectangles, text
+from kaisched.sim.output.svg.scale import Scale, time_ticks
 
 _SHADES: Final = 8
-_LEFT: Final = 150
+_LEFT: Final = NAME_WIDTH + 6
 _TOP: Final = 30
 _MANY: Final = 40
 _SAMPLE: Final = 24
@@ -21,7 +22,7 @@ _SAMPLE: Final = 24
 
 def heat_chart(
     title: str, names: Sequence[str], parts: FloatVec, end_s: float, *, width: int = 1220
-) -> str:
+) -> Chart:
     """Return rows of equal spans up to an instant; ``parts`` ``(N, S)`` are from 0 to 1."""
     tall = 13 if len(names) <= _MANY else 8
     bottom = _TOP + tall * len(names)
@@ -32,16 +33,14 @@ def heat_chart(
     marks += [_cells(shades, shade, tall, x) for shade in range(1, _SHADES + 1)]
     every = -(-len(names) // _MANY) if names else 1
     marks += [
-        text((_LEFT - 6, _TOP + row * tall + tall - 2), cut(names[row]), anchor="end")
+        text(
+            (_LEFT - 6, _TOP + row * tall + tall - 2), fitted(names[row], NAME_WIDTH), anchor="end"
+        )
         for row in range(0, len(names), every)
     ]
-    instants, unit = time_ticks(end_s)
-    seconds, _ = time_unit(end_s)
-    marks += [text((x(at), bottom + 15), label(at / seconds), anchor="middle") for at in instants]
-    marks.append(text((x.end, bottom + 31), f"time, {unit}", anchor="end", kind="unit"))
-    inside = "".join([*marks, *_legend(bottom + 26)])
-    size = f"0 0 {width} {bottom + 44}"
-    return f'<svg viewBox="{size}" role="img" aria-label="{escape(title)}">{inside}</svg>'
+    instants, unit = time_ticks(end_s, 12)
+    marks += [*time_axis(x, instants, f"time, {unit}", bottom), *_legend(bottom + 26)]
+    return Chart(title, width, bottom + 44, "".join(marks))
 
 
 def _cells(shades: IntVec, shade: int, tall: int, x: Scale) -> str:

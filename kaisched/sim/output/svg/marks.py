@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Final
 
-LONGEST_NAME = 24
+from kaisched.sim.output.svg.style import BOLD_SIZES, TEXT_SIZE, area_class, line_class
+
+NAME_WIDTH: Final = 150
+"""Pixels of a name beside a chart, at most."""
+_NARROW: Final = frozenset("fijlrtI.,:;'|!()[]/- ")
+_WIDE: Final = frozenset("mwMW@%")
+_BOLDER: Final = 1.1
+"""How much wider bold text is."""
 
 Point = tuple[float, float]
-
-COLOURS = 8
-"""Series that have a colour of their own; ``--c0`` to ``--c7`` in the page."""
 
 
 def number(value: float) -> str:
@@ -18,17 +23,35 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def colour(series: int) -> str:
-    """Return the colour of a series."""
-    return f"var(--c{series % COLOURS})"
-
-
 def text(at: Point, words: str, *, anchor: str = "start", kind: str = "tick") -> str:
-    """Return a line of text; ``kind`` is a class of the page."""
+    """Return a line of text; ``kind`` is a class of the style."""
     return (
         f'<text x="{number(at[0])}" y="{number(at[1])}" text-anchor="{anchor}" class="{kind}">'
         f"{escape(words)}</text>"
     )
+
+
+def width_of(words: str, kind: str = "tick") -> float:
+    """Return the pixels that words of a class take at most, whichever common font there is."""
+    bold = BOLD_SIZES.get(kind)
+    em = TEXT_SIZE if bold is None else bold * _BOLDER
+    return em * sum(_part_of_em(letter) for letter in words)
+
+
+def fitted(words: str, width: float, kind: str = "tick") -> str:
+    """Return words cut to a width, with an ellipsis where something is left out."""
+    if width_of(words, kind) <= width:
+        return words
+    fits = [at for at in range(len(words)) if width_of(f"{words[:at]}…", kind) <= width]
+    return f"{words[: max(fits, default=0)]}…"
+
+
+def _part_of_em(letter: str) -> float:
+    if letter in _NARROW:
+        return 0.42
+    if letter in _WIDE or not letter.isascii():
+        return 1.0
+    return 0.64 if letter.islower() or letter.isdigit() else 0.84
 
 
 def line(begin: Point, end: Point, kind: str) -> str:
@@ -58,21 +81,27 @@ def rectangles(boxes: Iterable[tuple[float, float, float, float]], style: str) -
     return f'<path d="{"".join(parts)}" {style}/>' if parts else ""
 
 
-def cut(name: str) -> str:
-    """Return a name that fits beside a chart."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-
-
 def stroke(series: int, *, dash: str = "", width: float = 1.6) -> str:
     """Return the style of a line of a series."""
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'fill="none" stroke="{colour(series)}" stroke-width="{width}"{dashed}'
+    return f'class="{line_class(series)}" stroke-width="{width}"{dashed}'
 
 
 def fill(series: int, opacity: float = 1.0) -> str:
     """Return the style of an area of a series."""
-    return f'fill="{colour(series)}" fill-opacity="{opacity:g}"'
+    return f'class="{area_class(series)}" fill-opacity="{opacity:g}"'
 
 
 def _through(points: Sequence[Point]) -> str:
-    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+    """Return the steps through points; level and upright ones need one number."""
+    (x, y), *others = [(number(x), number(y)) for x, y in points]
+    steps = [f"M{x} {y}"]
+    for new_x, new_y in others:
+        if new_y == y:
+            steps.append(f"H{new_x}")
+        elif new_x == x:
+            steps.append(f"V{new_y}")
+        else:
+            steps.append(f"L{new_x} {new_y}")
+        x, y = new_x, new_y
+    return "".join(steps)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_MINUTE_S: Final = 60.0
-_HOUR_S: Final = 3600.0
-_DAY_S: Final = 86_400.0
-_UNITS: Final = ((_DAY_S, "days"), (_HOUR_S, "hours"), (_MINUTE_S, "minutes"), (1.0, "seconds"))
+_UNITS: Final = (
+    (86_400.0, "days", (1.0, 2.0, 5.0, 7.0, 14.0, 28.0)),
+    (3600.0, "hours", (1.0, 2.0, 3.0, 6.0, 12.0)),
+    (60.0, "minutes", (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)),
+    (1.0, "seconds", (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)),
+)
+"""Each with its seconds and the distances at which people read a clock or a calendar."""
+_FEWEST: Final = 3
+"""Of a unit that a span must have to be told in it: two days read better as 48 hours."""
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_FINE: Final = 0.01
+_COARSE: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +42,43 @@ def nice_step(span: float, ticks: int) -> float:
     return next(step * power for step in _STEPS if step * power >= rough * (1 - 1e-9))
 
 
-def ticks_up_to(most: float, count: int = 5) -> list[float]:
-    """Return round amounts from 0, the last of which is at least ``most``."""
-    step = nice_step(most, count)
-    return [step * at for at in range(math.ceil(most / step - 1e-9) + 1)] or [0.0, step]
+def ticks_over(least: float, most: float, count: int = 5) -> list[float]:
+    """Return round amounts with 0 among them, from at most ``least`` to at least ``most``."""
+    least, most = min(least, 0.0), max(most, 0.0)
+    step = nice_step(most - least, count)
+    first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
+    return [step * at for at in range(first, max(last, first + 1) + 1)]
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
     """Return the unit in which a span of time reads well: its seconds and its name."""
-    return next(((size, name) for size, name in _UNITS if seconds >= 2 * size), (_UNITS[-1]))
+    size, name, _ = _unit(seconds)
+    return size, name
 
 
 def time_ticks(end_s: float, count: int = 8) -> tuple[list[float], str]:
     """Return round instants from 0 in seconds, none after the end, and the name of their unit."""
-    size, name = time_unit(end_s)
-    step = nice_step(end_s / size, count)
-    return [step * at * size for at in range(int(end_s / size / step + 1e-9) + 1)], name
+    size, name, steps = _unit(end_s)
+    units = end_s / size
+    step = next((it for it in steps if it >= units / count), None) or nice_step(units, count)
+    return [step * at * size for at in range(int(units / step + 1e-9) + 1)], name
 
 
 def label(value: float) -> str:
     """Return an amount as an axis shows it."""
-    if value and abs(value) < 0.01:  # noqa: PLR2004 - smaller ones need another form
-        return f"{value:.1g}"
-    return f"{value:,.2f}".rstrip("0").rstrip(".")
+    value += 0.0  # there is no -0
+    if value and abs(value) < _FINE:
+        words = f"{value:.1g}"
+    else:
+        words = f"{value:,.2f}".rstrip("0").rstrip(".")
+    return words.replace("-", "−")  # noqa: RUF001 - a minus is as wide as a digit
 
 
-def in_unit(values: Sequence[float], seconds: float) -> list[str]:
-    """Return instants in a unit of so many seconds."""
-    return [label(value / seconds) for value in values]
+def short_label(value: float) -> str:
+    """Return an amount as it stands beside its mark: three digits say enough."""
+    size = abs(value)
+    return label(round(value, 0 if size >= _COARSE else 1 if size >= 1 else 2))
+
+
+def _unit(seconds: float) -> tuple[float, str, tuple[float, ...]]:
+    return next((unit for unit in _UNITS if seconds >= _FEWEST * unit[0]), _UNITS[-1])

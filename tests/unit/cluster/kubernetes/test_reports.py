@@ -200,6 +200,21 @@ def test_one_object_is_written_by_one_writer_at_a_time(box):
     assert box.take() == second
 
 
+def test_what_is_tried_again_has_waited_since_the_first_time(box):
+    entry = Entry(POD, "x")
+    box.put(entry, 0.0)
+    for at in range(1, 4):  # the server is in trouble
+        assert box.take() == entry
+        box.time = float(at)
+        assert box.oldest_s == float(at)
+        box.put(entry, box.time)
+        box.done(entry)
+    assert box.oldest_s == 3.0
+    assert box.take() == entry
+    box.done(entry)
+    assert (box.waiting, box.oldest_s) == (0, 0.0)
+
+
 def test_nothing_is_due_while_the_server_is_in_trouble(box):
     box.put(Entry(POD, "x"), 0.0)
     box.pause(1.0)
