@@ -377,7 +377,7 @@ class Attempt:
 
 
 def _without(parts: Parts, some: Parts) -> Parts:
-    """Leave out units, but no elastic pods of a job whose core goes: they go with it."""
-    rest = [part for part in parts if part not in some]
-    cores = {part.job for part in rest if part.is_core}
-    return [part for part in parts if part in rest or part.job in cores]
+    """Leave out units, but not the elastic pods of a core that goes: they go with it."""
+    gone = set(some)
+    cores = {part.job for part in parts if part.is_core and part not in gone}
+    return [part for part in parts if part not in gone or part.job in cores]

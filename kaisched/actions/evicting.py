@@ -7,6 +7,7 @@ same pods are refused along with it, since nothing has moved in between.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
 from kaisched.actions.turns import is_turn, note_eviction, recall_evictions
 from kaisched.actions.victim_line import VictimLine
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.claims import Claim
 from kaisched.framework.eviction_budget import is_spent, may_evict
 from kaisched.framework.task_order import pending_tasks
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kaisched.actions.claimants import Claimants
     from kaisched.actions.line import Item
     from kaisched.actions.plan import Demand
-    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.core.axis import BoolVec, CodeVec, RowVec
     from kaisched.framework.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
@@ -246,7 +247,7 @@ class Evicting:
         codes = session.ask.victim_filter(session, claim, job)
         if codes is not None and codes.any():
             kept: RowVec = job[codes == 0]
-            return kept if kept.size else int(np.bincount(codes).argmax())
+            return kept if kept.size else _most_said(codes)
         return job
 
     def _refuse(self, item: Item, code: int) -> None:
@@ -266,6 +267,13 @@ class Evicting:
         codes = np.full(len(jobs), code, np.int16)
         self._session.outcome.note_claims(self._action, jobs, codes)
         self._walk.drop(gone)
+
+
+def _most_said(codes: CodeVec) -> int:
+    """Return why most jobs that would have to give way do not; weak reasons last."""
+    counts: Counter[int] = Counter(codes.tolist())
+    texts = {code: text_of(code) for code in counts}
+    return max(counts, key=lambda code: (not texts[code].is_weak, counts[code], texts[code].name))
 
 
 def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:

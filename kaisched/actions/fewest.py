@@ -53,11 +53,15 @@ def is_too_large(line: VictimLine, demand: Demand) -> bool:
 
 
 def is_least(session: Session, line: VictimLine, cost: Cost) -> bool:
-    """Tell whether, at first sight, nothing could cost less than a plan that is carried out."""
+    """Tell whether, at first sight, nothing could cost less than a plan.
+
+    The plan's statement is open: its units have gone, and the claim has its place.
+    """
     pods, gpus = cost
     if pods <= 1 and gpus <= line.least_gpus:
         return True
     ledger = session.ledger
+    # What units gave less what is free now: at least so much the claim took of them.
     missing = gpus - int(np.maximum(ledger.idle[GPU] + ledger.releasing[GPU], 0).sum())
     least = max(1, -(-missing // max(1, line.most_gpus)))
     return cost <= (least, max(missing, line.least_gpus))

@@ -100,20 +100,20 @@ class Lane:
         self._line = 0
         self._spent = 0
         self.round = Round(order, turn)
-        self.helping: list[Kind] = []
+        self.served: list[Kind] = []
         """Those served last."""
 
     def serve(self, steps: int, *, is_first: bool = True) -> list[Kind]:
         """Serve kinds of so many steps; the first time, one of either half in any case."""
-        self.helping = []
+        self.served = []
         self._serve_line(steps - steps // 2, is_first=is_first)
         self._serve_round(steps // 2, is_first=is_first)
-        return self.helping
+        return self.served
 
     def serve_more(self, pending: IntVec) -> list[Kind]:
         """Serve more for the steps of those that have found a place; ``pending`` is ``(J,)``."""
-        self._spent += sum(kind.steps for kind in self.helping if pending[kind.jobs].any())
-        self.helping = []
+        self._spent += sum(kind.steps for kind in self.served if pending[kind.jobs].any())
+        self.served = []
         if self._spent >= STEPS:
             return []
         return self.serve(STEPS - self._spent, is_first=False)
@@ -142,7 +142,7 @@ class Lane:
 
     def _take(self, number: int) -> None:
         self._is_served[number] = True
-        self.helping.append(self._kinds[number])
+        self.served.append(self._kinds[number])
 
 
 class Rations:

@@ -30,7 +30,7 @@ PASSES: Final = 4
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
-_TRIES: Final = 16
+_TRIES: Final = 8
 """So many sets of units are tried where those in order make room that the claim cannot use."""
 
 

@@ -159,7 +159,10 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
     except Exception as error:
         if is_debugging:
             raise
+        from kaisched.telemetry.masking import masked  # noqa: PLC0415 - only of errors
+
         text, code = _told(error, line, name)
+        text = masked("", text)  # it may be what a server said, which may be what it was sent
         print(f"{name}: {text}", file=sys.stderr)  # noqa: T201
     return code if isinstance(code, int) else OK
 

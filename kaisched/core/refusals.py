@@ -83,6 +83,8 @@ class RefusalText:
     """Kinds of change that are proposed to a job that waits for this reason."""
     is_retried: bool = False
     """True when a victim that is spared for it may be taken in the next pass of the search."""
+    is_weak: bool = False
+    """True when any other reason to spare victims says more: theirs was never the way."""
     is_passing: bool = False
     """True when it keeps a pod from a node only until what is leaving has left: it may be promised
     room there."""
@@ -108,6 +110,7 @@ class PluginRefusal(int):
         is_freeable: bool = False,
         tried: tuple[str, ...] = (),
         is_retried: bool = False,
+        is_weak: bool = False,
     ) -> Self:
         """Declare a new reason and number it.
 
@@ -118,10 +121,11 @@ class PluginRefusal(int):
             is_freeable: room given back by others could cure it.
             tried: the kinds of change that the plugin's ``proposals`` may name for it.
             is_retried: a victim that is spared for it may be taken in the next pass of the search.
+            is_weak: any other reason to spare victims says more.
 
         """
         made = super().__new__(cls, FIRST_OF_PLUGINS + len(_OF_PLUGINS))
-        made.text = RefusalText(name, sentence, cure, is_freeable, tried, is_retried)
+        made.text = RefusalText(name, sentence, cure, is_freeable, tried, is_retried, is_weak)
         _OF_PLUGINS.append(made)
         return made
 

@@ -3,12 +3,13 @@
 The division scales nobody down (R3): under a department that has 4, two projects with quotas of 4
 are each told 4. Where it matters who may keep what, the quota of the department supersedes theirs:
 only what it has can be kept, and it goes to the siblings by priority and in proportion to their
-quotas; then, of what quotas leave, to what lies above them.
+quotas; then, of what quotas leave, to what lies above them. What work within its quota holds that
+cannot be taken from it is worth itself: else its siblings would keep the same room once more.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,13 @@ Int64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.intp]
 
 
+Columns: TypeAlias = tuple[Int64, Int64, Int64, Int64]
+
+
 def worth(
     tree: QueueTree,
     unit: Int64,
-    columns: tuple[Int64, Int64, Int64],
+    columns: Columns,
     top: int = NO_QUEUE,
 ) -> tuple[Int64, Int64]:
     """Return quotas and fair shares ``(R, Q)``, lowered where parents have less than promised.
@@ -35,14 +39,15 @@ def worth(
     Args:
         tree: ``Q`` queues.
         unit: ``(R,)`` granularity.
-        columns: quotas ``(R, Q)``, fair shares ``(R, Q)`` and priorities ``(Q,)``.
+        columns: quotas, fair shares and what is held of non-preemptible work, ``(R, Q)``, and
+            priorities ``(Q,)``.
         top: look only below this queue, which has its quota and no more; else at all queues.
 
     Returns:
         The very arrays that were given where nothing is to be lowered.
 
     """
-    quota, share, priority = columns
+    quota, share, fixed, priority = columns
     first, end = (0, len(tree)) if top < 0 else (top + 1, int(tree.end_of_queue[top]))
     if top >= 0:
         share = share.copy()
@@ -57,7 +62,8 @@ def worth(
         above = parent[start]
         # Whose own quota is unlimited has no quota that could supersede those below.
         amount = np.where(quota[:, above] == UNLIMITED, UNLIMITED, share[:, above])
-        lowered = _lowered((quota[:, rows], share[:, rows], priority[rows]), start, amount, unit)
+        known = quota[:, rows], share[:, rows], fixed[:, rows], priority[rows]
+        lowered = _lowered(known, start, amount, unit)
         if lowered is not None:
             quota, share = quota.copy(), share.copy()
             quota[:, rows], share[:, rows] = lowered
@@ -65,13 +71,13 @@ def worth(
 
 
 def _lowered(
-    columns: tuple[Int64, Int64, Int64], start: Index, amount: Int64, unit: Int64
+    columns: Columns, start: Index, amount: Int64, unit: Int64
 ) -> tuple[Int64, Int64] | None:
     """Return quotas and shares ``(R, K)`` of groups that start at ``start`` and have ``amount``.
 
     An unlimited quota is worth whatever there is: a group in which one is used stays as it is.
     """
-    quota, share, priority = columns
+    quota, share, fixed, priority = columns
     told = np.minimum(share, MOST)
     sums = np.add.reduceat(told, start, axis=1)
     is_endless = (quota == UNLIMITED) & (told > 0)
@@ -90,6 +96,13 @@ def _lowered(
         rank=np.arange(len(priority)),
     )
     kept, left = divide_level(amount, group, claims, unit)
+    fixed = np.minimum(fixed, promised)
+    while (kept < fixed).any():  # they get that and no more, and the others the rest
+        claims = claims._replace(
+            deserved=np.maximum(claims.deserved, np.where(kept < fixed, fixed, 0)),
+            request=np.where(kept < fixed, fixed, claims.request),
+        )
+        kept, left = divide_level(amount, group, claims, unit)
     above = claims._replace(request=told, weights=np.maximum(told - promised, 1).astype(np.float64))
     whole, _ = divide_surplus(left, group, kept, above, unit)
     has_less = np.add.reduceat(promised, start, axis=1) > amount

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import structlog
 
+from kaisched.clock import monotonic_s
 from kaisched.core.states import TaskState
 from kaisched.core.usage import UsageState
 from kaisched.daemon.health import Health
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _AWAITED: Final = "a first answer is waited for, and nothing is reclaimed meanwhile"
 LEAST_GAP_S: Final = 0.05
 """Events that come faster than this share a cycle."""
+MOST_PUT_OFF: Final = 20
+"""What need not be done at once waits for so many turns, where one follows upon the other."""
 _BY_FAIR_SHARE: Final = "reclaim"
 """The action that takes from queues by their fair shares, which rest on usage history."""
 
@@ -54,20 +57,20 @@ class Loop:
         usage_wait_s: float = 0.0,
         shard: str = "default",
         after: Callable[[Turn], None] = lambda _: None,
+        between: Callable[[Turn], None] = lambda _: None,
         recordings: Recordings | None = None,
     ) -> None:
         """Hold what a turn needs; nothing is done yet.
 
-        ``after`` is told of each turn; ``recordings`` may ask for one to be recorded.
+        ``after`` is told of each turn, ``between`` again when there is time; ``recordings`` may
+        ask for one to be recorded.
         """
-        self._source = source
-        self._sink = sink
+        self._source, self._sink = source, sink
         self._policy = policy
         self._clock = clock
-        self._collector = collector
-        self._period_s = period_s
+        self._collector, self._period_s = collector, period_s
         self._usage_source = usage_source
-        self._after = after
+        self._after, self._between = after, between
         self._recordings = recordings
         if recordings is not None:
             recordings.wake = self.wake
@@ -89,7 +92,7 @@ class Loop:
         self._news = threading.Event()
         self._end = threading.Event()
         self._log: Any = structlog.get_logger().bind(shard=shard)
-        self.cycles = 0
+        self.cycles = self._put_off = 0
         self.health = Health(clock.now_s(), period_s)
 
     def wake(self) -> None:
@@ -106,11 +109,25 @@ class Loop:
         self._log.info("loop_started", period_s=self._period_s)
         while not self._end.is_set():
             self._news.clear()
-            self.turn()
+            turn = self.turn()
+            ended_s = monotonic_s()
             if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
-                self._news.wait(max(self._period_s - LEAST_GAP_S, 0.0))
+                self._rest(turn)
+                self._news.wait(max(self._period_s - (monotonic_s() - ended_s), 0.0))
         self.health.stopping()
         self._log.info("loop_stopped", cycles=self.cycles)
+
+    def _rest(self, turn: Turn | None) -> None:
+        """Do what need not be done at once, unless the next turn is called for already."""
+        is_pressed = self._news.is_set() and self._put_off < MOST_PUT_OFF
+        if turn is None or is_pressed:
+            self._put_off += 1
+            return
+        self._put_off = 0
+        try:
+            self._between(turn)
+        except Exception as error:  # noqa: BLE001 - it must not take the next turns with it
+            self._log.error("rest_failed", cycle=self.cycles, exc_info=error)
 
     def _policy_now(self, now_s: float) -> Policy:
         """Return the policy of the next turn: without reclaim while usage is waited for.

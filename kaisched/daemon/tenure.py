@@ -24,6 +24,7 @@ from kaisched.daemon.loop import Loop
 from kaisched.daemon.policy import policy_of
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
+from kaisched.framework.standing_advice import StandingAdvice
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
 from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import CycleCollector
@@ -87,7 +88,7 @@ class Tenure:
         self._is_observing = settings.kubernetes.observe
         self._renew_s = settings.leader_election.renew_deadline
         self._barrier, self._end = barrier, threading.Event()
-        self.comparison = Comparison()
+        self.comparison, self._advice = Comparison(), StandingAdvice()
         self._outbox, self._reports = _outbox(settings, self.gate), ReportBox(WEIGHTS)
         self.cluster = self._cluster(settings, client, found, clock, why_stale)
         if settings.snapshots.enabled:
@@ -116,7 +117,7 @@ class Tenure:
         return Loop(
             self.cluster, self.cluster, policy, clock, self.collector,
             period_s=settings.schedule_period, usage_source=self._usage, usage_wait_s=wait_s,
-            shard=self.name, after=self._report, recordings=self.recordings,
+            shard=self.name, after=self._report, between=self._advise, recordings=self.recordings,
         )  # fmt: skip
 
     def _warn(self, *texts: str) -> None:
@@ -130,7 +131,7 @@ class Tenure:
         hurried = client.hurried(_write_s(settings))
         return Reporter(
             hurried, self._reports, clock, self.cluster.store,
-            node_pool=pool, counts=self.cluster.counts,
+            node_pool=pool, counts=self.cluster.counts, advice=self._advice,
         )  # fmt: skip
 
     def _writers_of(self, settings: SchedulerConfiguration) -> ReportWriters:
@@ -242,6 +243,10 @@ class Tenure:
 
     def _note(self, note: Note) -> None:
         self._reporter.note(note)
+
+    def _advise(self, turn: Turn) -> None:
+        if not self._is_observing:
+            self._advice.find(turn.result)
 
     def _report(self, turn: Turn) -> None:
         if not self._is_observing:

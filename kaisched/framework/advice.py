@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Kind(StrEnum):
@@ -94,13 +94,40 @@ _WORDS: Final = {
 }
 
 
-def sentence_of(advice: Sequence[Advice]) -> str:
-    """Say what would help; where nothing that was tried does, what would not be enough."""
-    helpful = [str(each) for each in advice if each.helps]
+def sentence_of(
+    advice: Sequence[Advice], when: str = "", words: Callable[[Advice], str] = str
+) -> str:
+    """Say what would help; where nothing that was tried does, what would not be enough.
+
+    Args:
+        advice: what was tried.
+        when: when that was, to stand in brackets; empty for now.
+        words: names a change.
+
+    """
+    tried = f" ({when})" if when else ""
+    helpful = [words(each) for each in advice if each.helps]
     if helpful:
-        return f"would help: {'; or '.join(helpful)}"
-    useless = [str(each) for each in advice]
-    return f"would not be enough by itself: {'; '.join(useless)}" if useless else ""
+        return f"{_HELPS}{tried}: {'; or '.join(helpful)}"
+    useless = [words(each) for each in advice]
+    return f"{_DOES_NOT}{tried}: {'; '.join(useless)}" if useless else ""
+
+
+def is_sentence(text: str) -> bool:
+    """Tell whether a text is such a sentence that says when it was tried."""
+    return text.startswith((f"{_HELPS} (", f"{_DOES_NOT} ("))
+
+
+def is_same(sentence: str, other: str) -> bool:
+    """Tell whether two of them say the same, whenever it was tried."""
+    said, of_other = (
+        (text.partition(" (")[0], text.partition("): ")[2]) for text in (sentence, other)
+    )
+    return said == of_other
+
+
+_HELPS: Final = "would help"
+_DOES_NOT: Final = "would not be enough by itself"
 
 
 def _amount(change: Change) -> str:

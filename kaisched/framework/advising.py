@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.core.refusals import code_named
 from kaisched.framework.advice import Advice, Kind, sentence_of
 from kaisched.framework.proposals import proposals
-from kaisched.framework.trials import helps
+from kaisched.framework.trials import Trials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from kaisched.framework.records import CycleResult, DecisionRecord
 
 BUDGET: Final = 100_000
-"""What the trials of one result may cost, in units of 5 us: half a second (measured)."""
+"""What the trials of one result may cost, in steps of 5 us: half a second (measured)."""
 TRIALS: Final = 4
 """So many changes are tried for a job."""
-_BASE: Final = 400
-"""What a cycle costs however small the cluster, in the same unit."""
-_WAITING: Final = 70
-"""What each waiting job adds, since victims may be searched for it; a row of a table adds 1."""
+LOOK: Final = 200
+"""What it costs to find out what is worth a trial for a job, in the same steps."""
+
+
+def more_nodes(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return the nodes to be tried where so many are not enough: others may come before on them."""
+    return (replace(changes[0], amount=2 * changes[0].amount + 1), *changes[1:])
 
 
 class Adviser:
@@ -35,9 +38,7 @@ class Adviser:
         self._records, self._session = result.records, result.records.session
         # A trial asks the same plugins: where one failed, it would speak of that failure.
         self._left = 0 if result.stats.abandoned or result.failures else budget
-        snapshot = self._session.snapshot
-        rows = len(snapshot.nodes) + len(snapshot.tasks.name) + len(snapshot.queues)
-        self._cost = _BASE + rows + _WAITING * self._session.jobs_waiting
+        self._trials = Trials(self._session)
 
     def record(self, job: int) -> DecisionRecord:
         """Return the record of one job with the advice that was tried."""
@@ -52,8 +53,8 @@ class Adviser:
     def _advised(self, job: int, record: DecisionRecord) -> DecisionRecord:
         advice: list[Advice] = []
         found = proposals(self._session, job, code_named(record.reason, record.plugin))
-        for kind, changes in islice(found if self._left >= self._cost else (), TRIALS):
-            if self._left < self._cost:
+        for kind, changes in islice(found if self._left >= self._trials.steps else (), TRIALS):
+            if self._left < self._trials.steps:
                 break
             advice.append(self._tried(job, kind, changes))
         if not advice:
@@ -62,12 +63,14 @@ class Adviser:
         return replace(record, message=message, advice=tuple(advice))
 
     def _tried(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> Advice:
-        self._left -= self._cost
-        is_enough = helps(self._session, job, kind, changes)
-        if kind is Kind.NODES and not is_enough and self._left >= self._cost:
-            # Others may come before it on the new nodes.
-            self._left -= self._cost
-            more = (replace(changes[0], amount=2 * changes[0].amount + 1), *changes[1:])
-            if helps(self._session, job, kind, more):
+        is_enough = self._helps(job, kind, changes)
+        if kind is Kind.NODES and not is_enough and self._left >= self._trials.steps:
+            more = more_nodes(changes)
+            if self._helps(job, kind, more):
                 return Advice(kind, more, helps=True)
         return Advice(kind, changes, is_enough)
+
+    def _helps(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
+        is_known = self._trials.is_known(job, kind, changes)
+        self._left -= LOOK if is_known else self._trials.steps
+        return self._trials.helps(job, kind, changes)

@@ -42,6 +42,25 @@ def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
         yield from session.ask.proposals(session, job, code)
 
 
+def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bool:
+    """Tell whether a change that was proposed in an earlier cycle can be tried in this one."""
+    queues, position = session.queues, session.axis.position
+    if kind in (Kind.QUOTA, Kind.LIMIT):
+        bound = queues.limit if kind is Kind.LIMIT else queues.deserved
+        return all(
+            it.on in queues.row_of_name
+            and it.resource in position
+            and it.amount > int(bound[position[it.resource], queues.row_of_name[it.on]])
+            for it in changes
+        )
+    if kind is Kind.NODES:
+        is_known = all(it.resource in position for it in changes[1:])
+        return is_known and changes[0].on in session.nodes.name
+    if kind is Kind.END:
+        return any(session.jobs.name[row] == changes[0].on for row in _running(session))
+    return kind is not Kind.TIME or changes[0].amount > 0
+
+
 def _room(session: Session, job: int) -> Iterator[Proposal]:
     codes = dict.fromkeys(int(each[job]) for each in session.outcome.claims.values())
     for code in codes:

@@ -7,11 +7,12 @@ of the real cycle is touched: the changed columns are copies, and the memory has
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kaisched.core.constraints import NodeStatics, Toleration
+from kaisched.core.once import once
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.advice import Kind
 from kaisched.framework.cycle import run_cycle
@@ -19,7 +20,7 @@ from kaisched.framework.cycle import run_cycle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.core.axis import Amounts, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.advice import Change
@@ -29,31 +30,81 @@ ANY_TAINT = Toleration("", "Exists", "", "")
 _GONE = int(TaskState.GONE)
 
 
-def helps(session: Session, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
-    """Tell whether more of a job's pods would be bound or promised room with these changes."""
-    later_s = sum(change.amount for change in changes) if kind is Kind.TIME else 0
-    snapshot = session.snapshot
-    if kind is not Kind.TIME:
-        snapshot = _CHANGED[kind](snapshot, job, changes)
-    result, _ = run_cycle(
-        snapshot,
-        session.usage,
-        session.policy,
-        session.now_s + later_s,
-        session.memory.without_hints(),
-    )
-    placed = np.concatenate([result.bind_tasks, result.nominate_tasks])
-    return _of_job(session, job, placed) > _placed(session, job)
+OWN: Final = frozenset({Kind.MINIMUM, Kind.SELECTOR, Kind.TOLERATIONS, Kind.PREEMPTIBLE})
+"""What is changed about one job alone; all else is so for everybody."""
+_BASE: Final = 400
+"""What a cycle costs however small the cluster, in steps of 5 us (measured)."""
+_WAITING: Final = 70
+"""What each kind of waiting jobs adds, for which victims may be searched; a row of a table: 1."""
 
 
-def _placed(session: Session, job: int) -> int:
-    tasks, _ = session.outcome.binds()
-    promised = np.array([task for task, _ in session.outcome.nominations], np.int64)
-    return _of_job(session, job, np.concatenate([tasks, promised]))
+class Trials:
+    """The trials of one cycle: a change is tried once, whichever jobs it is proposed to."""
+
+    def __init__(self, session: Session, kinds: int | None = None) -> None:
+        """Have tried nothing yet.
+
+        Args:
+            session: of the cycle, which is over.
+            kinds: so many kinds of jobs wait, where that is known; else each counts as one.
+
+        """
+        self.session = session
+        snapshot = session.snapshot
+        rows = len(snapshot.nodes) + len(snapshot.tasks.name) + len(snapshot.queues)
+        waiting = session.jobs_waiting if kinds is None else kinds
+        self.steps: int = _BASE + rows + _WAITING * waiting
+        """What each trial costs."""
+        self._helped: dict[tuple[Kind, int, tuple[Change, ...]], BoolVec] = {}
+
+    def __len__(self) -> int:
+        """Return how many there were."""
+        return len(self._helped)
+
+    def is_known(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
+        """Tell whether it is known already, without a trial, if a change helps a job."""
+        return _key(job, kind, changes) in self._helped
+
+    def helps(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
+        """Tell whether more of a job's pods would be bound or promised room with these changes."""
+        key = _key(job, kind, changes)
+        helped = self._helped.get(key)
+        if helped is None:
+            helped = self._helped[key] = self._tried(job, kind, changes) > self._before
+        return bool(helped[job])
+
+    @once
+    def _before(self) -> IntVec:
+        """``(J,)`` pods of each job that were bound or promised room as things are."""
+        outcome = self.session.outcome
+        promised = np.array([task for task, _ in outcome.nominations], np.int64)
+        return self._by_job(np.concatenate([outcome.binds()[0], promised]))
+
+    def _tried(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> IntVec:
+        """``(J,)`` the same with these changes."""
+        session, snapshot, later_s = self.session, self.session.snapshot, 0
+        if kind is Kind.TIME:
+            later_s = sum(change.amount for change in changes)
+        else:
+            snapshot = _CHANGED[kind](snapshot, job, changes)
+        result, _ = run_cycle(
+            snapshot,
+            session.usage,
+            session.policy,
+            session.now_s + later_s,
+            session.memory.without_hints(),
+        )
+        return self._by_job(np.concatenate([result.bind_tasks, result.nominate_tasks]))
+
+    def _by_job(self, tasks: RowVec) -> IntVec:
+        job = self.session.tasks.job_of_task[tasks]
+        return np.bincount(job[job >= 0], minlength=len(self.session.jobs.name))
 
 
-def _of_job(session: Session, job: int, tasks: RowVec) -> int:
-    return int(np.count_nonzero(session.tasks.job_of_task[tasks] == job))
+def _key(job: int, kind: Kind, changes: tuple[Change, ...]) -> tuple[Kind, int, tuple[Change, ...]]:
+    if kind is Kind.TIME:  # it passes for everybody
+        changes = tuple(replace(change, on="") for change in changes)
+    return kind, job if kind in OWN else -1, changes
 
 
 def _quota(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:

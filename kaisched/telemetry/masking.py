@@ -28,7 +28,7 @@ def masked(key: str, value: Any) -> Any:
     if _SECRET_KEY.search(key) and value not in (None, ""):
         return MASK
     if isinstance(value, str):
-        for secret in tuple(_hidden):
+        for secret in sorted(_hidden, key=len, reverse=True):  # one may be in another
             value = value.replace(secret, MASK)
         return _URL_SECRET.sub(rf"\g<scheme>{MASK}@", value)
     if isinstance(value, list | tuple):

@@ -53,9 +53,12 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.2f}" if seconds < 1 else f"{1000 * seconds:,.0f}"
 
 
+_PROBES = {"probe_s", "probe_median_s", "probe_p99_s", "control_s"}
+
+
 def value(of: str, amount: float) -> str:
     """Write a figure in its unit, short."""
-    if of in {"median_s", "p999_s", "cpu_s", "p99_cpu_s", "cpu_s_per_day", "probe_s"}:
+    if of in {"median_s", "p999_s", "cpu_s", "p99_cpu_s", "cpu_s_per_day"} | _PROBES:
         return f"{1000 * amount:,.3g} ms" if amount < 1 else f"{amount:.3g} s"
     if of == "peak_mib":
         return f"{amount:.0f} MiB"
@@ -90,6 +93,12 @@ def lines_of(row: dict[str, Any]) -> list[str]:
         f"  {target['of'].partition('_')[0]} target {value(target['of'], target['most'])} {mark}"
         for target, mark in zip(detail["targets"][1:], marks[1:], strict=True)
     ]
+    if "control_s" in detail:
+        told = {name: value(name, detail[name]) for name in _PROBES}
+        lines += [
+            f"  probes: median {told['probe_median_s']}, p99 {told['probe_p99_s']}",
+            f"  slowest probe of a process that nobody attacks: {told['control_s']}",
+        ]
     if "cold" in detail:
         cold = detail["cold"]
         lines.append(
@@ -118,6 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number, row in enumerate(ROWS):
         if given.name and row.benchmark not in given.name:
             continue
+        # Some take minutes: a run that is cut short has said what it was at.
+        print(f"measuring {row.name}", file=sys.stderr, flush=True)
         rows.append(run(number, given.repeat))
         if is_table:
             print("\n".join(lines_of(rows[-1])), flush=True)

@@ -2,7 +2,8 @@
 
 The loop, the store and the reporter are those of the daemon; the API server is a sink that counts
 what it is sent and answers as a server would. Nothing waits: time is the benchmark's own, a second
-from turn to turn, and in each of them as many reports go out as are allowed a second.
+from turn to turn, and in each of them as many reports go out as are allowed a second. What is tried
+for advice between turns is told apart.
 """
 
 import itertools
@@ -29,6 +30,7 @@ from kaisched.daemon import garbage
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.standing_advice import StandingAdvice
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
@@ -136,13 +138,14 @@ class Bench:
     def __init__(self, nodes: int, queues: int, jobs: int) -> None:
         self.server, self.now_s = Server(), 0.0
         self.box = ReportBox(WEIGHTS, now=lambda: self.now_s)
-        self.cluster = Cluster()
+        self.cluster, self.advice = Cluster(), StandingAdvice()
         clock = ManualClock(1.77e9)
         self.reporter = Reporter(
             self.server,
             self.box,
             clock,
             self.cluster.store,  # type: ignore[arg-type]
+            advice=self.advice,
         )
         self.cluster.tell = self.reporter.tell
         self.queues = [f"q{at:04}" for at in range(queues)]
@@ -154,6 +157,7 @@ class Bench:
         garbage.settle()  # as the daemon does once it has read everything
         self.tell_s: list[float] = []
         self.send_s: list[float] = []
+        self.advise_s: list[float] = []
         self.collector = CycleCollector()
         self.loop = Loop(
             self.cluster, self.cluster, default_policy(), clock, self.collector,
@@ -221,6 +225,9 @@ class Bench:
             if not self.reporter.step():
                 break
         self.send_s.append(process_time() - start_s)
+        start_s = process_time()
+        self.advice.find(turn.result)
+        self.advise_s.append(process_time() - start_s)
 
 
 @contextmanager
@@ -250,6 +257,9 @@ def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
         "p99_cpu_s": cpu[math.ceil(0.99 * len(cpu)) - 1],
         "report_s": float(np.median(bench.tell_s[2:])),
         "send_s": float(np.median(bench.send_s[2:])),
+        "advise_s": float(np.mean(bench.advise_s[2:])),
+        "trials": bench.advice.trials,
+        "advised": sum(bool(told.text) for told in bench.advice.told.values()),
         "sent": dict(sorted(bench.server.sent.items())),
     }
     return Measured(watch, detail)

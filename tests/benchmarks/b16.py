@@ -133,7 +133,7 @@ def renewals(
             "kaisched-b16", on_won=won.set, on_lost=lost.append, on_renewed=late.append
         )
         candidacy.start()
-        expect(won.wait(30), "the lease was not taken")
+        expect(won.wait(120), "the lease was not taken")
         with _busy(calls, burners) as times:
             cpu_s = process_time()
             while not lost and (len(late) < repeat * _AT_A_TIME or not all(times)):

@@ -14,7 +14,9 @@ counts = {"came": 0, "refused": 0}
 
 async def drip(port, end_s):
     loop = asyncio.get_running_loop()
-    while loop.time() < end_s:
+    is_first = True
+    while is_first or loop.time() < end_s:
+        is_first = False
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:

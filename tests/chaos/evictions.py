@@ -28,6 +28,8 @@ class Eviction:
     order: int
     sent_s: float
     leave: Leave
+    full: frozenset = frozenset()
+    """Queues that it was charged to and that were at their limits when it was sent."""
     ended_s: float = 0.0
     """When its room was free; 0 while it is not."""
 
@@ -45,6 +47,8 @@ class EvictedForSomebody(Promise):
         """Job to its pods that wait, and to when the last of them was placed or deleted."""
         self._staying, self._leaves = {}, {}
         """Gang to its pods that hold room and stay; (gang, job) to its pods that go for the job."""
+        self._bound_s = {}
+        """Job to when a pod of it was bound last."""
         self._changes = {}
         """(kind, key) to when it was last deleted, made, or changed by people."""
 
@@ -62,8 +66,10 @@ class EvictedForSomebody(Promise):
             self._note_late(event)
             if after.holds_room:
                 leave = self._leave_of(after, event.at_s)
-                self._open[after.uid] = Eviction(after, event.order, event.at_s, leave)
+                full = self._full_queues(after)
+                self._open[after.uid] = Eviction(after, event.order, event.at_s, leave, full)
         if after is not None and after.node and not (before and before.node):
+            self._bound_s[after.group or after.key] = event.at_s
             self._serve(after.node)
         was_held = before is not None and before.holds_room
         is_held = after is not None and after.holds_room
@@ -112,6 +118,29 @@ class EvictedForSomebody(Promise):
             leave.is_whole = True
             del self._leaves[key]
         return leave
+
+    def _full_queues(self, pod):
+        """Return the queues above an evicted pod that could not have held so much more with it."""
+        path = self._path(self._queue_of(pod.group or pod.key) or pod.queue)
+        limited = [name for name in path if self.cluster.queues[name].limit >= 0]
+        if not limited:
+            return frozenset()
+        held = dict.fromkeys(limited, 0)
+        for it in self.cluster.pods.values():
+            if it.uid == pod.uid or (it.holds_room and not it.is_leaving and not it.is_evicted):
+                above = self._path(self._queue_of(it.group or it.key) or it.queue)
+                for name in held.keys() & set(above):
+                    held[name] += it.gpus
+        queues = self.cluster.queues
+        return frozenset(it for it in limited if held[it] + max(pod.gpus, 1) > queues[it].limit)
+
+    def _path(self, name):
+        """Return a queue and those above it that exist."""
+        path = []
+        while name in self.cluster.queues:
+            path.append(name)
+            name = self.cluster.queues[name].parent
+        return path
 
     def _note_late(self, event):
         """Count an eviction for a job that has wanted nothing for a while."""
@@ -162,6 +191,8 @@ class EvictedForSomebody(Promise):
         if self._has_changed("jobs", job, since_s) or self._has_changed("podgroups", job, since_s):
             return "its beneficiary changed"
         queue = self._queue_of(job)
+        if self._bound_s.get(job, -1.0) >= since_s and eviction.full & set(self._path(queue)):
+            return "its queue was at its limit and its beneficiary was bound"
         while queue:
             if self._has_changed("queues", queue, since_s):
                 return "its beneficiary's queue changed"

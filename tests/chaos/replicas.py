@@ -20,7 +20,9 @@ from tests.deploy.manifests import KUSTOMIZE
 SHIPPED = KUSTOMIZE / "base" / "kaisched.yaml"
 AGAIN_S = 2.0
 """How soon a process that ended is started again."""
-_TOLD = frozenset({"action_failed", "plugin_failed", "news_left_out", "write_failed"})
+_TOLD = frozenset(
+    {"action_failed", "plugin_failed", "news_left_out", "write_failed", "report_refused"}
+)
 
 
 @dataclass(slots=True)

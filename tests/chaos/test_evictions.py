@@ -1,4 +1,4 @@
-"""The room of a gang that goes whole for one job is used when that of one of its pods is."""
+"""When an eviction was for somebody although nothing was bound in the room that it freed."""
 
 from dataclasses import replace
 
@@ -36,3 +36,17 @@ def test_without_any_bind_each_of_its_pods_is_a_breach():
 def test_pods_that_go_while_others_stay_or_at_another_time_are_for_themselves(count, apart_s):
     history = evicted(count, apart_s=apart_s).put(pod("b", "m", 4), at_s=51.0).until(1e6)
     assert history.breaches == [("P4", "pod t/v2")]
+
+
+@pytest.mark.parametrize(("limit", "is_excused"), [(8, True), (9, True), (12, False), (-1, False)])
+def test_a_queue_at_its_limit_gives_room_anywhere(limit, is_excused):
+    """Two pods of 4 GPUs fill the limit: one goes, and the other job starts on an idle node."""
+    queue = Queue("q", "uid", limit=limit)
+    held = [replace(pod(name, "n", 4), queue="q") for name in ("v1", "v2")]
+    new = replace(pod("b", gpus=4), queue="q")
+    history = History(
+        node(), node("m"), queue, new, *held, who_for={held[0].key: ("preempt", new.key)}
+    )
+    history.put(replace(held[0], is_evicted=True, is_leaving=True), at_s=10.0)
+    history.put(replace(new, node="m"), at_s=10.1).gone(held[0], at_s=11.0)
+    assert (history.until(1e6).breaches == []) == is_excused

@@ -1,15 +1,18 @@
 """A real Prometheus on loopback, with a past of its own; for tests that are marked ``real``."""
 
+import itertools
+import os
 import shutil
 import socket
 import subprocess
-import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from kaisched.units import MEMORY_UNIT
+from tests.waiting import until
 
 BINARIES = ("prometheus", "promtool")
 MISSING = [name for name in BINARIES if shutil.which(name) is None]
@@ -26,10 +29,21 @@ ALLOCATED = {
 CAPACITY = {"cpu": "cpu", "memory": "memory", "gpu": "nvidia_com_gpu"}
 
 
+_ports = itertools.count(20_000 + os.getpid() * 7 % 10_000)
+
+
 def free_port():
+    """A port that nobody is given by chance until it is taken: those lie above 32,767."""
+    return next(port for port in _ports if _is_free(port))
+
+
+def _is_free(port):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Prometheus:
@@ -63,13 +77,14 @@ class Prometheus:
                  f"--web.listen-address=127.0.0.1:{self.port}"],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        for _ in range(400):
-            try:
-                with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1):
-                    return self
-            except OSError:
-                time.sleep(0.05)
-        pytest.fail(f"no server within 20 s: {(self.folder / 'log').read_text()[-2000:]}")
+        until(self._is_ready, what=f"a server at {self.url}, see {self.folder / 'log'},")
+        return self
+
+    def _is_ready(self):
+        assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/-/ready", timeout=5):
+            return True
+        return False
 
     def kill(self):
         if self.process is not None:

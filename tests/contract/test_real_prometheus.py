@@ -12,10 +12,15 @@ import pytest
 from kaisched.core.usage import PARTS, UsageState
 from kaisched.daemon.listening import serve
 from kaisched.daemon.serving import Page, Source, metrics_page
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
 from kaisched.framework.records import QueueShare
 from kaisched.objects.cron import parse_cron
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 from kaisched.telemetry.published import Published
+from kaisched.testing import ClusterBuilder
+from kaisched.testing.builder import policy_of
+from kaisched.usage.feed import UsageFeed
 from kaisched.usage.history import HOLD_S
 from kaisched.usage.memory import MemoryStore
 from kaisched.usage.port import Sample
@@ -134,6 +139,47 @@ def test_two_weeks_do_not_exceed_the_points_of_a_server(week):
     expected = week.expected(0.0, time.time(), None)
     assert (usage.parts[0] / PARTS).tolist() == pytest.approx(expected.tolist(), abs=0.0005)
     assert "asked in steps of 120 s: much history, or many queues" in usage.reasons
+
+
+@pytest.fixture(scope="module")
+def thirds(tmp_path_factory):
+    """Six hours in which three queues shared 40 GPUs as evenly as they can be divided."""
+    end_s = math.floor(time.time() / 60) * 60.0
+    held, capacity = np.array([[14_000, 13_000, 13_000]]), np.array([40_000])
+    samples = [
+        Sample(end_s - 60.0 * ago, ("gpu",), ("a", "b", "c"), held, capacity)
+        for ago in range(360, -1, -1)
+    ]
+    server = Prometheus(tmp_path_factory.mktemp("thirds"))
+    server.backfill(past_of(samples))
+    yield server.start(), end_s
+    server.kill()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "arguments", "evicted"),
+    [(40, {}, 0), (40, {"evictionCost": "0s"}, 1), (240, {}, 1)],
+)
+def test_a_gpu_that_cannot_be_divided_is_handed_on_when_enough_is_owed(
+    thirds, minutes, arguments, evicted
+):
+    """R35: a has had a third of a GPU-hour of what b is due after 40 minutes, after 4 hours 2."""
+    server, end_s = thirds
+    builder = ClusterBuilder().node("n0", gpu=40)
+    for queue, runs in {"a": 14, "b": 13, "c": 13}.items():
+        builder.queue(queue)
+        for at in range(runs + 1):
+            builder.job(f"{queue}{at}", queue=queue, running={"n0": 1} if at < runs else None)
+    snapshot = builder.store().snapshot()
+    window = Window("tumbling", 7 * DAY, anchor_s=end_s - 60.0 * minutes)
+    store = asking(server.url, window)
+    usage = UsageFeed(store, 60.0).answer(end_s, snapshot.queues.name, snapshot.axis.names)
+    store.close()
+    plugin = {"enabled": True, "arguments": {"kValue": 1, **arguments}}
+    policy = policy_of({"plugins": {"time-based-fairshare": plugin}})
+    result, _ = run_cycle(snapshot, usage, policy, end_s, Memory())
+    assert usage.weighed_s == 60.0 * minutes
+    assert [pod.pod[:9] for pod in result.evictions] == ["default/a"] * evicted
 
 
 class Exporter:

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -23,8 +22,8 @@ from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from tests.contract.prometheus import Prometheus
 from tests.deploy.manifests import DEPLOY, ROOT, documents
+from tests.waiting import PATIENCE_S, until
 
-PATIENCE_S = 60.0
 SHARD = """
 apiVersion: kai.scheduler/v1
 kind: SchedulingShard
@@ -88,7 +87,12 @@ class Daemon:
                     *("--shard", str(folder / "shard.yaml")),
                     *("--metrics-port", "0", "--health-port", "0", "--log-format", "json"),
                 ],
-                env={**environment, "KUBECONFIG": str(folder / "kubeconfig")},
+                env={
+                    **environment,
+                    "KUBECONFIG": str(folder / "kubeconfig"),
+                    "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "90s",
+                    "KAISCHED_LEADER_ELECTION__RENEW_DEADLINE": "60s",
+                },
                 stderr=stderr,
             )
         try:
@@ -99,22 +103,20 @@ class Daemon:
 
     def _port(self):
         """The port it took, once it has completed a cycle too."""
-        end_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end_s and self.process.poll() is None:
+
+        def port():
+            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
             lines = self.log.read_text(encoding="utf-8").splitlines(keepends=True)
             events = [json.loads(line) for line in lines if line.endswith("\n")]
             ports = [it["port"] for it in events if "/metrics" in it.get("pages", ())]
-            if ports and any(it["event"] == "cycle_completed" for it in events):
-                return ports[0]
-            time.sleep(0.05)
-        pytest.fail(f"the daemon did not start: {self.log.read_text(encoding='utf-8')}")
+            has_turned = any(it["event"] == "cycle_completed" for it in events)
+            return has_turned and ports and ports[0]
+
+        return until(port, what=f"a cycle, see {self.log},")
 
     def wait_for(self, text):
         """Scrape until it is there."""
-        end_s = time.monotonic() + PATIENCE_S
-        while text not in self.scrape():
-            assert time.monotonic() < end_s
-            time.sleep(0.1)
+        until(lambda: text in self.scrape())
 
     def scrape(self):
         with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE_S) as answer:
@@ -149,12 +151,7 @@ class RuledPrometheus(Prometheus):
         return told["data"]["result"]
 
     def wait_for(self, expression):
-        end_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end_s:
-            if self.query(expression):
-                return
-            time.sleep(0.1)
-        pytest.fail(f"no data for {expression}")
+        until(lambda: self.query(expression), what=f"data for {expression}")
 
 
 @pytest.fixture(scope="module")

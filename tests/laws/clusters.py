@@ -46,7 +46,10 @@ class Cluster:
 
     def store(self, shuffle: random.Random | None = None) -> RowStore:
         """Load a store; the order of everything is drawn from ``shuffle`` where given."""
-        store = RowStore()
+        return self.load(RowStore(), shuffle)
+
+    def load(self, store: RowStore, shuffle: random.Random | None = None) -> RowStore:
+        """Load a store that is there already."""
 
         def ordered(things):
             return things if shuffle is None else shuffle.sample(things, len(things))

@@ -26,6 +26,7 @@ from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.memory import Memory
+from kaisched.framework.standing_advice import StandingAdvice
 from kaisched.objects.decode import decode_json
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
@@ -33,7 +34,8 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 
 TYPES = {"pods": Pod, "podgroups": PodGroup, "queues": Queue, "nodes": Node}
-RUN = "/apis/scheduling.run.ai"
+GROUP = "scheduling.run.ai"
+RUN = f"/apis/{GROUP}"
 TEAM = "/api/v1/namespaces/team"
 QUEUES, GROUPS = f"{RUN}/v2/queues", f"{RUN}/v2alpha2/namespaces/team/podgroups"
 NEVER, LOST, BUSY = "it never came", "the answer was lost", "the server is busy"
@@ -88,7 +90,7 @@ class Cluster:
         self.box = ReportBox(WEIGHTS, now=lambda: self.now_s)
         self.store = StateStore()
         self.clock = self.server.api.clock
-        self.reporter = Reporter(self.server, self.box, self.clock, self.store)
+        self.begin()
         self.late, self.turns, self.memory, self.turn = [], 0, Memory(), None
         self.policy = default_policy()
         self.numbers = itertools.count()
@@ -104,6 +106,16 @@ class Cluster:
             spec = {"resources": {"gpu": {"quota": 4, "limit": -1, "overQuotaWeight": 1}}}
             self.server.must("POST", QUEUES, {"metadata": {"name": name}, "spec": spec})
         self.deliver()
+
+    def begin(self):
+        """Let a process begin to report: the first one, or another after it."""
+        self.advice = StandingAdvice()
+        self.reporter = Reporter(
+            self.server, self.box, self.clock, self.store, advice=self.advice
+        )  # fmt: skip
+        for group, plural in (("", "pods"), (GROUP, "podgroups"), (GROUP, "queues")):
+            for record in self.server.api.storage.collection((group, plural)).records.values():
+                self.reporter.tell(Change(decode_json(record.body, TYPES[plural])))
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -187,7 +199,7 @@ class Cluster:
 
     def counts(self):
         """Return how many reports the server has taken."""
-        return self.reporter._desk._counts.read()["report", "done"][0]
+        return self.reporter._desk._counts.read().get(("report", "done"), (0,))[0]
 
     def objects(self, group, plural):
         records = self.server.api.storage.collection((group, plural)).records
@@ -218,19 +230,22 @@ class Cluster:
 
     def _wrong_queues(self, snapshot, result):
         wanted = dict(queue_statuses(snapshot, result.shares, self.store.queue_faults()))
-        for queue in self.objects("scheduling.run.ai", "queues"):
+        for queue in self.objects(GROUP, "queues"):
             name = queue["metadata"]["name"]
             if not says(queue.get("status"), wanted[name]):
                 yield f"queue {name} says {queue.get('status')}, not {wanted[name]}"
 
     def _wrong_groups(self, snapshot, why):
         amounts = dict(GroupAmounts().changed(snapshot, self.store.is_declared))
-        for group in self.objects("scheduling.run.ai", "podgroups"):
+        for group in self.objects(GROUP, "podgroups"):
             job = f"team/{group['metadata']['name']}"
             said = group.get("status") or {}
             ours = [it for it in said.get("schedulingConditions", ())
                     if it.get("nodePool") == "default"]  # fmt: skip
-            expected = [self.reporter._condition(why[job])] if job in why else []
+            expected = []
+            if job in why:
+                message = self.reporter._message(why[job])
+                expected = [self.reporter._condition(why[job].reason, message)]
             if ours != expected:
                 yield f"group {job} says {ours}, not {expected}"
             if job in amounts and not says(said, amounts[job]):

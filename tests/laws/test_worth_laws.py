@@ -33,7 +33,7 @@ UNIT = 1000
 # -- what it is worth ----------------------------------------------------------------------------
 
 
-def plainly(parents, quota, share, priority):
+def plainly(parents, quota, share, fixed, priority):
     """Return quotas and shares of one resource, lowered group by group as R34 says it."""
     quota, share = list(quota), list(share)
     for parent, has in enumerate(quota):
@@ -45,17 +45,27 @@ def plainly(parents, quota, share, priority):
             continue
         promised = [min(quota[q], share[q]) for q in group]
 
-        def claims(wants, weights, group=group):
-            rows = zip(group, wants, weights, strict=True)
+        def claims(wants, weights, first, group=group):
+            rows = zip(group, wants, weights, first, strict=True)
             return [
-                division_loop.Claim(0, UNLIMITED, want, max(weight, 1), priority[q], rank)
-                for rank, (q, want, weight) in enumerate(rows)
+                division_loop.Claim(own, UNLIMITED, want, max(weight, 1), priority[q], rank)
+                for rank, (q, want, weight, own) in enumerate(rows)
             ]
 
         quotas = [quota[q] for q in group]
-        kept = division_loop.divide(share[parent], claims(promised, quotas), UNIT)
+        sure = [min(fixed[q], most) for q, most in zip(group, promised, strict=True)]
+        wants, first = list(promised), [0] * len(group)
+        while True:
+            kept = division_loop.divide(share[parent], claims(wants, quotas, first), UNIT)
+            less = [at for at, has in enumerate(kept.share) if has < sure[at]]
+            if not less:
+                break
+            for at in less:
+                wants[at] = first[at] = sure[at]
         above = [most - has for most, has in zip(told, promised, strict=True)]
-        whole = division_loop.divide_surplus(kept.left, kept.share, claims(told, above), UNIT)
+        whole = division_loop.divide_surplus(
+            kept.left, kept.share, claims(told, above, [0] * len(group)), UNIT
+        )
         for q, amount, most in zip(group, kept.share, whole.share, strict=True):
             if sum(promised) > share[parent]:
                 quota[q] = amount
@@ -68,26 +78,33 @@ AMOUNTS = st.integers(0, 6000) | st.sampled_from([0, 1000, 2000, 4000])
 
 @given(
     st.lists(
-        st.tuples(AMOUNTS | st.just(UNLIMITED), AMOUNTS, st.sampled_from([100, 200])),
+        st.tuples(
+            AMOUNTS | st.just(UNLIMITED),
+            AMOUNTS,
+            st.just(0) | AMOUNTS,
+            st.sampled_from([100, 200]),
+        ),
         min_size=7,
         max_size=7,
     )
 )
 def test_siblings_have_what_their_parent_has_as_the_cluster_is_divided(rows):
     tree = build_tree(list("abcdefg"), ["", "a", "a", "b", "b", "b", ""])
-    quota, share, priority = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    columns = [np.zeros((4, 7), np.int64) for _ in range(2)]
-    columns[0][GPU], columns[1][GPU] = quota, share
+    *amounts, priority = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    columns = [np.zeros((4, 7), np.int64) for _ in range(3)]
+    for column, amount in zip(columns, amounts, strict=True):
+        column[GPU] = amount
     unit = np.array([1, 1, UNIT, 1])
-    found = worth(tree, unit, (columns[0], columns[1], priority))
-    expected = plainly(tree.parent_of_queue.tolist(), quota, share, priority.tolist())
+    found = worth(tree, unit, (columns[0], columns[1], columns[2], priority))
+    expected = plainly(tree.parent_of_queue.tolist(), *amounts, priority.tolist())
     assert [column[GPU].tolist() for column in found] == [list(map(int, it)) for it in expected]
 
 
 def test_where_nobody_was_promised_too_much_nothing_is_made_anew():
     tree = build_tree(["a", "b"], ["", "a"])
     quota, share = np.full((4, 2), 3000), np.full((4, 2), 2000)
-    found = worth(tree, np.ones(4, np.int64), (quota, share, np.zeros(2, np.int64)))
+    fixed = np.zeros((4, 2), np.int64)
+    found = worth(tree, np.ones(4, np.int64), (quota, share, fixed, np.zeros(2, np.int64)))
     assert found[0] is quota
     assert found[1] is share
 
@@ -95,10 +112,10 @@ def test_where_nobody_was_promised_too_much_nothing_is_made_anew():
 def test_halves_of_a_departments_memory_are_equal():
     # 40 GB in units of 64 bytes; in whole MiB one of the two would be worth less than 20 GB.
     tree, whole = build_tree(list("abc"), ["", "a", "a"]), 625_000_000
-    columns = [np.zeros((4, 3), np.int64) for _ in range(2)]
+    columns = [np.zeros((4, 3), np.int64) for _ in range(3)]
     columns[0][MEMORY] = columns[1][MEMORY] = whole
     unit = ResourceAxis.of(()).unit
-    for found in worth(tree, unit, (columns[0], columns[1], np.zeros(3, np.int64))):
+    for found in worth(tree, unit, (*columns, np.zeros(3, np.int64))):
         assert found[MEMORY].tolist() == [whole, whole // 2, whole // 2]
 
 
@@ -163,8 +180,10 @@ def unfair(cluster, snapshot, result):
     """Return (who waits below its part, who holds too much of it) for every pair."""
     tree, queues = snapshot.queues.tree, snapshot.queues
     told = [round(each.fair_share["gpu"]) for each in result.shares]
+    fixed = [0] * len(told)  # all of it may be evicted
+    priority = queues.priority.tolist()
     quota, share = plainly(
-        tree.parent_of_queue.tolist(), queues.deserved[GPU].tolist(), told, queues.priority.tolist()
+        tree.parent_of_queue.tolist(), queues.deserved[GPU].tolist(), told, fixed, priority
     )
     row = {name: at for at, name in enumerate(queues.name)}
     runs, waits = {}, {}

@@ -26,7 +26,7 @@ def server(rig):
 
 
 @pytest.fixture
-def cluster(rig, server):
+def cluster(rig):
     """Two nodes of eight GPUs and a queue that deserves them all."""
     for name in ("n0", "n1"):
         rig.node(name)

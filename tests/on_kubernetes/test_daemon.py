@@ -32,6 +32,8 @@ def test_gang_starts_whole_or_not_at_all(cluster):
     assert cluster.condition("big-0")["status"] == "False"
     assert cluster.condition("big-0")["reason"] == "Unschedulable"
     assert message
+    # Once it was tried, between cycles.
+    until(lambda: "; would help (tried 20" in cluster.condition("big-0").get("message", ""))
 
 
 def test_binpack_fills_one_node_before_the_next(cluster):
@@ -61,6 +63,17 @@ def test_gated_pods_wait_for_their_gates(cluster):
     path = f"{cluster.pods_path}/gated"
     cluster.must("PATCH", path, {"spec": {"schedulingGates": None}}, "application/merge-patch+json")
     cluster.wait_placed("gated")
+
+
+def test_events_tell_people_what_was_done(cluster):
+    cluster.start().wait_leading()
+    cluster.pod("p", "a")
+    node = cluster.wait_placed("p")["p"]
+    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+    event = until(lambda: next(iter(cluster.must("GET", path)["items"]), None))
+    assert (event["reason"], event["note"]) == ("Scheduled", f"assigned to {node}")
+    assert event["regarding"]["name"] == "p"
+    assert [it for it in cluster.logs if it["event"] == "report_refused"] == []
 
 
 def test_reclaim_gives_a_queue_what_it_deserves(cluster):

@@ -254,7 +254,7 @@ def test_a14_what_a_watch_lost_is_found_by_comparing(cluster, server):
 def test_a15_a_store_that_was_put_back_is_listed_whole_before_anything_is_decided(cluster, server):
     daemon = cluster.start().wait_leading()
     found = {it.watched.plural: it for it in daemon.daemon.reflectors}
-    server.faults.add(Fault(verb="list", plural="nodes", delay_s=1.0, times=None))
+    away = server.faults.add(Fault("status", verb="list", plural="nodes", code=503, times=None))
     before = dict(found["queues"].tally.relists)
     found["pods"]._seen_version = str(1 << 60)
     found["pods"].list_again("test")
@@ -263,6 +263,7 @@ def test_a15_a_store_that_was_put_back_is_listed_whole_before_anything_is_decide
     cluster.pod("p", "a")
     until(lambda: any("put back" in line["err"] for line in events(cluster, "cycle_failed")))
     assert cluster.placed() == {}
+    server.faults.remove(away)
     cluster.wait_placed("p")
     assert daemon.daemon.why_stale() == ""
     assert found["nodes"].tally.relists["restored"] == 1
@@ -364,7 +365,7 @@ def test_a21_a_kind_that_is_not_served_is_done_without(cluster, server, monkeypa
 
 @pytest.mark.fault("A24")
 def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, server, monkeypatch):
-    monkeypatch.setattr(kubernetes_cluster, "CONFIRM_S", 1.0)
+    monkeypatch.setattr(kubernetes_cluster, "CONFIRM_S", 3.0)
     daemon = cluster.start().wait_leading()
     for number in range(3):
         cluster.pod(f"p{number}", "a", 8, schedulingGates=[{"name": "x.io/wait"}])
@@ -372,7 +373,7 @@ def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, serv
     keys = [f"{cluster.namespace}/p{number}" for number in range(3)]
     until(lambda: all(store.row_of_task(key) >= 0 for key in keys))
     # Long enough for the watch to fall silent between the decision and the bind.
-    server.faults.add(Fault(subresource="binding", delay_s=0.3, times=None))
+    server.faults.add(Fault(subresource="binding", delay_s=1.0, times=None))
     for number in range(3):
         cluster.must("PATCH", f"{cluster.pods_path}/p{number}",
                      {"spec": {"schedulingGates": None}}, MERGE)  # fmt: skip

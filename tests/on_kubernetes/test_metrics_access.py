@@ -42,7 +42,7 @@ def clock():
 
 @pytest.fixture
 def access(server, clock):
-    client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=1.0)
+    client = Client(Access(server.url, authorization=lambda: "Bearer ours"), timeout_s=60.0)
     return MetricsAccess(client, clock.now_s)
 
 
@@ -172,7 +172,7 @@ def test_a_daemon_asks_the_server_about_scrapes_and_nobody_about_probes(server, 
 def status_of(port, page, token):
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urlopen(Ask(f"http://127.0.0.1:{port}{page}", headers=headers), timeout=30) as answer:
+        with urlopen(Ask(f"http://127.0.0.1:{port}{page}", headers=headers), timeout=60) as answer:
             return answer.status
     except HTTPError as refused:
         with refused:

@@ -16,6 +16,7 @@ def said_of(cluster, name):
 
 
 @pytest.mark.fault("B38")
+@pytest.mark.usefixtures("server")  # definitions of ours would not keep it
 def test_b38_what_a_later_version_wrote_is_used_and_kept(cluster):
     cluster.start(**ALONE).wait_leading()
     cluster.queue("later", 4, colour="blue")
@@ -43,6 +44,7 @@ def test_d59_a_request_beyond_all_numbers_waits_and_says_why(cluster, amount):
 
 
 @pytest.mark.fault("D64")
+@pytest.mark.usefixtures("server")  # definitions of ours would not keep it
 def test_d64_groups_that_make_no_sense_are_told_and_others_go_on(cluster):
     """A minimum of 2^31 is beyond the field; a server with our definitions would not store it."""
     cluster.start(**ALONE).wait_leading()

@@ -3,11 +3,9 @@
 import base64
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,6 +14,7 @@ import yaml
 
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.errors import KaischedError
+from tests import waiting
 from tests.contract.prometheus import free_port
 
 pytestmark = pytest.mark.slow
@@ -87,12 +86,11 @@ def written(folder, text, until="waiting_for_cluster", **variables):
             stderr=stream,
         )
     try:
-        end_s = time.monotonic() + 30
-        while process.poll() is None and time.monotonic() < end_s:
-            if log.read_text(encoding="utf-8").count(until) >= 1:
-                process.send_signal(signal.SIGTERM)
-            time.sleep(0.05)
-        assert process.poll() is not None, log.read_text(encoding="utf-8")
+        waiting.until(
+            lambda: until in log.read_text(encoding="utf-8") or process.poll() is not None
+        )
+        process.terminate()
+        process.wait(waiting.PATIENCE_S)
     finally:
         process.kill()
         process.wait()

@@ -68,6 +68,8 @@ def log(cluster, prometheus, tmp_path):
         "KAISCHED_CLUSTER": "kubernetes",
         "KAISCHED_KUBERNETES__NAMESPACE": "default",
         "KAISCHED_SCHEDULE_PERIOD": "200ms",
+        "KAISCHED_LEADER_ELECTION__LEASE_DURATION": "90s",
+        "KAISCHED_LEADER_ELECTION__RENEW_DEADLINE": "60s",
         "KAISCHED_METRICS__PORT": prometheus.target.rpartition(":")[2],
         "KAISCHED_HEALTH__PORT": "0",
         "KAISCHED_LOG__FORMAT": "json",
@@ -88,7 +90,7 @@ def log(cluster, prometheus, tmp_path):
         if line.endswith("\n")
     ]
     process.terminate()
-    process.wait(15)
+    process.wait(60)
 
 
 def placed(cluster, queue):

@@ -209,10 +209,8 @@ def test_a_kind_that_is_defined_after_the_start_is_seen_with_its_first_pod(clust
     daemon = cluster.start(**ALONE).wait_leading()
     until(lambda: seen(daemon, "jobsets").phase is Phase.ABSENT)
     serve(cluster, "JobSet")
-    begin_s = time.monotonic()
     names = job_set_pods(cluster, make(cluster, "JobSet", "s", {"replicatedJobs": JOBS}))
-    until(lambda: seen(daemon, "jobsets").phase is Phase.SYNCED)
-    assert time.monotonic() - begin_s < 5.0
+    until(lambda: seen(daemon, "jobsets").phase is Phase.SYNCED, 30.0)
     cluster.node("n2")
     cluster.wait_placed(*names)
 

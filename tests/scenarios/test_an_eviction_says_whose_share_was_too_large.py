@@ -29,7 +29,7 @@ def test_a_department_that_holds_too_much_is_named():
 def test_a_department_that_was_promised_too_much_is_named():
     assert reason(promised("q", deserved=4)) == (
         "reclaimed for default/x0 (queue q: gpu 0 to 1, fair share 1, quota 4) from"
-        " queue p: gpu 4 to 3, fair share 4, quota 4"
+        " queue p: gpu 4 to 3, fair share 4, quota 4, which count as 3 and 3"
         " (in queue d: gpu 4 to 4, fair share 4, quota 4)"
     )
 

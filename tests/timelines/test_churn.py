@@ -15,8 +15,6 @@ def a_day(change):
     """Return how the day of the file went, after a change to what it says."""
     raw = read_raw(FILE)
     raw["time"] = {"duration": "1d", "step": "5m", "recheck": "5m"}  # a fifth of the cycles
-    plugin = {"arguments": {"evictionCost": "30m"}}
-    raw["shard"]["plugins"] = {"time-based-fairshare": plugin}
     change(raw)
     scenario = scenario_of(raw, FILE)
     return outcome_of(run_scenario(scenario, policy_of(scenario)[0]))

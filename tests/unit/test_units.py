@@ -109,10 +109,10 @@ def test_requests_round_up_and_capacities_down(read, text, up, down):
     "text", ["1e2000000", "1e400", "9" * 40, "1e22", 10**5000, 1e300], ids=shape
 )
 def test_what_is_huge_saturates_and_costs_nothing(text):
-    start = time.perf_counter()
+    start = time.process_time()
     assert count(text) == milli_cpu(text) == MAX_AMOUNT
     assert parse_quantity(text).is_saturated
-    assert time.perf_counter() - start < 0.1  # int("1e2000000") would take minutes
+    assert time.process_time() - start < 1.0  # int("1e2000000") would take minutes
 
 
 def test_what_is_tiny_still_rounds_up_to_something():
@@ -322,8 +322,8 @@ def test_a_duration_that_is_no_number_is_not_shown(seconds):
     "text", ["1" * 10**6, "1h" * 10**6, "." * 10**6, "1e" + "9" * 10**6], ids=shape
 )
 def test_long_texts_are_refused_at_once(text):
-    start = time.perf_counter()
+    start = time.process_time()
     for read in (parse_quantity, parse_duration):
         with pytest.raises(UnitError):
             read(text)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 2.0

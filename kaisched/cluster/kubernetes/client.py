@@ -20,6 +20,7 @@ from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.doubt import Doubt
 from kaisched.errors import ClusterUnavailable
+from kaisched.telemetry.masking import masked
 
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -69,13 +70,13 @@ class Answer(NamedTuple):
         try:
             return _STATUS.decode(self.data)
         except msgspec.DecodeError:
-            text = self.data[:_MOST_MESSAGE].decode("utf-8", "replace")
-            return Status(self.code, "", text)
+            return Status(self.code, "", self.data[:_BLOCK].decode("utf-8", "replace"))
 
     def text(self) -> str:
-        """Return the answer in one line."""
+        """Return the answer in one line, in which nothing is of what lets us in."""
         status = self.status()
-        return f"{self.code} {status.reason}: {status.message[:_MOST_MESSAGE]}".strip(": ")
+        message = masked("", status.message)[:_MOST_MESSAGE]
+        return f"{self.code} {status.reason}: {message}".strip(": ")
 
 
 class Stream:

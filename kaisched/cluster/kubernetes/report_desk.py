@@ -8,11 +8,13 @@ A wish stays until the object says so: whatever happens to a write, the last wis
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import structlog
 
 from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer, Client
 from kaisched.cluster.kubernetes.counts import Counts
@@ -52,6 +54,8 @@ _DOUBTED_S: Final = (0.1, 10.0)
 """What the server has refused, for the object is another one, is tried again after so long."""
 _REFUSED_S: Final = 60.0
 """What it does not want at all is tried again after so long."""
+_COMPLAINT_S: Final = 60.0
+"""How often it is said that writes of a sort are refused."""
 _MOST_DOUBLINGS: Final = 9
 _MOST_PAUSE_S: Final = 1.0
 """A server that does not answer is asked again after so long, whatever waits."""
@@ -121,6 +125,9 @@ class ReportDesk:
         self._events: dict[str, tuple[Write, int]] = {}
         self._number = 0
         self._pauses = Pauses(most_s=_MOST_PAUSE_S)
+        self._complained_s: dict[tuple[int, int], float] = {}
+        """When it was last said that writes of a sort are refused, by answer."""
+        self._log: Any = structlog.get_logger()
 
     # -- what is so, and what should be ----------------------------------------------------------
 
@@ -324,6 +331,16 @@ class ReportDesk:
             self._box.put(entry, self._box.now())
         else:
             self._counts.add("report", DONE if answer.is_done else FAILED)
+            self._complain(entry, write, answer)
+
+    def _complain(self, entry: Entry, write: Write, answer: Answer) -> None:
+        """Say what the server will not take, of each sort and answer once in a while."""
+        if answer.is_done or answer.code == GONE or is_passing(answer):
+            return
+        sort, now_s = (entry.what, answer.code), self._box.now()
+        if now_s - self._complained_s.get(sort, -math.inf) >= _COMPLAINT_S:
+            self._complained_s[sort] = now_s
+            self._log.warning("report_refused", path=write.path, answer=answer.text())
 
     def _done(self, entry: Entry, write: Write, answer: Answer) -> None:
         now_s, past = self._box.now(), self._past.get(entry, _NEW)
@@ -356,6 +373,7 @@ class ReportDesk:
             self._box.put(entry, now_s + min(least_s * 2.0 ** min(past.doubts, 9), most_s))
         else:
             self._counts.add("report", FAILED)
+            self._complain(entry, write, answer)
             self._box.put(entry, now_s + _REFUSED_S)
 
     def _believe(self, entry: Entry, answer: Answer) -> None:

@@ -33,7 +33,9 @@ from kaisched.cluster.kubernetes.stuck_pods import StuckPods
 from kaisched.cluster.kubernetes.waiting_jobs import WaitingJobs
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
+from kaisched.framework.advice import is_same, is_sentence
 from kaisched.framework.records import CycleResult, DecisionRecord
+from kaisched.framework.standing_advice import StandingAdvice
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -61,6 +63,7 @@ class Reporter:
         *,
         node_pool: str = "",
         counts: Counts | None = None,
+        advice: StandingAdvice | None = None,
     ) -> None:
         """Have said nothing yet.
 
@@ -71,6 +74,7 @@ class Reporter:
             store: whose pods are reported on.
             node_pool: named in the conditions of pod groups.
             counts: what became of the reports is counted here.
+            advice: what was found that would help waiting jobs.
 
         """
         self._clock, self._store, self._box = clock, store, box
@@ -84,6 +88,7 @@ class Reporter:
         self.step: Callable[[], bool] = self._desk.step
         """Writes what is due next; from any thread."""
         self._last_s = -ROUND_S
+        self._advice = advice or StandingAdvice()
         self._jobs = WaitingJobs(store.is_declared)
         self._pods: dict[str, list[str]] = {}
         """The pods of each job of which something is wished."""
@@ -135,12 +140,12 @@ class Reporter:
         with_old = self._box.waiting < MOST_BEHIND
         for row in self._jobs.next_rows(MOST_RECORDS, with_old=with_old):
             record, job = records.record(row), names[row]
-            self._pods_of(record)
+            message = self._message(record, self._advice.words(records.session, row, record))
+            self._pods_of(job, message)
             if self._store.is_declared(job):
-                self._group(job, [self._condition(record)])
+                self._group(job, [self._condition(record.reason, message)])
 
-    def _pods_of(self, record: DecisionRecord) -> None:
-        message, job = self._message(record), record.pod_group
+    def _pods_of(self, job: str, message: str) -> None:
         pods = {f"pods/{key}": uid for key, uid in self._store.pending_pods(job)}
         for key in self._pods.get(job, ()):
             if key not in pods:
@@ -149,17 +154,32 @@ class Reporter:
         for key, uid in pods.items():
             self._desk.wish(POD, key, (uid, message))
 
-    def _message(self, record: DecisionRecord) -> str:
-        """Return why a job waits; what is wrong with it, if anything, stands behind."""
+    def _message(self, record: DecisionRecord, advice: str | None = None) -> str:
+        """Return why a job waits, what is wrong with it, and what would help, if that is known."""
         fault = self._store.fault_of(record.pod_group)
-        return (f"{record.message}: {fault}" if fault else record.message)[:MOST_MESSAGE]
+        message = f"{record.message}: {fault}" if fault else record.message
+        before = self._found_before(record.pod_group, f"{message}; ")
+        if advice is None or (before and is_same(advice, before)):
+            advice = before
+        if advice and len(message) + len("; ") + len(advice) <= MOST_MESSAGE:
+            return f"{message}; {advice}"  # half of it could say something else
+        return message[:MOST_MESSAGE]
 
-    def _condition(self, record: DecisionRecord) -> dict[str, str]:
+    def _found_before(self, job: str, begin: str) -> str:
+        """Return what a job is told already, maybe by another process, if it waits as it did."""
+        for pod, _ in self._store.pending_pods(job)[:1]:
+            seen = self._seen.get(f"pods/{pod}")
+            said = seen.status if seen is not None else None
+            if isinstance(said, str) and said.startswith(begin) and is_sentence(said[len(begin) :]):
+                return said[len(begin) :]
+        return ""
+
+    def _condition(self, reason: str, message: str) -> dict[str, str]:
         return {
             "type": _UNSCHEDULABLE,
             "nodePool": self._node_pool,
-            "reason": record.reason,
-            "message": self._message(record),
+            "reason": reason,
+            "message": message,
             "status": "True",
             "transitionID": "0",
         }
@@ -194,7 +214,7 @@ class Reporter:
         body: dict[str, Any] = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{name[:200]}.", "namespace": namespace},
+            "metadata": {"generateName": f"{name[:200]}-", "namespace": namespace},
             "eventTime": self._now("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": CONTROLLER,
             "reportingInstance": f"{CONTROLLER}-{os.uname().nodename}"[:128],

@@ -46,7 +46,8 @@ class StaleMarks:
         if not (stale or told):
             return
         now_s = monotonic_s()
-        self._written = {it: at_s for it, at_s in self._written.items() if now_s - at_s < AGAIN_S}
+        written = self._written.items()
+        self._written = {it: when_s for it, when_s in written if now_s - when_s < AGAIN_S}
         for job, since_s in stale.items():
             if abs(max(told.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
                 for pod, uid in store.running_pods(job)[:1]:

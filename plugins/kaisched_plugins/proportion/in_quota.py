@@ -47,7 +47,8 @@ def in_quota(session: Session, bounds: Bounds, top: int) -> Covered:
     known: dict[int, Covered] = session.found.setdefault(_COVERED, {})
     covered = known.get(top)
     if covered is None:
-        columns = (bounds.deserved, bounds.share, session.queues.priority)
+        fixed = session.held_non_preemptible
+        columns = (bounds.deserved, bounds.share, fixed, session.queues.priority)
         quota, _ = worth(session.queues.tree, session.axis.unit, columns, top)
         covered = known[top] = _covered(session, quota, top)
     return covered

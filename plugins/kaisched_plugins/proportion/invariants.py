@@ -134,7 +134,9 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     asked = moves.by_queue(np.setdiff1d(placed, gone))
     held, asked, lost = (roll_up(each, snapshot.queues.tree) for each in (held, asked, lost))
     is_said = any(UNDERSHOT in result.evictions[at].reason for at in range(evict, evicted))
-    columns = (snapshot.queues.deserved, share, snapshot.queues.priority)
+    table = snapshot.queues
+    fixed = roll_up(snapshot.allocated_non_preemptible, table.tree)
+    columns = (table.deserved, share, fixed, table.priority)
     worths = worth(snapshot.queues.tree, snapshot.axis.unit, columns)
     return _Take(moves, share, *worths, queue, held, asked, lost, is_said)
 

@@ -196,7 +196,7 @@ class Proportion(Plugin):
             standing = cycle.standing or _standing(session, cycle)
             bounds = session.hints.get(_BOUNDS)
             multiplier: float = self.arguments.reclaimer_utilization_multiplier
-            if bounds is None or not bounds.is_of(standing, multiplier):
+            if bounds is None or not bounds.is_of(session, standing, multiplier):
                 bounds = session.hints[_BOUNDS] = Bounds(session, standing, multiplier)
             cycle.bounds = bounds
         return bounds

@@ -36,6 +36,8 @@ class Bounds:
     """
 
     __slots__ = (
+        "_fixed",
+        "_is_lowered",
         "_meetings",
         "_rows",
         "deserved",
@@ -54,9 +56,11 @@ class Bounds:
         self.per_mille = round(multiplier * PER_MILLE)
         told: Amounts = standing.bounds[:resources]
         queues = session.queues
-        columns = (told, standing.fair_share, queues.priority)
+        self._fixed = session.held_non_preemptible
+        columns = (told, standing.fair_share, self._fixed, queues.priority)
         self.deserved, share = worth(queues.tree, session.axis.unit, columns)
-        if share is standing.fair_share:
+        self._is_lowered = share is not standing.fair_share
+        if not self._is_lowered:
             self.share: Amounts = standing.bounds[2 * resources : 3 * resources]
             allocatable = standing.allocatable
         else:
@@ -68,9 +72,12 @@ class Bounds:
         self._rows: dict[int, tuple[Row, Row, Row, Floors]] = {}
         self._meetings: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
 
-    def is_of(self, standing: Standing, multiplier: float) -> bool:
+    def is_of(self, session: Session, standing: Standing, multiplier: float) -> bool:
         """Tell whether they still hold."""
-        return self.standing is standing and self.multiplier == multiplier
+        if self.standing is not standing or self.multiplier != multiplier:
+            return False
+        fixed = session.held_non_preemptible
+        return not self._is_lowered or np.array_equal(self._fixed, fixed)
 
     def row(self, queue: int) -> tuple[Row, Row, Row, Floors]:
         """Return quota, fair share, the most that others must leave, and the quotas that bind."""

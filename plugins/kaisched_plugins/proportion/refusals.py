@@ -29,6 +29,7 @@ NOT_OVER_SHARE: Final = PluginRefusal(
     "the queue that holds it is within its share",
     cure="Wait for room, or raise the quota or weight of the job's queue.",
     is_freeable=True,
+    is_weak=True,
     tried=("quota",),
 )
 SATURATION_ORDER: Final = PluginRefusal(

@@ -49,7 +49,7 @@ class TimeBasedFairshareArguments(Arguments):
         "and whether those last until another queue has used less or until a budget is used.",
     )
     eviction_cost: str = Field(
-        default="0s",
+        default="30m",
         description="For how long what is evicted is taken to have run, where only past usage "
         "justifies it; 0s for evictions that cost nothing.",
     )
@@ -111,7 +111,8 @@ class TimeBasedFairshareArguments(Arguments):
     @cached_property
     def cost_s(self) -> float:
         """Return for how long what is evicted is taken to have run, at most a part of history."""
-        return min(parse_duration(self.eviction_cost), self.history_s / _PARTS_OF_HISTORY)
+        most_s = 2.0 * self.history_s / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
+        return min(parse_duration(self.eviction_cost), most_s)
 
     @cached_property
     def _period_s(self) -> float:

@@ -1,4 +1,4 @@
-"""What history owes to whom, and may evict for: rule R35 of docs/explanation/fairness.md."""
+"""What queues owe each other, and what history may evict for: rule R35 of fairness.md."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import numpy as np
 from kaisched import (
     PARTS,
     PODS,
+    UNLIMITED,
     Amounts,
+    BoolVec,
+    Claim,
     Claims,
     CodeVec,
     FloatVec,
     RowVec,
     Session,
+    Units,
     fairshare,
 )
 from kaisched_plugins.time_based_fairshare import refusals
@@ -24,32 +28,82 @@ _NOT_WORTH_IT = np.int16(refusals.NOT_WORTH_IT)
 
 @dataclass(slots=True, eq=False)
 class Debts:
-    """What the division without history gives, and what history is worth on top of it."""
+    """What the division without history gives, and what each queue has used."""
 
     plain: Amounts
-    """``(R, Q)`` fair shares as if nothing had been used."""
-    amount: FloatVec
-    """``(R, Q)`` what a queue has used less than its weight's part, in units times seconds."""
+    """``(R, Q)`` fair shares as if nothing had been used, fractions of a unit included."""
+    used: FloatVec
+    """``(R, Q)`` usage that counts, in units times seconds."""
     cost_s: float
     """For how long what is evicted is taken to have run."""
+    known: tuple[Claim, int, FloatVec] | None = None
+    """The claim that was judged last, the moves until then, and what was found."""
 
-    def codes(self, session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
-        """Return NOT_WORTH_IT ``(K,)`` for claims that destroy more than history owes."""
-        held = session.ledger.held if session.has_moved else session.held
-        queue = session.jobs.queue_of_job.take(job)
-        beyond = held.take(queue, axis=1) + ask > self.plain.take(queue, axis=1)
-        beyond &= ask > 0
-        beyond[PODS] = False
-        if not beyond.any():
-            return None
-        beyond &= self.amount.take(queue, axis=1) < ask * self.cost_s
-        over = np.logical_or.reduce(beyond, axis=0)
+    def spared(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Return NOT_WORTH_IT ``(K,)`` for jobs of which every unit is worth more than is owed."""
+        return self._codes(session, claim, session.jobs.queue_of_job[job], _least(session, job))
+
+    def refused(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Return NOT_WORTH_IT ``(V,)`` for units that are worth more than is owed."""
+        return self._codes(session, claim, units.queue, units.amounts * taken)
+
+    def _codes(
+        self, session: Session, claim: Claim, queue: RowVec, amounts: Amounts
+    ) -> CodeVec | None:
+        worth = self._worth(session, claim).take(queue, axis=1)
+        over: BoolVec = np.logical_or.reduce(amounts > worth, axis=0)
         return over * _NOT_WORTH_IT if over.any() else None
+
+    def _worth(self, session: Session, claim: Claim) -> FloatVec:
+        """Return ``(R, Q)`` how large units may be that are taken of a leaf; infinite for any."""
+        known = self.known
+        if known is None or known[0] is not claim or known[1] != session.moves:
+            known = self.known = (claim, session.moves, self._worths(session, claim))
+        return known[2]
+
+    def _worths(self, session: Session, claim: Claim) -> FloatVec:
+        tree = session.queues.tree
+        worth = np.full(self.used.shape, np.inf)
+        above, begin, end = -1, 0, len(tree)
+        for level, mine in zip(tree.levels, tree.path(claim.queue)[::-1].tolist(), strict=False):
+            low, high = level.searchsorted((above + 1, end)).tolist()
+            siblings = level[low:high]
+            says = self._owed_by(session, claim, mine, siblings) / self.cost_s
+            # In preorder the subtrees of siblings fill all that is below their parent.
+            sizes = tree.end_of_queue.take(siblings) - siblings
+            worth[:, begin:end] = np.repeat(says, sizes, axis=1)
+            above, begin, end = mine, mine + 1, int(tree.end_of_queue[mine])
+        worth[:, claim.queue] = np.inf
+        return worth
+
+    def _owed_by(self, session: Session, claim: Claim, mine: int, siblings: RowVec) -> FloatVec:
+        """Return ``(R, K)`` what siblings owe to ``mine``; infinite where history has no say."""
+        queues = session.queues
+        held = (session.ledger if session.has_moved else session).held
+        asked = claim.ask > 0
+        asked[PODS] = False
+        after = held[:, mine] + claim.ask
+        has_say = np.zeros((len(asked), len(siblings)), np.bool_)
+        if (asked & (after > queues.deserved[:, mine])).any():
+            theirs, plain = held.take(siblings, axis=1), self.plain.take(siblings, axis=1)
+            is_over = asked[:, None] & (theirs > session.fair_share.take(siblings, axis=1))
+            is_over &= ~np.logical_or.reduce(is_over & (theirs > plain), axis=0)
+            has_say = is_over | (asked & (after > self.plain[:, mine]))[:, None]
+            has_say &= queues.priority.take(siblings) == queues.priority[mine]
+        at = int(siblings.searchsorted(mine))
+        weight = _weights(session, siblings)
+        used = self.used.take(siblings, axis=1)
+        both = weight + weight[:, at, None]
+        owed = weight[:, at, None] * used - weight * used[:, at, None]
+        np.divide(owed, both, out=owed, where=both > 0)
+        return np.where(has_say, np.maximum(owed, 0.0), np.inf)
 
 
 def debts_of(session: Session, counted: FloatVec, history_s: float, cost_s: float) -> Debts:
     """Return the debts of a cycle, of usage ``(R, Q)`` beyond quotas in parts per billion."""
-    queues, tree = session.queues, session.queues.tree
+    queues = session.queues
     claims = Claims(
         deserved=queues.deserved,
         limit=queues.limit,
@@ -59,36 +113,35 @@ def debts_of(session: Session, counted: FloatVec, history_s: float, cost_s: floa
         rank=np.arange(len(queues)),
     )
     plain = fairshare.fair_share(
-        tree,
+        queues.tree,
         session.snapshot.total,
         claims,
         np.ones_like(session.axis.unit),  # a unit that goes to the largest remainder is nobody's
         weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
     )
-    wants = session.requested > plain
-    owed = _owed(session, counted * wants, np.maximum(queues.weight, 0.0) * wants)
-    owed *= session.snapshot.total[:, None] * (history_s / PARTS)
-    return Debts(plain, owed, cost_s)
+    used = counted * session.snapshot.total[:, None] * (history_s / PARTS)
+    return Debts(plain, used, cost_s)
 
 
-def _owed(session: Session, used: FloatVec, weight: FloatVec) -> FloatVec:
-    """Return parts ``(R, Q)``: the weight's part of what contestants used, less what a queue used.
+def _weights(session: Session, siblings: RowVec) -> FloatVec:
+    """Return the weights ``(R, K)`` by which siblings share a surplus (R5, R12)."""
+    queues = session.queues
+    weight = np.maximum(queues.weight.take(siblings, axis=1), 0.0)
+    if session.policy.over_quota_weights != "quota":
+        return weight
+    quota = queues.deserved.take(siblings, axis=1)
+    quota = np.where(quota == UNLIMITED, session.snapshot.total[:, None], quota)
+    has_quota: BoolVec = np.logical_or.reduce(quota > 0, axis=1)
+    return np.where(has_quota[:, None], quota, weight)
 
-    The most that a queue or one above it is owed.
-    """
-    queues, tree = session.queues, session.queues.tree
-    owed = np.zeros_like(used)
-    for level in tree.levels:
-        parent = tree.parent_of_queue[level]
-        _, group = np.unique(
-            np.stack((parent, queues.priority[level])), axis=1, return_inverse=True
-        )
-        count = int(group.max()) + 1
-        for row in range(len(used)):
-            mine, weights = used[row, level], weight[row, level]
-            together = np.bincount(group, mine, count)
-            sums = np.maximum(np.bincount(group, weights, count), 1e-9)
-            owed[row, level] = weights / sums[group] * together[group] - mine
-        if parent[0] >= 0:
-            owed[:, level] = np.maximum(owed[:, level], owed[:, parent])
-    return owed
+
+def _least(session: Session, job: RowVec) -> Amounts:
+    """Return ``(R, K)`` what the smallest unit of running jobs holds at least."""
+    jobs, podsets = session.jobs, session.podsets
+    shape, first = jobs.shape_of_job.take(job), jobs.first_podset.take(job)
+    active = session.ledger.podset_active if session.has_moved else podsets.active
+    runs = active.take(first)
+    pods = np.where(runs > podsets.minimum.take(first), 1, runs)
+    is_plain = (jobs.podset_count.take(job) == 1) & (shape >= 0)
+    least: Amounts = session.shapes.request.take(shape, axis=1) * np.where(is_plain, pods, 0)
+    return least

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +15,14 @@ from kaisched import (
     CodeVec,
     FloatVec,
     IntVec,
+    Kind,
     Plugin,
+    Proposal,
     RowVec,
     Session,
+    Units,
     hookimpl,
+    larger_bounds,
 )
 from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
@@ -163,30 +168,47 @@ class TimeBasedFairshare(Plugin):
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
-        """Let nobody but a lump claim what it was given, nor anybody for a small debt (R35)."""
-        if action != "reclaim":
-            return None
+        """Let nobody but a lump claim what it was given."""
         handover = self._handover(session)
-        if handover is None or not handover.has_waiting:
-            debts = self._debts(session)
-            return None if debts is None else debts.codes(session, job, ask)
+        if action != "reclaim" or handover is None or not handover.has_waiting:
+            return None
         _ = session.fair_share  # dividing is what finds out whose spell it is
         return handover.claim(session, job, ask) if handover.granted else None
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
-        """Let reclaim spare the jobs whose spell is young."""
+        """Let reclaim spare the jobs whose spell is young, and those worth more than is owed."""
+        debts = self._debts(session, claim)
+        if debts is not None:
+            return debts.spared(session, claim, job)
         handover = self._handover(session)
         if claim.action != "reclaim" or handover is None:
             return None
         _ = session.fair_share  # dividing is what finds out whose spell goes on
         return handover.spare(session, claim, job)
 
-    def _debts(self, session: Session) -> Debts | None:
-        """Return what history owes, None where it decides nothing or evictions cost nothing."""
+    @hookimpl
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+    ) -> CodeVec | None:
+        """Let reclaim spare what is worth more than is owed (R35)."""
+        debts = self._debts(session, claim)
+        return None if debts is None else debts.refused(session, claim, units, taken)
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
+        """Propose a quota: what it covers needs no history to be claimed (R35)."""
+        if code == refusals.NOT_WORTH_IT:
+            yield from larger_bounds(session, job, Kind.QUOTA, session.queues.deserved)
+
+    def _debts(self, session: Session, claim: Claim) -> Debts | None:
+        """Return what queues owe each other; None where that has no say."""
         cycle: _Cycle = session.state[self.name]
         usage = session.usage
-        if usage is None or cycle.usage is None or not self.arguments.cost_s:
+        if claim.action != "reclaim" or usage is None or cycle.usage is None:
+            return None
+        handover = self._handover(session)
+        if not self.arguments.cost_s or (handover is not None and handover.has_waiting):
             return None
         if cycle.debts is None:
             counted = usage.parts.astype(np.float64)

@@ -14,5 +14,6 @@ OTHERS_SPELL: Final = PluginRefusal(
 NOT_WORTH_IT: Final = PluginRefusal(
     "NotWorthIt",
     "past usage owes its queue less than an eviction would cost",
-    cure="Wait: its queue is owed more with time. Or lower `evictionCost`.",
+    cure="Wait: its queue is owed more with time. Or raise its quota, or lower `evictionCost`.",
+    tried=("quota",),
 )

@@ -42,7 +42,7 @@ class Client:
     def __init__(self, url, *, token="", **tls):
         self.url = url
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._pool = urllib3.PoolManager(maxsize=8, retries=False, timeout=20, **tls)
+        self._pool = urllib3.PoolManager(maxsize=8, retries=False, timeout=60, **tls)
 
     def ask(self, method, path, body=None, *, type_="application/json", accept="", **query):
         headers = {**self._headers, "Content-Type": type_}
@@ -77,9 +77,25 @@ class Client:
             "GET",
             f"{self.url}{path}?{urlencode(query)}",
             headers=headers,
-            timeout=timeout_s + 20,
+            timeout=timeout_s + 60,
         )
         return got.status, [json.loads(line) for line in got.data.splitlines() if line]
+
+    def watch_for(self, path, count, **query):
+        """Return the first events of a watch, as soon as there are so many."""
+        query = {"watch": "true", "timeoutSeconds": 60, **query}
+        url = f"{self.url}{path}?{urlencode(query)}"
+        got = self._pool.request(
+            "GET", url, headers=self._headers, timeout=120, preload_content=False
+        )
+        found, rest = [], b""
+        for part in got.stream():
+            *lines, rest = (rest + part).split(b"\n")
+            found += [json.loads(line) for line in lines if line]
+            if len(found) >= count:
+                break
+        got.close()
+        return found
 
     def close(self):
         self._pool.clear()

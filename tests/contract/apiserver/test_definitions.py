@@ -1,12 +1,10 @@
 """Custom kinds: served from their definition on, with its schema."""
 
-import time
-
 import pytest
 
 from tests.contract.apiserver.client import APPLY, STRATEGIC
+from tests.waiting import until
 
-PATIENCE_S = 20
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SCHEMA = {
     "type": "object",
@@ -71,9 +69,7 @@ def things(client, group, ns):
     """The path of a custom kind that is served."""
     assert client.post(CRDS, definition(group)).code == 201
     path = f"/apis/{group}/v1/namespaces/{ns}/things"
-    deadline = time.monotonic() + PATIENCE_S
-    while client.get(path).code != 200 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: client.get(path).code == 200)
 
     def post(obj, **query):
         typed = {"apiVersion": f"{group}/v1", "kind": "Thing", **obj}
@@ -207,9 +203,7 @@ def test_columns_come_from_the_definition(client, things):
 def test_objects_go_with_their_definition(client, things, group):
     things(thing())
     assert client.delete(f"{CRDS}/things.{group}").code == 200
-    deadline = time.monotonic() + PATIENCE_S
-    while client.get(things.path).code != 404 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: client.get(things.path).code == 404)
     assert client.get(things.path).code == 404
 
 

@@ -55,6 +55,13 @@ def test_names_are_generated(client, maps):
     assert first["name"] != second["name"]
 
 
+@pytest.mark.parametrize("prefix", ["a.", "Upper-", "a_", ".a-"])
+def test_what_names_are_to_be_generated_from_is_checked_too(client, maps, prefix):
+    answer = client.post(maps, {**config(""), "metadata": {"generateName": prefix}})
+    assert answer.code == 422
+    assert "metadata.generateName" in {it["field"] for it in answer.body["details"]["causes"]}
+
+
 @pytest.mark.parametrize("name", ["", "Upper", "a_b", "-a", "a" * 254])
 def test_bad_names_are_refused(client, maps, name):
     answer = client.post(maps, config(name))

@@ -41,10 +41,10 @@ def test_a_watch_goes_on(client, pods):
     version = client.get(pods).version
     found = []
     thread = threading.Thread(
-        target=lambda: found.extend(client.watch(pods, timeout_s=3, resourceVersion=version)[1])
+        target=lambda: found.extend(client.watch_for(pods, 2, resourceVersion=version))
     )
     thread.start()
-    time.sleep(0.5)
+    time.sleep(0.3)
     client.post(pods, pod("a"))
     client.post(f"{pods}/a/binding", binding("a", "n1"))
     thread.join()
@@ -94,7 +94,7 @@ def test_a_watch_ends_at_its_timeout(client, pods):
     version = client.get(pods).version
     began = time.monotonic()
     assert client.watch(pods, timeout_s=1, resourceVersion=version) == (200, [])
-    assert 0.5 < time.monotonic() - began < 15
+    assert 0.5 < time.monotonic() - began < 60
 
 
 def test_the_objects_at_the_start_end_with_a_bookmark(client, pods):

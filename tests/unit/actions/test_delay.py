@@ -63,10 +63,15 @@ def test_nobody_s_delay_costs_next_to_nothing():
     held_back(at, np.arange(500))
     rows = np.arange(500)
     best = min(_timed(lambda: held_back(at, rows)) for _ in range(200))
-    assert best < 50e-6
+    assert best < 2 * min(_timed(lambda: _look_at_each(rows)) for _ in range(200))
+
+
+def _look_at_each(rows):
+    for _row in rows:
+        pass
 
 
 def _timed(call):
-    start = time.perf_counter()
+    start = time.thread_time()
     call()
-    return time.perf_counter() - start
+    return time.thread_time() - start

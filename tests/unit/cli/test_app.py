@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from kaisched.cli import app
 from kaisched.cli.printing import Column, table_lines
 from kaisched.cli.reference import PAGES
 from kaisched.errors import KaischedError
+from kaisched.telemetry.masking import hide
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = {"numpy", "pydantic", "kubernetes", "msgspec", "prometheus_client", "yaml"}
@@ -144,6 +144,18 @@ def test_the_plan_page_names_every_field_of_the_document(run, manifests):
     assert [name for name in names if f"`{name}`" not in page] == []
 
 
+def test_an_error_does_not_tell_what_lets_us_in(monkeypatch, capsys):
+    """Such as that of a server which says what it was sent."""
+    hide("sesame-open-0815")
+
+    def refused(_):
+        raise KaischedError("refused: Bearer sesame-open-0815 at http://me:swordfish@here/")
+
+    monkeypatch.setattr(app, "build_app", refused)
+    app.run_line(["run"])
+    assert capsys.readouterr().err == "kaisched: refused: Bearer *** at http://***@here/\n"
+
+
 def test_the_daemon_runs_and_ends_on_sigterm(manifests):
     """The whole of it, in a process of its own."""
     process = subprocess.Popen(
@@ -154,15 +166,14 @@ def test_the_daemon_runs_and_ends_on_sigterm(manifests):
         env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
     events = []
-    deadline = time.monotonic() + 30
     for line in process.stderr:
         events.append(json.loads(line))
-        if events[-1]["event"] == "cycle_completed" or time.monotonic() > deadline:
+        if events[-1]["event"] == "cycle_completed":
             break
     process.send_signal(signal.SIGTERM)
     rest = [json.loads(line) for line in process.stderr]
     process.stderr.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     names = [event["event"] for event in events]
     assert names == [
         "cluster_in_memory_filled", "listening", "listening", "loop_started", "cycle_completed",

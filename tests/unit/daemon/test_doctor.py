@@ -1,6 +1,7 @@
 """The doctor: what is wrong with a cluster is found, named and given a fix, and nothing else."""
 
 import json
+import re
 
 import pytest
 
@@ -299,14 +300,15 @@ def test_a_plugin_that_is_not_installed_is_told(healthy):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"age_s": 100.0}, "pod-1 has not renewed it for 100 s"),
+        ({"age_s": 100.0}, r"pod-1 has not renewed it for 1\d\d s"),
         ({"holderIdentity": ""}, "nobody leads"),
         ({"renewTime": None}, "held by pod-1, since nobody knows when"),
     ],
 )
 def test_a_lease_that_nobody_keeps_is_told(server, spec, said):
     lease(server, **spec)
-    assert texts(found(server), "lease kaisched-default", "warn") == [said]
+    (text,) = texts(found(server), "lease kaisched-default", "warn")
+    assert re.fullmatch(said, text)
 
 
 def test_a_lease_that_is_not_there_is_told(server):

@@ -14,7 +14,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.states import TaskState
 from kaisched.core.usage import Usage, UsageState
-from kaisched.daemon.loop import Loop
+from kaisched.daemon.loop import MOST_PUT_OFF, Loop
 from kaisched.engine.policy import default_policy
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.cycle import run_cycle
@@ -128,6 +128,44 @@ def test_without_events_it_turns_once_a_period():
         until(lambda: loop.cycles >= 3)
         loop.stop()
         thread.join(PATIENCE_S)
+
+
+def rested(loop, called_for):
+    """Return whether the loop rests after turns; before some the next one is called for."""
+    found, turns = [], []
+    loop._between = turns.append
+    with capture_logs():
+        for is_called_for in called_for:
+            (loop._news.set if is_called_for else loop._news.clear)()
+            count = len(turns)
+            loop._rest(loop.turn())
+            found.append(len(turns) > count)
+    return found
+
+
+def test_what_is_not_urgent_waits_for_a_rest_but_not_for_ever():
+    loop = loop_on(StoreCluster())
+    assert rested(loop, [False, True, False]) == [True, False, True]
+    assert rested(loop, [True] * (MOST_PUT_OFF + 2)) == [False] * MOST_PUT_OFF + [True, False]
+
+
+def test_what_is_done_at_rest_cannot_end_the_loop():
+    def fails(_):
+        raise ValueError("a bug")
+
+    cluster = StoreCluster()
+    loop = Loop(
+        cluster, cluster, default_policy(), SystemClock(), CycleCollector(),
+        period_s=0.01, between=fails,
+    )  # fmt: skip
+    with capture_logs() as logs:
+        thread = threading.Thread(target=loop.run)
+        thread.start()
+        until(lambda: loop.cycles >= 3)
+        loop.stop()
+        thread.join(5.0)
+    assert "rest_failed" in {line["event"] for line in logs}
+    assert loop.turn() is not None
 
 
 @pytest.mark.fault("G107")

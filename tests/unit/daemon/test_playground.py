@@ -49,7 +49,7 @@ def test_it_serves_until_it_is_told_to_end(start, number):
     nodes = client_of(path).get("/api/v1/nodes").body["items"]
     assert [it["status"]["capacity"]["nvidia.com/gpu"] for it in nodes] == ["4"] * 3
     process.send_signal(number)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert not path.exists()
 
 

@@ -31,7 +31,7 @@ def server(checks):
 
 
 def get(server, path, method="GET", **headers):
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request(method, path, headers=headers)
     response = connection.getresponse()
     body = response.read().decode()

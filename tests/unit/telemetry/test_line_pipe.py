@@ -3,7 +3,6 @@
 import json
 import os
 import threading
-import time
 
 import pytest
 import structlog
@@ -29,7 +28,7 @@ def test_lines_come_out_as_they_went_in(ends):
     pipe = LinePipe(write)
     pipe.write("one\n")
     pipe.write("t\u0142wo\udc80\n")
-    assert pipe.drain(5.0)
+    assert pipe.drain(60.0)
     assert os.read(read, 100) == "one\nt\u0142wo\\udc80\n".encode()
 
 
@@ -40,10 +39,8 @@ def test_who_writes_does_not_wait_and_is_told_later_what_was_lost(ends, monkeypa
     told = []
     monkeypatch.setattr(LinePipe, "_tell_dropped", lambda pipe: told.append(pipe.dropped))
     pipe = LinePipe(write)
-    begin_s = time.monotonic()
     for _ in range(5000):
-        pipe.write("x" * 999 + "\n")
-    assert time.monotonic() - begin_s < 5.0
+        pipe.write("x" * 999 + "\n")  # nobody reads: who waited here would wait for ever
     assert not pipe.drain(0.05)
     dropped = pipe.dropped
     assert dropped >= 5000 - 100 - 66  # beside what waits, what a pipe holds
@@ -55,7 +52,7 @@ def test_who_writes_does_not_wait_and_is_told_later_what_was_lost(ends, monkeypa
 
     reader = threading.Thread(target=reading)
     reader.start()
-    assert pipe.drain(5.0)
+    assert pipe.drain(60.0)
     os.close(write)
     reader.join()
     assert b"".join(lines).count(b"\n") == 5000 - dropped
@@ -87,4 +84,4 @@ def test_a_closed_log_does_no_harm(ends):
     pipe = LinePipe(write)
     for _ in range(10):
         pipe.write("x\n")
-    assert pipe.drain(5.0)
+    assert pipe.drain(60.0)

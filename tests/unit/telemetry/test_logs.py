@@ -8,7 +8,7 @@ import structlog
 
 from kaisched.framework.records import RUN, PluginFailure
 from kaisched.telemetry.logs import configure_logs, log_cycle
-from kaisched.telemetry.masking import masked
+from kaisched.telemetry.masking import hide, masked
 from tests.unit.telemetry.test_metrics import result
 
 
@@ -78,6 +78,12 @@ def test_an_abandoned_cycle_says_why(written):
 )
 def test_secrets_are_masked(key, value, shown):
     assert masked(key, value) == shown
+
+
+def test_a_secret_that_has_another_in_it_is_masked_whole():
+    hide("4711-inner")
+    hide("outer-4711-inner-outer")
+    assert masked("", "it was outer-4711-inner-outer, not 4711-inner") == "it was ***, not ***"
 
 
 def test_debug_events_are_left_out_by_default(written):

@@ -145,7 +145,7 @@ class Kubelets:
 
     def _complain(self, record: Record, text: str) -> None:
         event = {
-            "metadata": {"generateName": f"{record.name}.", "namespace": record.namespace},
+            "metadata": {"generateName": f"{record.name}-", "namespace": record.namespace},
             "involvedObject": {
                 "apiVersion": "v1",
                 "kind": "Pod",

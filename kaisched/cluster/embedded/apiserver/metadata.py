@@ -121,8 +121,13 @@ def metadata_faults(resource: Resource, meta: dict[str, Any]) -> list[FieldFault
     faults: list[FieldFault] = []
     is_short = resource.key[1] in _SHORT_NAMES and not resource.group
     pattern, longest = (_LABEL, _LONGEST_LABEL) if is_short else (_SUBDOMAIN, _LONGEST_NAME)
-    if resource.group not in _FREE_NAMES and (len(name) > longest or not pattern.fullmatch(name)):
-        faults.append(wrong("metadata.name", name, _BAD_NAME))
+    prefix = str(meta.get("generateName") or "")
+    # A prefix must be fit for a name too, but for one dash at its end.
+    stem = f"{prefix[:-2]}a" if prefix[1:].endswith("-") else prefix
+    for field, value, tried in (("generateName", prefix, stem), ("name", name, name)):
+        is_bad = value and (len(value) > longest or not pattern.fullmatch(tried))
+        if is_bad and resource.group not in _FREE_NAMES:
+            faults.append(wrong(f"metadata.{field}", value, _BAD_NAME))
     for key, value in (meta.get("labels") or {}).items():
         if not _QUALIFIED.fullmatch(key) or len(key.rpartition("/")[2]) > _LONGEST_LABEL:
             faults.append(wrong("metadata.labels", key, _BAD_KEY))

@@ -19,7 +19,7 @@ def server():
 
 @pytest.fixture
 def client(server):
-    return Client(Access(server.url), connections=2, timeout_s=5.0)
+    return Client(Access(server.url), connections=2, timeout_s=60.0)
 
 
 @pytest.fixture

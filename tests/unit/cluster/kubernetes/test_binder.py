@@ -1,7 +1,5 @@
 """Every answer to a bind: the pod is bound once, or what was assumed of it is taken back."""
 
-import time
-
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -206,9 +204,7 @@ def test_a_nominated_node_is_named(desk, make_pod, get_pod):
 def test_b26_a_write_is_over_before_the_lead_may_be(client, server, make_pod):
     """Each request has a time of its own, and it is the hurried one that counts."""
     make_pod("p")
-    server.faults.add(Fault(verb="get", plural="pods", delay_s=3.0))
-    start_s = time.monotonic()
-    with pytest.raises(ClusterUnavailable):
+    server.faults.add(Fault(verb="get", plural="pods", delay_s=30.0))
+    with pytest.raises(ClusterUnavailable):  # in its own time it would have its answer
         client.hurried(0.2).call("GET", "/api/v1/namespaces/default/pods/p")
-    assert time.monotonic() - start_s < 2.0
-    assert client.timeout_s == 5.0
+    assert client.timeout_s == 60.0

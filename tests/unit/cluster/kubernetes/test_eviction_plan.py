@@ -12,7 +12,7 @@ from kaisched.cluster.kubernetes.evictor import GRANTED, Evictor, Verdict
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.framework.intents import Evict, Nominate
 from tests.unit.cluster.kubernetes.test_binder import refuted
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.fault("I124")
 
@@ -109,12 +109,16 @@ def outbox(desk):
 def test_few_requests_of_a_plan_are_under_way_at_a_time(fake, outbox):
     """Others, binds above all, get on meanwhile."""
     lock, now, most = threading.Lock(), [], []
+    are_many = threading.Event()
 
     def evict(evict):
         with lock:
             now.append(evict.pod)
             most.append(len(now))
-        time.sleep(0.005)
+            if len(now) >= MOST_AT_ONCE:
+                are_many.set()
+        are_many.wait(PATIENCE_S)
+        time.sleep(0.001)  # so that one too many would be seen
         with lock:
             now.remove(evict.pod)
         return GRANTED

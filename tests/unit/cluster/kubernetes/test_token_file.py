@@ -5,6 +5,7 @@ import yaml
 
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.access import TOKEN_S, TokenFile, find_access
+from kaisched.cluster.kubernetes.client import Answer
 from kaisched.errors import ClusterUnavailable
 from kaisched.telemetry.logs import masked
 
@@ -65,6 +66,17 @@ def test_the_file_is_found_beside_the_kubeconfig_and_counts_before_a_token(tmp_p
     access = find_access(path)
     assert access.authorization() == "Bearer from-the-file"
     assert find_access(path, "two").authorization() == "Bearer plain-token"
+
+
+@pytest.mark.parametrize("body", [b"%s", b'{"kind": "Status", "message": "%s"}'])
+def test_an_answer_that_has_the_token_in_it_is_told_without_it(tmp_path, body):
+    """Also where the line would end in the middle of it."""
+    (tmp_path / "token").write_text("open-sesame-0815", encoding="utf-8")
+    assert TokenFile(tmp_path / "token").authorization() == "Bearer open-sesame-0815"
+    for said in (b"you sent open-sesame-0815", b"x" * 290 + b"open-sesame-0815"):
+        text = Answer(401, body % said).text()
+        assert "***" in text
+        assert "open" not in text
 
 
 def test_a_user_without_a_file_is_as_ever(tmp_path):
