@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.refusals import TEXTS, Refusal, text_of
+from kaisched.core.refusals import FIRST_OF_PLUGINS, TEXTS, Refusal, text_of
 from kaisched.framework.batching import asked_of, batch_of
 from kaisched.framework.queue_reasons import queue_sentence
 from kaisched.framework.reasons import runs_allocate
@@ -89,10 +89,15 @@ def dominant(session: Session, job: int, code: int) -> int:
     """Return the reason that counts: a queue in the way comes before a lack of room.
 
     An action notes whichever it meets first; more room would not help a job whose queue is full.
+    What a plugin refused is asked about again, since what was decided later may have opened it.
     """
+    row = np.array([job])
+    if code >= FIRST_OF_PLUGINS and not session.jobs.refusal[job]:
+        gated = session.ask.job_gate(session, _ALLOCATE, row)
+        code = int(Refusal.NO_ROOM) if gated is None or not gated[0] else int(gated[0])
     if code not in _ROOM:
         return code
-    row, ask = np.array([job]), asked_of(session, job)[:, None]
+    ask = asked_of(session, job)[:, None]
     source = session.ledger if session.has_moved else session
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         codes = session.ask.queue_gate(
