@@ -286,6 +286,7 @@ def test_a16_a_slow_server_does_not_stop_the_cycles(cluster, server):
 
 
 @pytest.mark.fault("A17")
+@pytest.mark.usefixtures("server")  # definitions of ours would refuse it
 def test_a17_an_object_that_makes_no_sense_harms_itself_only(cluster):
     daemon = cluster.start().wait_leading()
     queues = next(it for it in daemon.daemon.reflectors if it.watched.plural == "queues")

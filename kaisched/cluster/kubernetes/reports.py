@@ -167,8 +167,9 @@ class Reporter:
 
     def _found_before(self, job: str, begin: str) -> str:
         """Return what a job is told already, maybe by another process, if it waits as it did."""
-        for pod, _ in self._store.pending_pods(job)[:1]:
-            seen = self._seen.get(f"pods/{pod}")
+        pods = self._pods.get(job) or [f"pods/{key}" for key, _ in self._store.pending_pods(job)]
+        for pod in pods[:1]:
+            seen = self._seen.get(pod)
             said = seen.status if seen is not None else None
             if isinstance(said, str) and said.startswith(begin) and is_sentence(said[len(begin) :]):
                 return said[len(begin) :]

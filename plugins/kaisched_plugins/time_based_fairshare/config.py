@@ -17,8 +17,8 @@ HandOver = Literal["none", "spells", "budgets"]
 _NEVER = "never"
 _LIVES = 1.4426950408889634
 """1 / ln 2: all that a history of half-lives weighs is so many of them."""
-_PARTS_OF_HISTORY = 16
-"""No eviction costs more than such a part of the history: else one of minutes would allow none."""
+_PARTS_OF_HISTORY = 8
+"""No eviction costs more than such a part of the history over 1 + k: else no debt may reach it."""
 
 
 class TimeBasedFairshareArguments(Arguments):
@@ -111,7 +111,7 @@ class TimeBasedFairshareArguments(Arguments):
     @cached_property
     def cost_s(self) -> float:
         """Return for how long what is evicted is taken to have run, at most a part of history."""
-        most_s = 2.0 * self.history_s / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
+        most_s = self.history_s / (_PARTS_OF_HISTORY * (1.0 + self.k_value))
         return min(parse_duration(self.eviction_cost), most_s)
 
     @cached_property

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kaisched.framework.advising import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
@@ -13,17 +14,20 @@ HOUR_S = 3600.0
 WEEK_S = 168 * HOUR_S
 
 
-def decided(builder, used, weighed_s, **arguments):
-    """Run a cycle; return the jobs that lose pods, each as often, and what is said of waiting jobs.
-
-    ``used`` says what queues have used of the cluster, in parts of all of it.
-    """
+def result_of(builder, used, weighed_s, **arguments):
+    """Run a cycle; ``used`` says what queues have used of the cluster, in parts of all of it."""
     snapshot = builder.store().snapshot()
     usage = replace(usage_of(snapshot, used), weighed_s=weighed_s)
     plugin = {"enabled": True, "arguments": {"kValue": 1, **arguments}}
     policy = policy_of({"plugins": {"time-based-fairshare": plugin}})
     result, _ = run_cycle(snapshot, usage, policy, 1e6, Memory())
     assert not result.failures
+    return result
+
+
+def decided(*args, **arguments):
+    """Return the jobs that lose pods, each as often, and what is said of waiting jobs."""
+    result = result_of(*args, **arguments)
     evicted = sorted(eviction.pod.partition("/")[2] for eviction in result.evictions)
     return evicted, {record.pod_group: record.message for record in result.records}
 
@@ -67,6 +71,13 @@ def test_a_gpu_more_than_by_weight_is_taken_when_so_much_is_owed(hours, more, ev
     count, messages = cycle(AT_PART, LITTLE, hours * HOUR_S, **more)
     assert count == evicted
     assert ("owes its queue less" in messages) == (not evicted)
+
+
+def test_who_is_owed_too_little_hears_what_quota_needs_no_debt():
+    records = Adviser(result_of(singles(AT_PART, 16), LITTLE, 0.9 * HOUR_S)).records()
+    found = next(it for it in records if it.pod_group == "default/b8")
+    assert "owes its queue less" in found.untaken["reclaim"]
+    assert "would help: a quota of gpu 9 for queue b" in found.message
 
 
 def test_what_the_division_without_history_gives_needs_no_debt():
