@@ -198,12 +198,12 @@ def test_what_conditions_advise_holds(make, seed, copies):
 
 
 @settings(max_examples=3)  # slow: some hundred cycles each
-@given(st.integers(0, 100_000), st.data())
-def test_advice_is_true_again_after_a_change_and_stands_until_then(seed, data):
+@given(st.integers(0, 100_000), st.integers(0, 1000))
+def test_advice_is_true_again_after_a_change_and_stands_until_then(seed, which):
     daemon, cluster = Daemon(), make_crowded(seed)
     daemon.live(cluster, NOW_S)
     told = dict(daemon.advice.told)
-    later = without_one(cluster, data)
+    later = without_one(cluster, which)
     daemon.live(later, NOW_S + HOLD_S / 2)
     for job, known in told.items():
         now = daemon.advice.told.get(job)
@@ -212,9 +212,9 @@ def test_advice_is_true_again_after_a_change_and_stands_until_then(seed, data):
     assert wrong(judged(daemon, later, NOW_S + 2 * HOLD_S, result)) == []
 
 
-def without_one(cluster, data):
+def without_one(cluster, which):
     """Return a cluster that lacks a job, or has a node more."""
-    at = data.draw(st.integers(0, len(cluster.jobs)))
+    at = which % (len(cluster.jobs) + 1)
     if at < len(cluster.jobs):
         return replace(cluster, jobs=cluster.jobs[:at] + cluster.jobs[at + 1 :])
     return replace(cluster, nodes=(*cluster.nodes, replace(cluster.nodes[0], name="another")))

@@ -33,11 +33,16 @@ class Doubt:
         self._is_ready = is_ready
         self._now_s = now_s
         self._since_s = self._last_s = -math.inf
+        self._was_doubted = False
 
     def is_due(self) -> bool:
         """Tell whether to doubt a refusal that has just come."""
         if self._is_ready():
-            return False
+            # It may have become ready since it answered: the first refusal after others that were
+            # doubted is asked for once more.
+            was_doubted, self._was_doubted = self._was_doubted, False
+            return was_doubted
+        self._was_doubted = True
         now_s = self._now_s()
         if now_s - self._last_s > MOST_DOUBT_S:
             self._since_s = now_s  # another start than the one before

@@ -100,12 +100,12 @@ SMALL = {
 
 @pytest.fixture(scope="session")
 def scenario(tmp_path_factory):
-    """Return the scenario of a small file with some of its keys written anew."""
-    path = tmp_path_factory.mktemp("scenario") / "s.yaml"
+    """Return the scenario of a small file, in a folder of its own or a test's, with changed keys."""
+    own = tmp_path_factory.mktemp("scenario")
 
-    def read(**changes):
+    def read(folder=own, **changes):
         raw = {**copy.deepcopy(SMALL), **changes}
-        return scenario_of(raw, path)
+        return scenario_of(raw, folder / "s.yaml")
 
     return read
 

@@ -86,3 +86,10 @@ def test_a_server_that_is_never_ready_is_believed_in_the_end_each_time_it_starts
         for seconds in (1.0, 11.0, 41.0):
             clock.now_s = start_s + MOST_DOUBT_S + seconds
             assert not doubt.is_due()
+
+
+@pytest.mark.fault("I133")
+def test_a_refusal_of_just_before_it_was_ready_is_doubted_once_more():
+    ready = iter([False, True, True])
+    doubt = Doubt(lambda: next(ready), Clock())
+    assert [doubt.is_due() for _ in range(3)] == [True, True, False]

@@ -108,6 +108,7 @@ def test_pods_go_only_to_nodes_with_the_model_they_name(scenario, tmp_path, writ
     write("pods.csv", PODS.replace("V100M32|T4", "T4").replace("1000,,LS", "1000,T4,LS"))
     write("nodes.csv", NODES.replace("8,T4", "1,T4") + "12,96000,393216,8,G1\n")
     read = scenario(
+        tmp_path,
         nodes=[{"trace": "."}],
         queues=[],
         jobs=[],
@@ -148,10 +149,10 @@ def test_a_wrong_row_of_a_table_is_named(write, row, complaint):
     assert error_of(read_table, path).startswith(complaint)
 
 
-def test_a_trace_may_go_into_one_queue_from_an_instant_on(scenario, write):
+def test_a_trace_may_go_into_one_queue_from_an_instant_on(scenario, tmp_path, write):
     write("jobs.csv", "submit_s,duration_s,gpus,queue\n0,60,1,x\n3600,60,2,y\n9000,60,3,y\n")
     read = scenario(
-        jobs=[], traces=[{"path": "jobs.csv", "queue": "b", "begin": "1h", "end": "2h"}]
+        tmp_path, jobs=[], traces=[{"path": "jobs.csv", "queue": "b", "begin": "1h", "end": "2h"}]
     )
     assert [(job.submitted_s, job.gpus, job.queue) for job in read.planned] == [(0, 2, 1)]
 
