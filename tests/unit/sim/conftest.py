@@ -100,7 +100,7 @@ SMALL = {
 
 @pytest.fixture(scope="session")
 def scenario(tmp_path_factory):
-    """Return the scenario of a small file, in a folder of its own or a test's, with changed keys."""
+    """Return the scenario of a small file with changed keys, in a test's folder or its own."""
     own = tmp_path_factory.mktemp("scenario")
 
     def read(folder=own, **changes):
