@@ -200,7 +200,7 @@ def without_share(session: Session) -> dict[int, Problem]:
         name, asked = session.axis.names[resource], int(session.requested[resource, queue])
         found[queue] = Problem(
             "NoFairShare",
-            f"its jobs ask for {format_amount(name, asked)} of {name} and its fair share is 0; give"
+            f"its jobs ask for {name} {format_amount(name, asked)} and its fair share is 0; give"
             " it or the queues above it a quota or an over-quota weight, or the cluster nodes",
         )
     return found
