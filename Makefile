@@ -4,7 +4,7 @@
 #   make test     all tests, with the same examples every time
 #   make fuzz     look for new examples that break a law, before a release (MINUTES=10)
 #   make check    everything a change must pass: format, lint, types, imports, spelling, tests, docs
-#   make example  the example plugin, installed and tested as a third party's would be
+#   make example  the example plugins, installed and tested as third parties' would be
 #   make bench    the benchmarks
 #   make chaos    churn and faults with two replicas, MINUTES=20 SEED=by chance
 #   make lock     the lock files again, after a change of pyproject.toml (UPGRADE=1: newest versions)
@@ -104,9 +104,10 @@ docs: $(PACKAGE) $(DEV)
 
 # Taken out again, so that it is not among the installed plugins of the other tests.
 example: $(PACKAGE) $(DEV)
-	$(EDITABLE) ./plugins/example
-	@status=0; (cd plugins/example && $(abspath $(BIN))/python -m pytest $(ARGS)) || status=$$?; \
-	  $(PIP) uninstall --yes kaisched-plugin-example; exit $$status
+	$(EDITABLE) ./plugins/example ./plugins/example-policy
+	@status=0; for folder in example example-policy; do \
+	    (cd plugins/$$folder && $(abspath $(BIN))/python -m pytest $(ARGS)) || status=$$?; done; \
+	  $(PIP) uninstall --yes kaisched-plugin-example kaisched-example-policy; exit $$status
 
 bench: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.benchmarks $(ARGS)

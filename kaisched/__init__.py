@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "Arguments": "kaisched.framework.hookspecs",
-    "Plugin": "kaisched.framework.hookspecs",
-    "hookimpl": "kaisched.framework.hookspecs",
+    "Arguments": "kaisched.framework.plugins.plugin",
+    "Plugin": "kaisched.framework.plugins.plugin",
+    "hookimpl": "kaisched.framework.plugins.specification",
     "Session": "kaisched.framework.session",
     "Claim": "kaisched.framework.claims",
     "Units": "kaisched.framework.claims",
@@ -28,7 +28,9 @@ _HOME = {
     "Gang": "kaisched.objects.workloads",
     "SubGroupSpec": "kaisched.objects.podgroup",
     "Workload": "kaisched.objects.workloads",
+    "PluginRefusal": "kaisched.core.refusals",
     "Refusal": "kaisched.core.refusals",
+    "shard_setting": "kaisched.framework.shard_settings",
     "TaskState": "kaisched.core.states",
     "ACTIVE_STATES": "kaisched.core.states",
     "ALLOCATED_STATES": "kaisched.core.states",
@@ -57,6 +59,18 @@ _HOME = {
     "fairshare": "kaisched.core",
     "shares": "kaisched.core",
     "worth": "kaisched.core.worth",
+    "Change": "kaisched.framework.advice",
+    "Kind": "kaisched.framework.advice",
+    "Proposal": "kaisched.framework.advice",
+    "end_of_work": "kaisched.framework.proposals",
+    "larger_bounds": "kaisched.framework.proposals",
+    "asked_of": "kaisched.framework.batching",
+    "batch_of": "kaisched.framework.batching",
+    "Moves": "kaisched.framework.invariant_sums",
+    "Step": "kaisched.framework.records",
+    "Problem": "kaisched.framework.reason",
+    "Reason": "kaisched.framework.reason",
+    "format_amount": "kaisched.units",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - they are strings
@@ -81,6 +95,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
     from kaisched.core.division import Claims as Claims
+    from kaisched.core.refusals import PluginRefusal as PluginRefusal
     from kaisched.core.refusals import Refusal as Refusal
     from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES
     from kaisched.core.states import ALLOCATED_STATES as ALLOCATED_STATES
@@ -91,21 +106,34 @@ if TYPE_CHECKING:
     from kaisched.core.usage import PARTS as PARTS
     from kaisched.core.usage import Usage as Usage
     from kaisched.core.worth import worth as worth
+    from kaisched.framework.advice import Change as Change
+    from kaisched.framework.advice import Kind as Kind
+    from kaisched.framework.advice import Proposal as Proposal
+    from kaisched.framework.batching import asked_of as asked_of
+    from kaisched.framework.batching import batch_of as batch_of
     from kaisched.framework.claims import Claim as Claim
     from kaisched.framework.claims import Units as Units
-    from kaisched.framework.hookspecs import Arguments as Arguments
-    from kaisched.framework.hookspecs import Plugin as Plugin
-    from kaisched.framework.hookspecs import hookimpl as hookimpl
+    from kaisched.framework.invariant_sums import Moves as Moves
     from kaisched.framework.job_order import jobs_by_age as jobs_by_age
     from kaisched.framework.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.parts import Part as Part
     from kaisched.framework.parts import parts_of as parts_of
+    from kaisched.framework.plugins.plugin import Arguments as Arguments
+    from kaisched.framework.plugins.plugin import Plugin as Plugin
+    from kaisched.framework.plugins.specification import hookimpl as hookimpl
+    from kaisched.framework.proposals import end_of_work as end_of_work
+    from kaisched.framework.proposals import larger_bounds as larger_bounds
+    from kaisched.framework.reason import Problem as Problem
+    from kaisched.framework.reason import Reason as Reason
+    from kaisched.framework.records import Step as Step
     from kaisched.framework.session import Session as Session
+    from kaisched.framework.shard_settings import shard_setting as shard_setting
     from kaisched.framework.task_order import ordered_tasks as ordered_tasks
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
     from kaisched.objects.workloads import Gang as Gang
     from kaisched.objects.workloads import Workload as Workload
     from kaisched.units import UNLIMITED as UNLIMITED
+    from kaisched.units import format_amount as format_amount
     from kaisched.units import parse_duration as parse_duration
 
 

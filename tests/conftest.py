@@ -29,7 +29,7 @@ _run_cycle = cycle.run_cycle
 def run_checked(snapshot, usage, policy, *rest, **named):
     """Run a cycle and raise AssertionError when it broke something, or a plugin of ours failed."""
     result, memory = _run_cycle(snapshot, usage, policy, *rest, **named)
-    broken = violations(snapshot, result) if policy.plugins else []
+    broken = violations(snapshot, result, policy) if policy.plugins else []
     assert not broken, broken
     ours = {
         setting.plugin.name

@@ -17,7 +17,7 @@ from kaisched.actions.gates import first_shut
 from kaisched.actions.need import Need, take_all
 from kaisched.actions.placing import place_waiting
 from kaisched.actions.plan import Demand, Plan
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import Refusal, text_of
 
 if TYPE_CHECKING:
     from kaisched.actions.search import Search
@@ -158,12 +158,15 @@ class Attempt:
         )
 
     def _why_not(self) -> int:
-        """Return the refusal met most; a gentle refusal first, since it can be overridden."""
-        if int(Refusal.UNDERSHOOTS) in self._refused:
-            return int(Refusal.UNDERSHOOTS)
+        """Return the refusal met most; one that the next pass may take back before all others."""
         if not self._refused:
             return self._nobody()
-        return max(self._refused.items(), key=lambda item: (item[1], -item[0]))[0]
+        return max(self._refused, key=self._weight)
+
+    def _weight(self, code: int) -> tuple[bool, int, str]:
+        """Return what a refusal is compared by; names break ties, as numbers differ by process."""
+        text = text_of(code)
+        return text.is_retried, self._refused[code], text.name
 
     def _nobody(self) -> int:
         """Return that nothing makes room, or that budgets protect what would."""
@@ -285,7 +288,7 @@ class Attempt:
         statement.evict_all(np.array([task for part in parts for task in part.tasks], np.int64))
         if self._gates_open() and self._put(statement):
             self._placed = parts
-            return Plan(statement, self._spared(statement, parts), demand.claim.is_last_resort)
+            return Plan(statement, self._spared(statement, parts), demand.claim.pass_number)
         statement.rollback()
         return None
 

@@ -238,13 +238,13 @@ class _Consolidation:
         session = self._session
         parts = _parts(clearings)
         nodes = {clearing.node for clearing in clearings}
-        plan = Plan(session.statement(), parts.copy(), is_last_resort=False)
+        plan = Plan(session.statement(), parts.copy())
         is_done = self._claim_first(plan, demand)
         before = session.tasks.node_of_task
         stuck = {int(before[task]) for part in plan.parts for task in part.tasks}
         if not is_done and parts:
             plan.statement.rollback()
-            plan = Plan(session.statement(), parts.copy(), is_last_resort=False)
+            plan = Plan(session.statement(), parts.copy())
             is_done = self._moves_first(plan, demand, nodes)
         if not is_done:
             plan.statement.rollback()

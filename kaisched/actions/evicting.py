@@ -7,6 +7,7 @@ same pods are refused along with it, since nothing has moved in between.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,11 +19,12 @@ from kaisched.actions.heads import HeadWalk
 from kaisched.actions.plan import Plan
 from kaisched.actions.promises import keep_promises
 from kaisched.actions.prospects import Prospects
+from kaisched.actions.reasons import eviction_reason
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
 from kaisched.actions.turns import is_turn, note_eviction, recall_evictions
 from kaisched.actions.victim_line import VictimLine
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.claims import Claim
 from kaisched.framework.eviction_budget import is_spent, may_evict
 from kaisched.framework.task_order import pending_tasks
@@ -33,12 +35,10 @@ if TYPE_CHECKING:
     from kaisched.actions.line import Item
     from kaisched.actions.plan import Demand
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
-    from kaisched.framework.outcome import Reason
     from kaisched.framework.session import Session
 
 _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 _NO_VICTIMS = int(Refusal.NO_VICTIMS)
-_NOT_OVER_SHARE = int(Refusal.NOT_OVER_SHARE)
 _BUDGET = int(Refusal.EVICTION_BUDGET)
 _TURN = int(Refusal.TAKING_TURNS)
 _RUNNING: Final = "running"
@@ -149,10 +149,6 @@ class Evicting:
     def _class(self, demand: Demand) -> tuple[object, ...]:
         """Return what the victims of a claim and the room they make depend on."""
 
-    @abstractmethod
-    def _reason(self, claim: Claim, plan: Plan) -> Reason:
-        """Return the sentence that every eviction of a plan carries, or what makes it."""
-
     def _try(self, item: Item, *, is_first: bool) -> int:
         """Carry out one claim; return 0 or the refusal code."""
         session, candidates = self._session, self._candidates
@@ -182,7 +178,7 @@ class Evicting:
             return _BUDGET
         if evicted:
             note_eviction(session, job)
-        reason = self._reason(claim, plan)
+        reason = eviction_reason(session, claim, plan)
         plan.statement.commit(self._action, session.jobs.name[job], reason)
         session.outcome.refusal[job] = _WAITING
         return 0
@@ -274,11 +270,10 @@ class Evicting:
 
 
 def _most_said(codes: CodeVec) -> int:
-    """Return why most jobs that would have to give way do not: others are never what stops it."""
-    counts = np.bincount(codes, minlength=_NOT_OVER_SHARE + 1)
-    if np.count_nonzero(counts) > 1:
-        counts[_NOT_OVER_SHARE] = 0
-    return int(counts.argmax())
+    """Return why most jobs that would have to give way do not; weak reasons last."""
+    counts: Counter[int] = Counter(codes.tolist())
+    texts = {code: text_of(code) for code in counts}
+    return max(counts, key=lambda code: (not texts[code].is_weak, counts[code], texts[code].name))
 
 
 def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:

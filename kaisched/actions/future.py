@@ -6,20 +6,16 @@ claim in a cluster of thousands of nodes pays for the few it touches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import freeable_codes
 from kaisched.framework.rooms import HUGE, future_room
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, CodeVec, IntVec
     from kaisched.framework.session import Session
-
-CURABLE: Final = np.zeros(max(Refusal) + 1, np.bool_)
-"""By refusal code, whether the pods that are there are what keeps a pod away from a node."""
-CURABLE[[int(code) for code, text in TEXTS.items() if text.is_freeable]] = True
 
 
 class Future:
@@ -58,7 +54,7 @@ class Future:
         self.is_plain = plan.cap is None and not session.shapes.constraints[shape].pod_affinity
         self.allowed = None
         if plan.codes is not None:
-            curable = CURABLE[plan.codes]
+            curable = np.isin(plan.codes, freeable_codes())
             self.is_plain = self.is_plain and not curable.any()
             self.allowed = (plan.codes == 0) | curable
         self._seen = len(session.ledger.touched)

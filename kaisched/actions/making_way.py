@@ -165,7 +165,7 @@ class MakingWay:
                 _evict(statement, [more])
                 gone.append(more)
         kept = self._relocation.left_over(statement, gone)
-        return Plan(statement, kept, is_last_resort=False, moved=sum(len(p.tasks) for p in moved))
+        return Plan(statement, kept, moved=sum(len(p.tasks) for p in moved))
 
 
 def _givers(session: Session, line: VictimLine, demand: Demand) -> RowVec:

@@ -19,7 +19,8 @@ class Plan:
     statement: Statement
     parts: list[Part]
     """Units that lose their room."""
-    is_last_resort: bool
+    pass_number: int = 0
+    """In which pass of the search it was found."""
     moved: int = 0
     """Pods that make way by moving, though nobody could take their room."""
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from kaisched.actions.candidates import ANY
 from kaisched.actions.evicting import Evicting, running_jobs
-from kaisched.actions.reasons import preempt_reason
 
 if TYPE_CHECKING:
     from kaisched.actions.claimants import Claimants
-    from kaisched.actions.plan import Demand, Plan
+    from kaisched.actions.plan import Demand
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
@@ -71,9 +70,6 @@ class _Preempting(Evicting):
     def _class(self, demand: Demand) -> tuple[object, ...]:
         claim = demand.claim
         return claim.queue, int(self._session.jobs.priority[claim.job]), *demand.shapes
-
-    def _reason(self, claim: Claim, plan: Plan) -> str:
-        return preempt_reason(self._session, claim, plan)
 
 
 def _lowest_ever(session: Session) -> int:

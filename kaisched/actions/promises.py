@@ -21,10 +21,9 @@ import numpy as np
 from kaisched.actions.candidates import gather
 from kaisched.actions.gates import first_shut
 from kaisched.actions.placing import leans_on_promises
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import PASSING, Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.invariant_sums import is_job_met
-from kaisched.framework.placement import IS_PASSING
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
     placement, ledger = session.placement, session.ledger
     plan, room, _ = placement.vacancy(shape)
     code = 0 if plan.codes is None else int(plan.codes[node])
-    if code and not IS_PASSING[code]:
+    if code and code not in PASSING:
         return False
     if room[node] > 0:
         statement.allocate(task, node)

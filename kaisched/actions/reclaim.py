@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from kaisched.actions.evicting import Evicting
 from kaisched.actions.making_way import MakingWay
-from kaisched.actions.reasons import reclaim_reason
 
 if TYPE_CHECKING:
     from kaisched.actions.plan import Demand, Plan
     from kaisched.actions.victim_line import VictimLine
     from kaisched.core.axis import RowVec
     from kaisched.framework.claims import Claim
-    from kaisched.framework.outcome import Reason
     from kaisched.framework.session import Session
 
 
@@ -61,6 +59,3 @@ class _Reclaiming(Evicting):
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         return demand.claim.queue, *demand.shapes
-
-    def _reason(self, claim: Claim, plan: Plan) -> Reason:
-        return reclaim_reason(self._session, claim, plan)

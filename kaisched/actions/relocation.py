@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kaisched.actions.future import CURABLE
 from kaisched.actions.gates import first_shut
-from kaisched.framework.placement import IS_PASSING
+from kaisched.core.refusals import PASSING, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -103,7 +102,7 @@ class Relocation:
         codes = session.placement.plan(shape).codes
         code = 0 if codes is None else int(codes[old])
         # A taint that came later does not drive it away, nor its own port, but another pod does.
-        if CURABLE[code] and not IS_PASSING[code]:
+        if text_of(code).is_freeable and code not in PASSING:
             return False
         statement.spare(task)
         return True

@@ -15,7 +15,7 @@ from kaisched.actions.attempt import Attempt
 from kaisched.actions.fewest import Fewest, cost_of, is_least, is_too_large
 from kaisched.actions.future import Future
 from kaisched.actions.plan import Demand, Plan
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import text_of
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kaisched.framework.claims import Claim
     from kaisched.framework.session import Session
 
+PASSES: Final = 4
+"""So many passes at most: plugins that spare somebody in each of them do so for good."""
 STEPS: Final = 64
 """How often one search may place its claim for real."""
 _ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
@@ -61,9 +63,8 @@ class Search:
         """Return a plan with an open statement, or the refusal code of what stands in the way."""
         self.begin(line)
         code = 0
-        for is_last_resort in (False, True):
-            claim = replace(demand.claim, is_last_resort=True) if is_last_resort else demand.claim
-            asked = replace(demand, claim=claim)
+        for number in range(PASSES):
+            asked = replace(demand, claim=replace(demand.claim, pass_number=number))
             attempt = Attempt(self, self._session, asked, line)
             found = attempt.run()
             if isinstance(found, Plan):
@@ -73,7 +74,7 @@ class Search:
                 if plan is not None:
                     return plan
             code = found
-            if found != int(Refusal.UNDERSHOOTS):
+            if not text_of(found).is_retried:
                 break
         return code
 

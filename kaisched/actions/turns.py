@@ -14,11 +14,8 @@ from zlib import crc32
 
 import numpy as np
 
-from kaisched.core.axis import PODS
-from kaisched.units import UNLIMITED
-
 if TYPE_CHECKING:
-    from kaisched.core.axis import RowVec
+    from kaisched.core.axis import Amounts
     from kaisched.framework.session import Session
 
 PACE_S: Final = 600.0
@@ -48,16 +45,18 @@ def note_eviction(session: Session, job: int) -> None:
     session.facts.setdefault(_FACT, []).append(entry)
 
 
-def is_turn(session: Session, job: int, ask: RowVec) -> bool:
+def is_turn(session: Session, job: int, ask: Amounts) -> bool:
     """Tell whether the cluster is as it was when an earlier cycle, not the last, evicted for a job.
 
-    What a quota entitles a queue to is taken at any time: a turn ends with who goes beyond it.
+    What plugins say to be guaranteed is taken at any time: a ring ends with who goes beyond that.
     ``ask`` is ``(R,)``.
     """
     seen: set[int] | None = session.found.get(_SEEN)
     if seen is None:
         seen = session.found[_SEEN] = _beneficiaries(session)
-    return bool(seen) and _mark(session, job) in seen and not _is_within_quota(session, job, ask)
+    if not seen or _mark(session, job) not in seen:
+        return False
+    return not bool(session.ask.is_guaranteed(session, np.array([job]), ask[:, None])[0])
 
 
 def _beneficiaries(session: Session) -> set[int]:
@@ -70,17 +69,6 @@ def _beneficiaries(session: Session) -> set[int]:
 
 def _mark(session: Session, job: int) -> int:
     return crc32(session.jobs.name[job].encode())
-
-
-def _is_within_quota(session: Session, job: int, ask: RowVec) -> bool:
-    """Tell whether a job's queue has a quota of what it asks for, and stays within it."""
-    queue = int(session.jobs.queue_of_job[job])
-    held = (session.ledger if session.has_moved else session).held[:, queue]
-    asked = ask > 0
-    asked[PODS] = False
-    quota = session.queues.deserved[asked, queue]
-    is_limited = bool((quota < UNLIMITED).any())
-    return is_limited and bool((held[asked] + ask[asked] <= quota).all())
 
 
 def _state(session: Session) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from kaisched.framework.loader import PluginDescription
+    from kaisched.framework.plugins.loader import PluginDescription
 
 command = typer.Typer(no_args_is_help=True)
 
@@ -29,7 +29,7 @@ def list_plugins(
 
     Installed is not enabled: a shard says which it uses.
     """
-    from kaisched.framework.loader import describe_plugins  # noqa: PLC0415 - only when asked
+    from kaisched.framework.plugins.loader import describe_plugins  # noqa: PLC0415 - only when asked
 
     found = describe_plugins()
     if output == "json":

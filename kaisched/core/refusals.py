@@ -1,14 +1,16 @@
-"""The closed list of reasons why a job, a task or a node is refused.
+"""The reasons why a job, a task or a node is refused: those of the host, and those of plugins.
 
-A "no" is a value: hooks answer int16 codes, 0 meaning yes. Each code has one name users see, one
-sentence, and says whether freeing room could cure it (then victims may be searched) or not.
+A "no" is a value: hooks answer int16 codes, 0 meaning yes. Each code has one name users see and
+one sentence, and says whether freeing room could cure it (then victims may be searched) or not.
+What jobs and nodes are refused for under any policy is a :class:`Refusal`; a plugin declares the
+reasons of its own as :class:`PluginRefusal`, which are numbered as they are loaded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 
 class Refusal(IntEnum):
@@ -28,12 +30,6 @@ class Refusal(IntEnum):
     NOT_TRIED = 10
     QUEUE_ON_HOLD = 11
     PUT_OFF = 12
-    # the queue
-    OVER_LIMIT = 20
-    NON_PREEMPTIBLE_OVER_QUOTA = 21
-    OVER_FAIR_SHARE = 22
-    OTHERS_SPELL = 23
-    NOT_WORTH_IT = 24
     # the nodes, together
     EXCEEDS_ANY_NODE = 30
     NO_NODE_ALLOWED = 31
@@ -42,12 +38,8 @@ class Refusal(IntEnum):
     WAITING_FOR_RELEASE = 34
     # what others hold
     NO_VICTIMS = 40
-    NOT_OVER_SHARE = 41
-    SATURATION_ORDER = 42
-    MIN_RUNTIME = 43
     EVICTION_DELAY = 44
     SEARCH_BUDGET = 45
-    UNDERSHOOTS = 46
     EVICTION_BUDGET = 47
     DISRUPTION_BUDGET = 48
     TAKING_TURNS = 49
@@ -81,133 +73,315 @@ class RefusalText:
     """What a code means to people."""
 
     name: str
+    """As users see it, in CamelCase."""
     sentence: str
-    is_freeable: bool
+    cure: str
+    """What whoever reads the reason can do."""
+    is_freeable: bool = False
     """True when room given back by others could cure it."""
+    tried: tuple[str, ...] = ()
+    """Kinds of change that are proposed to a job that waits for this reason."""
+    is_retried: bool = False
+    """True when a victim that is spared for it may be taken in the next pass of the search."""
+    is_weak: bool = False
+    """True when any other reason to spare victims says more: theirs was never the way."""
+    is_passing: bool = False
+    """True when it keeps a pod from a node only until what is leaving has left: it may be promised
+    room there."""
+    plugin: str = ""
+    """The plugin whose reason it is; empty for the host's."""
 
 
-TEXTS: Final[dict[Refusal, RefusalText]] = {
-    code: RefusalText(name, sentence, is_freeable)
-    for code, name, sentence, is_freeable in (
-        (Refusal.QUEUE_MISSING, "QueueDoesNotExist", "its queue does not exist", False),
-        (
-            Refusal.QUEUE_ORPHAN,
-            "QueueOrphan",
-            "its queue has no parents up to a root",
-            False,
-        ),
-        (Refusal.QUEUE_NOT_LEAF, "QueueNotLeaf", "its queue has children", False),
-        (Refusal.INVALID_GROUP, "InvalidPodGroup", "its pod group is not valid", False),
-        (Refusal.GANG_INCOMPLETE, "GangIncomplete", "fewer pods than its minimum exist", False),
-        (Refusal.SCHEDULING_GATED, "SchedulingGated", "its pods have scheduling gates", False),
-        (Refusal.UNSUPPORTED, "Unsupported", "it asks for something not offered", False),
-        (Refusal.BACKOFF, "Backoff", "it failed before and nothing has changed since", False),
-        (Refusal.QUEUE_DEPTH, "QueueDepth", "its queue's depth for this action is reached", False),
-        (Refusal.NOT_TRIED, "NotTried", "no action of this cycle tried it", False),
-        (Refusal.QUEUE_ON_HOLD, "QueueOnHold", "its queue is on hold", False),
-        (
-            Refusal.PUT_OFF,
-            "PutOff",
-            "too many different jobs of its queue wait; its turn comes in a later cycle",
-            False,
-        ),
-        (Refusal.OVER_LIMIT, "OverLimit", "it would take a queue over its limit", False),
-        (
-            Refusal.NON_PREEMPTIBLE_OVER_QUOTA,
-            "NonPreemptibleOverQuota",
-            "non-preemptible work must stay within the quota",
-            False,
-        ),
-        (
-            Refusal.OVER_FAIR_SHARE,
-            "OverFairShare",
-            "it would take its queue over its fair share",
-            False,
-        ),
-        (
-            Refusal.OTHERS_SPELL,
-            "OthersSpell",
-            "room is kept for another job, whose spell it is",
-            False,
-        ),
-        (
-            Refusal.NOT_WORTH_IT,
-            "NotWorthIt",
-            "past usage owes its queue less than an eviction would cost",
-            False,
-        ),
-        (Refusal.EXCEEDS_ANY_NODE, "ExceedsAnyNode", "a pod is larger than every node", False),
-        (Refusal.NO_NODE_ALLOWED, "NoNodeAllowed", "no node may take its pods", False),
-        (Refusal.NO_ROOM, "NoRoom", "no allowed node has room", True),
-        (Refusal.GANG_NO_ROOM, "GangNoRoom", "only part of the gang has room", True),
-        (Refusal.WAITING_FOR_RELEASE, "WaitingForRelease", "its room is being released", False),
-        (Refusal.NO_VICTIMS, "NoVictims", "no work that may be evicted would make room", True),
-        (
-            Refusal.NOT_OVER_SHARE,
-            "NotOverShare",
-            "the queue that holds it is within its share",
-            True,
-        ),
-        (
-            Refusal.SATURATION_ORDER,
-            "SaturationOrder",
-            "the taker would be as saturated as the queue it takes from",
-            True,
-        ),
-        (Refusal.MIN_RUNTIME, "MinRuntime", "it has not run for its minimum runtime", True),
-        (Refusal.EVICTION_DELAY, "EvictionDelay", "its preemption delay is not over", True),
-        (Refusal.SEARCH_BUDGET, "SearchBudget", "the search for victims was cut short", True),
-        (
-            Refusal.UNDERSHOOTS,
-            "Undershoots",
-            "its queue would be left with less than it deserves",
-            True,
-        ),
-        (
-            Refusal.EVICTION_BUDGET,
-            "EvictionBudget",
-            "the shard may not evict so many pods within the hour",
-            True,
-        ),
-        (
-            Refusal.DISRUPTION_BUDGET,
-            "DisruptionBudget",
-            "the work that would make room is protected by a disruption budget",
-            True,
-        ),
-        (
-            Refusal.TAKING_TURNS,
-            "TakingTurns",
-            "what was evicted has come back and would go again, until any change, or ten minutes",
-            True,
-        ),
-        (Refusal.NODE_NOT_READY, "NodeNotReady", "node is not ready", False),
-        (Refusal.NODE_UNSCHEDULABLE, "NodeUnschedulable", "node is cordoned", False),
-        (Refusal.TAINT, "Taint", "untolerated taint", False),
-        (Refusal.NODE_SELECTOR, "NodeSelector", "node selector does not match", False),
-        (Refusal.NODE_AFFINITY, "NodeAffinity", "node affinity does not match", False),
-        (Refusal.POD_AFFINITY, "PodAffinity", "pod affinity is not met", False),
-        (Refusal.POD_ANTI_AFFINITY, "PodAntiAffinity", "pod anti-affinity forbids it", True),
-        (Refusal.HOST_PORT, "HostPort", "host port is in use", True),
-        (
-            Refusal.HOST_PORT_LEAVING,
-            "HostPortLeaving",
-            "a pod that is leaving still uses the host port",
-            True,
-        ),
-        (Refusal.POD_SLOTS, "PodSlots", "too many pods", True),
-        (Refusal.RESOURCES, "Resources", "insufficient resources", True),
-        (Refusal.NODE_PRESSURE, "NodePressure", "node is under pressure", False),
-        (Refusal.VOLUME_CLAIM, "VolumeClaim", "a volume claim cannot be used", False),
-        (Refusal.VOLUME_UNBOUND, "VolumeUnbound", "a volume claim has no volume yet", False),
-        (Refusal.VOLUME_IN_USE, "VolumeInUse", "another pod uses a volume claim", False),
-        (Refusal.VOLUME_AFFINITY, "VolumeAffinity", "a volume cannot be used there", False),
-        (Refusal.OWNER_NOT_READ, "OwnerNotRead", "its owner is not read yet", False),
-        (Refusal.PLUGIN, "Plugin", "a plugin refused it", False),
-        (Refusal.PLUGIN_FAILED, "PluginFailed", "a plugin failed", False),
-        (Refusal.ACTION_FAILED, "ActionFailed", "an action failed on it", False),
-    )
+class PluginRefusal(int):
+    """A reason of a plugin's own: the code that its gates and filters answer, with its words.
+
+    Made once, where a module of the plugin is imported, and listed in the plugin's ``refusals``.
+    The numbers are those of one process, in the order of loading: nothing may be stored by them.
+    """
+
+    text: RefusalText
+
+    def __new__(
+        cls,
+        name: str,
+        sentence: str,
+        *,
+        cure: str,
+        is_freeable: bool = False,
+        tried: tuple[str, ...] = (),
+        is_retried: bool = False,
+        is_weak: bool = False,
+    ) -> Self:
+        """Declare a new reason and number it.
+
+        Args:
+            name: as users see it, in CamelCase; neither the host nor the plugin has another of it.
+            sentence: why not; what stands where the plugin has no sentence with numbers.
+            cure: what whoever reads it can do.
+            is_freeable: room given back by others could cure it.
+            tried: the kinds of change that the plugin's ``proposals`` may name for it.
+            is_retried: a victim that is spared for it may be taken in the next pass of the search.
+            is_weak: any other reason to spare victims says more.
+
+        """
+        made = super().__new__(cls, FIRST_OF_PLUGINS + len(_OF_PLUGINS))
+        made.text = RefusalText(name, sentence, cure, is_freeable, tried, is_retried, is_weak)
+        _OF_PLUGINS.append(made)
+        return made
+
+    def claim(self, plugin: str) -> None:
+        """Note whose it is.
+
+        Raises:
+            ValueError: it is another plugin's.
+
+        """
+        if self.text.plugin not in ("", plugin):
+            raise ValueError(f"refusal {self.text.name} is listed by plugin {self.text.plugin} too")
+        self.text = replace(self.text, plugin=plugin)
+
+
+FIRST_OF_PLUGINS: Final = 1000
+_OF_PLUGINS: Final[list[PluginRefusal]] = []
+
+
+def text_of(code: int) -> RefusalText:
+    """Return what a code means; a code that nobody has declared is a plugin's without words."""
+    known = TEXTS.get(code)
+    if known is not None:
+        return known
+    at = code - FIRST_OF_PLUGINS
+    return _OF_PLUGINS[at].text if 0 <= at < len(_OF_PLUGINS) else TEXTS[Refusal.PLUGIN]
+
+
+def code_named(name: str, plugin: str = "") -> int:
+    """Return the code that has a name among a plugin's, or the host's; 0 where nothing has it."""
+    if not plugin:
+        return _CODE_OF_NAME.get(name, 0)
+    own = (int(it) for it in _OF_PLUGINS if (it.text.plugin, it.text.name) == (plugin, name))
+    return next(own, _CODE_OF_NAME.get(name, 0))
+
+
+def highest_code() -> int:
+    """Return the largest number that is a code by now."""
+    return int(_OF_PLUGINS[-1]) if _OF_PLUGINS else int(max(Refusal))
+
+
+def freeable_codes() -> list[int]:
+    """Return the codes that room given back by others could cure, of plugins loaded so far too."""
+    own = [int(each) for each in _OF_PLUGINS if each.text.is_freeable]
+    return [int(code) for code, text in TEXTS.items() if text.is_freeable] + own
+
+
+_ROOM: Final = ("time", "nodes", "end", "minimum", "selector", "tolerations")
+TEXTS: Final[dict[int, RefusalText]] = {
+    Refusal.QUEUE_MISSING: RefusalText(
+        "QueueDoesNotExist",
+        "its queue does not exist",
+        "Make or mend the queue, or name one that exists.",
+    ),
+    Refusal.QUEUE_ORPHAN: RefusalText(
+        "QueueOrphan",
+        "its queue has no parents up to a root",
+        "Make or mend the parent, or undo the cycle: the record says which.",
+    ),
+    Refusal.QUEUE_NOT_LEAF: RefusalText(
+        "QueueNotLeaf", "its queue has children", "Name a queue without children."
+    ),
+    Refusal.INVALID_GROUP: RefusalText(
+        "InvalidPodGroup",
+        "its pod group is not valid",
+        "Mend the pod group; its event says what is wrong.",
+    ),
+    Refusal.GANG_INCOMPLETE: RefusalText(
+        "GangIncomplete",
+        "fewer pods than its minimum exist",
+        "Create the missing pods, or lower the minimum.",
+        tried=("minimum",),
+    ),
+    Refusal.SCHEDULING_GATED: RefusalText(
+        "SchedulingGated", "its pods have scheduling gates", "Remove the scheduling gates."
+    ),
+    Refusal.UNSUPPORTED: RefusalText(
+        "Unsupported",
+        "it asks for something not offered",
+        "Leave out what is not offered; the record says what.",
+    ),
+    Refusal.BACKOFF: RefusalText(
+        "Backoff",
+        "it failed before and nothing has changed since",
+        "Nothing: it is tried again when something changes.",
+    ),
+    Refusal.QUEUE_DEPTH: RefusalText(
+        "QueueDepth",
+        "its queue's depth for this action is reached",
+        "Raise `queueDepthPerAction`, or wait for the jobs ahead.",
+    ),
+    Refusal.NOT_TRIED: RefusalText(
+        "NotTried", "no action of this cycle tried it", "Enable an action that would try it."
+    ),
+    Refusal.QUEUE_ON_HOLD: RefusalText(
+        "QueueOnHold",
+        "its queue is on hold",
+        "Take `stopPolicy` off the queue, or off the one above that has it.",
+    ),
+    Refusal.PUT_OFF: RefusalText(
+        "PutOff",
+        "too many different jobs of its queue wait; its turn comes in a later cycle",
+        "Nothing: it is tried in turn. Fewer different requests and constraints help.",
+    ),
+    Refusal.EXCEEDS_ANY_NODE: RefusalText(
+        "ExceedsAnyNode",
+        "a pod is larger than every node",
+        "Ask for less in one pod, or add larger nodes.",
+        tried=("nodes",),
+    ),
+    Refusal.NO_NODE_ALLOWED: RefusalText(
+        "NoNodeAllowed",
+        "no node may take its pods",
+        "Relax selectors and affinity, or tolerate the taints.",
+        tried=("selector", "tolerations"),
+    ),
+    Refusal.NO_ROOM: RefusalText(
+        "NoRoom",
+        "no allowed node has room",
+        "Wait, ask for less, or add nodes.",
+        is_freeable=True,
+        tried=_ROOM,
+    ),
+    Refusal.GANG_NO_ROOM: RefusalText(
+        "GangNoRoom",
+        "only part of the gang has room",
+        "Wait, lower the minimum, or add nodes.",
+        is_freeable=True,
+        tried=_ROOM,
+    ),
+    Refusal.WAITING_FOR_RELEASE: RefusalText(
+        "WaitingForRelease",
+        "its room is being released",
+        "Nothing: its room is promised and on its way.",
+    ),
+    Refusal.NO_VICTIMS: RefusalText(
+        "NoVictims",
+        "no work that may be evicted would make room",
+        "Wait, ask for less, or let other work be preemptible.",
+        is_freeable=True,
+    ),
+    Refusal.EVICTION_DELAY: RefusalText(
+        "EvictionDelay",
+        "its preemption delay is not over",
+        "Wait for the delay to pass, or lower it on the job.",
+        is_freeable=True,
+    ),
+    Refusal.SEARCH_BUDGET: RefusalText(
+        "SearchBudget",
+        "the search for victims was cut short",
+        "Nothing: the next cycle searches again.",
+        is_freeable=True,
+    ),
+    Refusal.EVICTION_BUDGET: RefusalText(
+        "EvictionBudget",
+        "the shard may not evict so many pods within the hour",
+        "Wait, or raise the shard's `evictionsPerHour`.",
+        is_freeable=True,
+    ),
+    Refusal.DISRUPTION_BUDGET: RefusalText(
+        "DisruptionBudget",
+        "the work that would make room is protected by a disruption budget",
+        "Wait, or let the PodDisruptionBudget allow more disruptions.",
+        is_freeable=True,
+    ),
+    Refusal.TAKING_TURNS: RefusalText(
+        "TakingTurns",
+        "what was evicted has come back and would go again, until any change, or ten minutes",
+        "Set a minimum runtime; it is tried again when something changes.",
+        is_freeable=True,
+    ),
+    Refusal.NODE_NOT_READY: RefusalText(
+        "NodeNotReady", "node is not ready", "Bring the node back."
+    ),
+    Refusal.NODE_UNSCHEDULABLE: RefusalText(
+        "NodeUnschedulable", "node is cordoned", "Uncordon the node."
+    ),
+    Refusal.TAINT: RefusalText("Taint", "untolerated taint", "Tolerate the taint."),
+    Refusal.NODE_SELECTOR: RefusalText(
+        "NodeSelector", "node selector does not match", "Label the node, or select otherwise."
+    ),
+    Refusal.NODE_AFFINITY: RefusalText(
+        "NodeAffinity", "node affinity does not match", "Label the node, or require otherwise."
+    ),
+    Refusal.POD_AFFINITY: RefusalText(
+        "PodAffinity", "pod affinity is not met", "Place the pods that it wants to be near."
+    ),
+    Refusal.POD_ANTI_AFFINITY: RefusalText(
+        "PodAntiAffinity",
+        "pod anti-affinity forbids it",
+        "Let the pods end that it keeps away from.",
+        is_freeable=True,
+    ),
+    Refusal.HOST_PORT: RefusalText(
+        "HostPort",
+        "host port is in use",
+        "Use another port, or let its holder end.",
+        is_freeable=True,
+    ),
+    Refusal.HOST_PORT_LEAVING: RefusalText(
+        "HostPortLeaving",
+        "a pod that is leaving still uses the host port",
+        "Nothing: the pod that uses the port is on its way out.",
+        is_freeable=True,
+        is_passing=True,
+    ),
+    Refusal.POD_SLOTS: RefusalText(
+        "PodSlots",
+        "too many pods",
+        "Let pods end, or raise the node's `maxPods`.",
+        is_freeable=True,
+    ),
+    Refusal.RESOURCES: RefusalText(
+        "Resources", "insufficient resources", "Let pods end, or ask for less.", is_freeable=True
+    ),
+    Refusal.NODE_PRESSURE: RefusalText(
+        "NodePressure", "node is under pressure", "Free the node's memory, disk or processes."
+    ),
+    Refusal.VOLUME_CLAIM: RefusalText(
+        "VolumeClaim",
+        "a volume claim cannot be used",
+        "Make the claim or its volume; the record says which.",
+    ),
+    Refusal.VOLUME_UNBOUND: RefusalText(
+        "VolumeUnbound",
+        "a volume claim has no volume yet",
+        "Wait for the volume, or mend the claim or its storage class.",
+    ),
+    Refusal.VOLUME_IN_USE: RefusalText(
+        "VolumeInUse",
+        "another pod uses a volume claim",
+        "Wait for the pod that uses the claim, or claim another volume.",
+    ),
+    Refusal.VOLUME_AFFINITY: RefusalText(
+        "VolumeAffinity",
+        "a volume cannot be used there",
+        "Nothing: the node is out of the volume's reach.",
+    ),
+    Refusal.OWNER_NOT_READ: RefusalText(
+        "OwnerNotRead",
+        "its owner is not read yet",
+        "Let the owner's kind be served and read: see `kaisched doctor`.",
+    ),
+    Refusal.PLUGIN: RefusalText(
+        "Plugin", "a plugin refused it", "Ask whoever runs the plugin that the record names."
+    ),
+    Refusal.PLUGIN_FAILED: RefusalText(
+        "PluginFailed", "a plugin failed", "Mend or disable the plugin that the record names."
+    ),
+    Refusal.ACTION_FAILED: RefusalText(
+        "ActionFailed",
+        "an action failed on it",
+        "Report the line `action_failed` of the log; others go on without it.",
+    ),
 }
-
-PASSING: Final = frozenset({Refusal.HOST_PORT_LEAVING})
-"""Codes that keep a pod from a node only until what is leaving has left: it may be promised."""
+"""What the host refuses for."""
+_CODE_OF_NAME: Final = {text.name: int(code) for code, text in TEXTS.items()}
+PASSING: Final = tuple(int(code) for code, text in TEXTS.items() if text.is_passing)
+"""Codes of the host that end once what is leaving has left."""

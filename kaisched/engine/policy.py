@@ -10,24 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from kaisched.engine.actions import ACTIONS
 from kaisched.errors import ConfigError, ObjectError, join_path
-from kaisched.framework.loader import installed_plugins
+from kaisched.framework.plugins.dispatch import workloads_of
+from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.framework.policy import Policy
-from kaisched.framework.workload_rows import workloads_of
+from kaisched.framework.shard_settings import SETTINGS, settings_of
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.shard import PluginEntry, ShardSpec
 from kaisched.objects.shard_args import read_args
-from kaisched.objects.usage import UsageParams
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kaisched.framework.loader import Catalogue
-    from kaisched.framework.policy import Action, PluginSetting
+    from kaisched.framework.plugins.loader import Catalogue
+    from kaisched.framework.plugins.registry import PluginSetting
+    from kaisched.framework.policy import Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def _plugins(
         name = _plugin_name(written, file, catalogue, warnings)
         if name is not None:
             wanted[name] = _merged(name, wanted.get(name), entry, warnings)
-    _fill(wanted, spec)
+    _fill(wanted, spec, catalogue)
     enabled = {name for name, want in wanted.items() if want.is_enabled}
     warnings.extend(
         f"{entry.error}; it is not enabled"
@@ -156,29 +159,32 @@ def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: li
     )
 
 
-def _fill(wanted: dict[str, _Wanted], spec: ShardSpec) -> None:
-    """Hand the shard's settings to the plugins that read them, where arguments are silent."""
-    history = spec.usage_db_config.usage_params if spec.usage_db_config else UsageParams()
-    k_value = wanted["proportion"].arguments.get("kValue", spec.k_value)
-    said: dict[str, dict[str, object]] = {
-        "binpack": {"gpu": spec.placement_strategy.gpu, "cpu": spec.placement_strategy.cpu},
-        "proportion": {"kValue": k_value},
-        kai_names.TIME_BASED_FAIRSHARE: {
-            "kValue": k_value,
-            "halfLifePeriod": history.half_life_period,
-            "windowSize": history.window_size,
-            "tumblingWindowStartTime": history.tumbling_window_start_time,
-        },
-        "minruntime": {
-            "defaultPreemptMinRuntime": spec.min_runtime.preempt_min_runtime,
-            "defaultReclaimMinRuntime": spec.min_runtime.reclaim_min_runtime,
-        },
-    }
-    for name, values in said.items():
-        given = {key: value for key, value in values.items() if value is not None}
-        if given and name in wanted:
-            arguments = {**given, **wanted[name].arguments}
-            wanted[name] = replace(wanted[name], arguments=arguments)
+def _fill(wanted: dict[str, _Wanted], spec: ShardSpec, catalogue: Catalogue) -> None:
+    """Hand the shard's settings to the plugins that take them, where arguments are silent."""
+    settings = _settings_in(msgspec.to_builtins(spec))
+    for path, (plugin, argument) in kai_names.SETTINGS_IN_ARGUMENTS.items():
+        if plugin in wanted and argument in wanted[plugin].arguments:
+            settings[path] = wanted[plugin].arguments[argument]
+    for name, want in wanted.items():
+        entry = catalogue.by_name.get(name)
+        if entry is None or entry.plugin is None:
+            continue
+        taken = settings_of(entry.plugin.Arguments)
+        given = {key: settings[path] for key, path in taken.items() if path in settings}
+        if given:
+            wanted[name] = replace(want, arguments={**given, **want.arguments})
+
+
+def _settings_in(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a shard says, by path."""
+    found: dict[str, Any] = {}
+    for path in SETTINGS:
+        value: Any = spec
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            found[path] = value
+    return found
 
 
 def _actions(spec: ShardSpec, file: str, chosen: Sequence[str] | None) -> tuple[Action, ...]:

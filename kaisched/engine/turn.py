@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.probe import NULL
+from kaisched.framework.plugins.probe import NULL
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
     from kaisched.framework.memory import Memory
+    from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.policy import Policy
-    from kaisched.framework.probe import Probe
     from kaisched.framework.records import CycleResult
 
 

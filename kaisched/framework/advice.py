@@ -54,6 +54,10 @@ class Change:
     """In base units where a resource is named, else a number of nodes, pods or seconds."""
 
 
+Proposal = tuple[Kind, tuple[Change, ...]]
+"""What may be tried for a pending job."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """A change that was tried on a copy of the cluster for one pending job."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import code_named
 from kaisched.framework.advice import Advice, Kind, sentence_of
 from kaisched.framework.proposals import proposals
 from kaisched.framework.trials import Trials
@@ -23,7 +23,6 @@ TRIALS: Final = 4
 """So many changes are tried for a job."""
 LOOK: Final = 200
 """What it costs to find out what is worth a trial for a job, in the same steps."""
-CODE_OF_NAME: Final = {text.name: code for code, text in TEXTS.items()}
 
 
 def more_nodes(changes: tuple[Change, ...]) -> tuple[Change, ...]:
@@ -53,7 +52,7 @@ class Adviser:
 
     def _advised(self, job: int, record: DecisionRecord) -> DecisionRecord:
         advice: list[Advice] = []
-        found = proposals(self._session, job, CODE_OF_NAME.get(record.reason, Refusal.NONE))
+        found = proposals(self._session, job, code_named(record.reason, record.plugin))
         for kind, changes in islice(found if self._left >= self._trials.steps else (), TRIALS):
             if self._left < self._trials.steps:
                 break

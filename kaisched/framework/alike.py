@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import text_of
 from kaisched.framework.batching import asked_of
-from kaisched.framework.proposals import MADE_OF
 
 if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, IntVec, RowVec
@@ -17,14 +16,13 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = tuple[object, ...]
 """The same for jobs that are alike, and for no others, from cycle to cycle."""
-_MADE_OF = np.array([int(code) for code, kinds in MADE_OF.items() if kinds])
 
 
 class Alike(NamedTuple):
     """Some jobs that wait alike."""
 
     key: Key
-    code: Refusal
+    code: int
     queue: str
     rows: RowVec
     """Ascending."""
@@ -32,7 +30,8 @@ class Alike(NamedTuple):
 
 def alike(session: Session, records: Records) -> list[Alike]:
     """Return the waiting jobs for whose reasons there is anything to be tried, grouped."""
-    is_asked = np.isin(records.codes, _MADE_OF)
+    tried = [code for code in np.unique(records.codes).tolist() if text_of(code).tried]
+    is_asked = np.isin(records.codes, tried)
     row, code = records.rows[is_asked], records.codes[is_asked]
     if not row.size:
         return []
@@ -56,7 +55,7 @@ def _named(session: Session, numbers: list[int], rows: RowVec) -> Alike:
         request = session.shapes.request[:, shape].tobytes()
         pods = request, session.shapes.constraints[shape]
     name = session.queues.name[queue]
-    return Alike((name, code, pods, *others), Refusal(code), name, rows)
+    return Alike((name, code, pods, *others), code, name, rows)
 
 
 def _columns(session: Session, row: RowVec, code: CodeVec) -> list[IntVec]:

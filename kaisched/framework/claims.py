@@ -25,9 +25,9 @@ class Claim:
     """The job's leaf queue."""
     ask: Amounts
     """``(R,)`` what the batch asks for."""
-    is_last_resort: bool = False
-    """Asked again because the gentle way found too little: units may then leave their queue with
-    less than it deserves, where they cannot be divided."""
+    pass_number: int = 0
+    """How often victims were sought for it before: after a pass in which plugins spared some for a
+    reason that is retried, they are asked again, and may be less gentle."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.refusals import Refusal
-from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
 from kaisched.framework.outcome import Outcome
-from kaisched.framework.probe import NULL
+from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.records import CycleResult, CycleStats
 from kaisched.framework.report import Binds, Evictions, Nominations, Records, Shares
 from kaisched.framework.session import Session
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.usage import Usage
+    from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.policy import Policy
-    from kaisched.framework.probe import Probe
 
 _NONE = np.empty(0, np.int64)
 _PUT_OFF = int(Refusal.PUT_OFF)

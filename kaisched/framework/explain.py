@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import FIRST_OF_PLUGINS, TEXTS, Refusal, text_of
 from kaisched.framework.batching import asked_of, batch_of
 from kaisched.framework.queue_reasons import queue_sentence
 from kaisched.framework.reasons import runs_allocate
 from kaisched.framework.records import DecisionRecord, NodeMiss
 from kaisched.framework.room_reasons import lack_of
 from kaisched.framework.untaken import in_words, untaken
-from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts
     from kaisched.framework.session import Session
 
 _ROOM: Final = (Refusal.NO_ROOM, Refusal.GANG_NO_ROOM)
@@ -54,8 +52,8 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
 
 def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
     """Return why a job was not placed, whatever others hold."""
-    code = Refusal(int(session.jobs.refusal[job]) or int(session.outcome.refusal[job]))
-    if code is Refusal.NONE and runs_allocate(session):
+    code = int(session.jobs.refusal[job]) or int(session.outcome.refusal[job])
+    if code == Refusal.NONE and runs_allocate(session):
         code = _untold(session, job)
     code = dominant(session, job, code)
     queue = int(session.jobs.queue_of_job[job])
@@ -65,35 +63,41 @@ def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecor
     if code in _ROOM:
         lack = lack_of(session, job, code)
         return _record(session, job, name, *lack)
-    if code in (Refusal.OVER_LIMIT, Refusal.NON_PREEMPTIBLE_OVER_QUOTA):
-        return _queue_record(session, job, name, queue, code)
-    if code is Refusal.GANG_INCOMPLETE:
+    if code == Refusal.GANG_INCOMPLETE:
         return _incomplete_record(session, job, name)
-    if code is Refusal.NONE:
+    if code == Refusal.NONE:
         return _record(session, job, name, Refusal.NOT_TRIED, _NO_ACTION)
-    sentence = queue_sentence(session, job, code) or TEXTS[code].sentence
+    reason = session.ask.refusal_reason(session, _ALLOCATE, job, code)
+    if reason is not None:
+        return _record(session, job, name, code, reason.sentence, dict(reason.numbers))
+    sentence = queue_sentence(session, job, code) or text_of(code).sentence
     return _record(session, job, name, code, sentence)
 
 
-def _untold(session: Session, job: int) -> Refusal:
+def _untold(session: Session, job: int) -> int:
     """Return why allocate did not even try a job: it is refused as such, or its pods fit nowhere.
 
     In a full cluster that is nearly everyone, so it is not noted job by job.
     """
     codes = session.ask.job_gate(session, _ALLOCATE, np.array([job]))
     if codes is not None and codes[0]:
-        return Refusal(int(codes[0]))
+        return int(codes[0])
     return Refusal.NO_ROOM if batch_of(session, job)[1] > 0 else Refusal.NONE
 
 
-def dominant(session: Session, job: int, code: Refusal) -> Refusal:
+def dominant(session: Session, job: int, code: int) -> int:
     """Return the reason that counts: a queue in the way comes before a lack of room.
 
     An action notes whichever it meets first; more room would not help a job whose queue is full.
+    What a plugin refused is asked about again, since what was decided later may have opened it.
     """
+    row = np.array([job])
+    if code >= FIRST_OF_PLUGINS and not session.jobs.refusal[job]:
+        gated = session.ask.job_gate(session, _ALLOCATE, row)
+        code = int(Refusal.NO_ROOM) if gated is None or not gated[0] else int(gated[0])
     if code not in _ROOM:
         return code
-    row, ask = np.array([job]), asked_of(session, job)[:, None]
+    ask = asked_of(session, job)[:, None]
     source = session.ledger if session.has_moved else session
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         codes = session.ask.queue_gate(
@@ -106,7 +110,7 @@ def dominant(session: Session, job: int, code: Refusal) -> Refusal:
             source.held_non_preemptible[:, [queue]],
         )
         if codes is not None and codes[0]:
-            return Refusal(int(codes[0]))
+            return int(codes[0])
     return code
 
 
@@ -114,19 +118,20 @@ def _record(
     session: Session,
     job: int,
     queue: str,
-    code: Refusal,
+    code: int,
     message: str,
     numbers: dict[str, Any] | None = None,
     misses: tuple[NodeMiss, ...] = (),
 ) -> DecisionRecord:
-    plugin = ""
-    if code is Refusal.PLUGIN or (
-        code is Refusal.PLUGIN_FAILED and not message.startswith("cycle")
+    text = text_of(code)
+    plugin = text.plugin
+    if code == Refusal.PLUGIN or (
+        code == Refusal.PLUGIN_FAILED and not message.startswith("cycle")
     ):
         plugin = _owner(session, job)
-        message = f"{TEXTS[code].sentence}: {plugin}" if plugin else message
+        message = f"{text.sentence}: {plugin}" if plugin else message
     return DecisionRecord(
-        session.jobs.name[job], queue, TEXTS[code].name, message, numbers or {}, misses, plugin
+        session.jobs.name[job], queue, text.name, message, numbers or {}, misses, plugin
     )
 
 
@@ -145,53 +150,6 @@ def _owner(session: Session, job: int) -> str:
             return owner
     failed = [failure.plugin for failure in session.failures]
     return failed[0] if failed else ""
-
-
-def _queue_record(
-    session: Session, job: int, name: str, queue: int, code: Refusal
-) -> DecisionRecord:
-    """Name the queue nearest to the leaf, and the resource, that stand in the way."""
-    ask = asked_of(session, job)
-    over_limit = code is Refusal.OVER_LIMIT
-    bound = session.queues.limit if over_limit else session.queues.deserved
-    found = _first_over(session, queue, ask, bound, non_preemptible=not over_limit)
-    if found is None:
-        return _record(session, job, name, code, TEXTS[code].sentence)
-    row, resource, held = found
-    what = session.axis.names[resource]
-    ceiling = int(bound[resource, row])
-    word = "limit" if over_limit else "quota"
-    message = (
-        f"queue {session.queues.name[row]}: {what} {format_amount(what, held)} held + "
-        f"{format_amount(what, int(ask[resource]))} asked is over its {word} of "
-        f"{format_amount(what, ceiling)}"
-    )
-    if not over_limit:
-        message += " for non-preemptible work"
-    numbers = {
-        "queue": session.queues.name[row],
-        "resource": what,
-        "held": held,
-        "asked": int(ask[resource]),
-        word: ceiling,
-    }
-    return _record(session, job, name, code, message, numbers)
-
-
-def _first_over(
-    session: Session, queue: int, ask: Amounts, bound: Amounts, *, non_preemptible: bool
-) -> tuple[int, int, int] | None:
-    if session.has_moved:
-        ledger = session.ledger
-        held = ledger.held_non_preemptible if non_preemptible else ledger.held
-    else:
-        held = session.held_non_preemptible if non_preemptible else session.held
-    for row in session.queues.tree.path(queue).tolist():
-        for resource in range(len(session.axis)):
-            asked, limit = int(ask[resource]), int(bound[resource, row])
-            if asked and limit < UNLIMITED and int(held[resource, row]) + asked > limit:
-                return row, resource, int(held[resource, row])
-    return None
 
 
 def _incomplete_record(session: Session, job: int, queue: str) -> DecisionRecord:

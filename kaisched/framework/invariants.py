@@ -1,7 +1,8 @@
 """What must hold after every cycle, whatever it decided: used by tests, the replay and the daemon.
 
-The identifiers are those of docs/explanation/the-cycle.md. A violation is a bug of the code (or a
-policy that leaves out the plugin which looks after it), never a property of a cluster.
+Here are the rules that hold under any policy; what it promises beyond them, its plugins say. The
+identifiers are those of docs/explanation/the-cycle.md. A violation is a bug of the code, never a
+property of a cluster.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from kaisched.core.axis import PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
-from kaisched.core.tree import roll_up
 from kaisched.framework.invariant_sums import Moves, is_job_met, sum_of
 from kaisched.framework.invariants_evict import evictions, victims
 from kaisched.framework.records import RUN
-from kaisched.units import UNLIMITED, format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kaisched.core.axis import Amounts
     from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.policy import Policy
     from kaisched.framework.records import CycleResult
 
 _NO_ROOM: Final = frozenset({TEXTS[Refusal.NO_ROOM].name, TEXTS[Refusal.GANG_NO_ROOM].name})
@@ -32,11 +32,14 @@ _PENDING: Final = int(TaskState.PENDING)
 _RELEASING: Final = int(TaskState.RELEASING)
 
 
-def violations(snapshot: Snapshot, result: CycleResult, *, with_records: bool = False) -> list[str]:
+def violations(
+    snapshot: Snapshot, result: CycleResult, policy: Policy, *, with_records: bool = False
+) -> list[str]:
     """Return what a cycle's result breaks, one line each; empty when all is well.
 
-    A few passes over the columns. ``with_records`` also looks at the decision records (I21, I22),
-    which have to be worked out for that.
+    A few passes over the columns, and what the plugins of the policy say must hold.
+    ``with_records`` also looks at the decision records (I21, I22), which have to be worked out for
+    that.
     """
     if result.stats.abandoned:
         intents = (result.bind_tasks, result.evict_tasks, result.nominate_tasks)
@@ -48,8 +51,8 @@ def violations(snapshot: Snapshot, result: CycleResult, *, with_records: bool = 
         return found + strangers  # what is below speaks of tasks of jobs on nodes
     found.extend(_nodes(snapshot, result))
     found.extend(_gangs(moves))
-    found.extend(_queues(moves))
     found.extend(evictions(moves))
+    found.extend(policy.questions.broken_rules(moves))
     if with_records:
         found.extend(_records(snapshot, result))
     return found
@@ -145,33 +148,6 @@ def _gangs(moves: Moves) -> Iterator[str]:
         for job in np.unique(tasks.job_of_task[bind_tasks]).tolist():
             if job in jobs.structure and not is_job_met(snapshot, job, firm):
                 yield f"I4 job {jobs.name[job]}: a subgroup that it needs does not run"
-
-
-def _queues(moves: Moves) -> Iterator[str]:
-    """I7, I8: no queue grows over its limit, none non-preemptibly over its quota."""
-    snapshot = moves.snapshot
-    queues = snapshot.queues
-    for rule, word, counts, held, bound in (
-        ("I7", "limit", None, snapshot.allocated, queues.limit),
-        (
-            "I8",
-            "quota",
-            ~snapshot.jobs.is_preemptible,
-            snapshot.allocated_non_preemptible,
-            queues.deserved,
-        ),
-    ):
-        change = moves.by_queue(moves.placed, counts) - moves.by_queue(moves.gone, counts)
-        growth = roll_up(change, queues.tree)
-        after = roll_up(held, queues.tree) + growth
-        is_broken = (growth > 0) & (bound < UNLIMITED) & (after > bound)
-        for resource, row in np.argwhere(is_broken).tolist():
-            name = snapshot.axis.names[resource]
-            yield (
-                f"{rule} queue {queues.name[row]}:"
-                f" {name} {format_amount(name, int(after[resource, row]))}"
-                f" is over its {word} of {format_amount(name, int(bound[resource, row]))}"
-            )
 
 
 def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:

@@ -10,7 +10,6 @@ from kaisched.core.disruption import SEVERAL
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.core.tables import DRAINED
 from kaisched.framework.invariant_sums import Moves, is_job_met
-from kaisched.framework.invariants_reclaim import reclaims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ def victims(moves: Moves) -> Iterator[str]:
 
 
 def evictions(moves: Moves) -> Iterator[str]:
-    """I4, I9 to I12, I14: each eviction is for somebody, by the rules of its action."""
+    """I4, I11, I12, I14: each eviction is for somebody, by the rules of its action."""
     if not moves.result.evict_tasks.size:
         return
     yield from _whole_or_nothing(moves)
@@ -66,7 +65,6 @@ def evictions(moves: Moves) -> Iterator[str]:
     yield from _served(moves, by_action, taker_of_name)
     yield from _preempted(moves.snapshot, by_action.get(_PREEMPT, []), taker_of_name)
     yield from _made_way(moves, by_action.get(_RECLAIM, []), taker_of_name)
-    yield from reclaims(moves, taker_of_name)
 
 
 def _whole_or_nothing(moves: Moves) -> Iterator[str]:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kaisched.core.refusals import Refusal
 from kaisched.framework.advice import Advice, Change, Kind, sentence_of
 from kaisched.framework.advising import TRIALS, more_nodes
 from kaisched.framework.alike import subject_of
@@ -18,8 +17,8 @@ from kaisched.framework.trials import OWN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kaisched.framework.advice import Proposal
     from kaisched.framework.alike import Alike, Key, Subject
-    from kaisched.framework.proposals import Proposal
     from kaisched.framework.trials import Trials
 
 HOLD_S: Final = 300.0
@@ -36,7 +35,7 @@ def is_held(since_s: float, now_s: float) -> bool:
 class Told(NamedTuple):
     """What a job was told."""
 
-    code: Refusal
+    code: int
     """The reason for which it was."""
     subject: Subject
     advice: tuple[Advice, ...]

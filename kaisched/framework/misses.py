@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kaisched.core.axis import PODS
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import TEXTS, Refusal, freeable_codes, text_of
 from kaisched.framework.records import NodeMiss
 from kaisched.units import format_amount
 
@@ -16,14 +16,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session import Session
 
 
-_CURABLE: Final = np.array(
-    [Refusal.NONE, *(code for code, text in TEXTS.items() if text.is_freeable)], np.int16
-)
-
-
 def misses_of(
-    session: Session, shape: int, code: Refusal, idle: Amounts | None = None
-) -> tuple[Refusal, tuple[NodeMiss, ...]]:
+    session: Session, shape: int, code: int, idle: Amounts | None = None
+) -> tuple[int, tuple[NodeMiss, ...]]:
     """Return the dominant reason for a shape without room, and the nodes' reasons, most first.
 
     ``code`` stands unless no node could ever take such a pod. Nodes are then measured as if they
@@ -37,7 +32,7 @@ def misses_of(
     if plan.codes is not None:
         codes, counts = np.unique(plan.codes[~allowed], return_counts=True)
         for refused, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            text = TEXTS[Refusal(refused)]
+            text = text_of(refused)
             misses.append(NodeMiss(text.name, count, text.sentence))
     never = never_fits(session, shape)
     short = allowed & (room == 0) if idle is None else allowed
@@ -64,7 +59,8 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     codes = session.placement.plan(shape).codes
     if codes is None:
         return None
-    may: BoolVec = np.isin(codes, _CURABLE)  # what pods that run there forbid, they may allow later
+    # What pods that run there forbid, they may allow later.
+    may: BoolVec = np.isin(codes, [Refusal.NONE, *freeable_codes()])
     if not may.any():
         return Refusal.NO_NODE_ALLOWED
     return None if large[may].any() else Refusal.EXCEEDS_ANY_NODE

@@ -9,11 +9,11 @@ scores allow it.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kaisched.core.refusals import PASSING, Refusal
+from kaisched.core.refusals import PASSING
 from kaisched.framework.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.rooms import Rooms, future_room
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session import Session
 
-IS_PASSING: Final = np.zeros(max(Refusal) + 1, np.bool_)
-"""By refusal code, whether a node is closed only until what is leaving has left."""
-IS_PASSING[[int(code) for code in PASSING]] = True
 _HINT = "rooms"
 _SCARCE = 64
 """Above so much room it is not worth looking whether all of it is on one node."""
@@ -164,7 +161,7 @@ class Placement:
         request = self._session.shapes.request[:, plan.shape]
         allowed: BoolVec | None = None
         if plan.codes is not None:
-            allowed = (plan.codes == 0) | IS_PASSING[plan.codes]
+            allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
         return future_room(self._session.ledger, request, allowed, plan.cap)
 
     # -- choosing --------------------------------------------------------------------------------
@@ -201,7 +198,7 @@ class Placement:
             score[list(barred)] = -1.0
         if plan.codes is not None and ((room > 0) & (score >= 0)).any():
             # Scores do not know that a node with idle room is not open yet.
-            score[IS_PASSING[plan.codes]] = -1.0
+            score[np.isin(plan.codes, PASSING)] = -1.0
         best = int(score.argmax()) if score.size else -1
         if best < 0 or score[best] < 0:
             return None

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from kaisched.framework.dispatch import Questions
+from kaisched.framework.plugins.dispatch import Questions
+from kaisched.framework.plugins.registry import PluginSetting, Registry
 from kaisched.objects.known_workloads import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kaisched.framework.hookspecs import Plugin
     from kaisched.framework.session import Session
     from kaisched.objects.workloads import Table
 
@@ -31,16 +31,6 @@ class Action(Protocol):
     def run(self, session: Session) -> None:
         """Act on the session through statements."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PluginSetting:
-    """An enabled plugin, the factor of its scores and where it came from."""
-
-    plugin: Plugin
-    weight: float = 1.0
-    distribution: str = ""
-    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,4 +62,4 @@ class Policy:
     @cached_property
     def questions(self) -> Questions:
         """The plugins' answers, compiled to flat tuples."""
-        return Questions(self.plugins)
+        return Questions(Registry(self.plugins))

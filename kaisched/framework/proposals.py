@@ -13,7 +13,7 @@ import numpy as np
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import ACTIVE_STATES
-from kaisched.framework.advice import Change, Kind
+from kaisched.framework.advice import Change, Kind, Proposal
 from kaisched.framework.batching import asked_of, batch_of
 from kaisched.units import UNLIMITED
 
@@ -23,60 +23,23 @@ if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, BoolVec
     from kaisched.framework.session import Session
 
-Proposal = tuple[Kind, tuple[Change, ...]]
-
 _ROOM: Final = frozenset({Refusal.NO_ROOM, Refusal.GANG_NO_ROOM})
-_SHARE: Final = frozenset(
-    {
-        Refusal.OVER_FAIR_SHARE,
-        Refusal.NOT_OVER_SHARE,
-        Refusal.SATURATION_ORDER,
-        Refusal.UNDERSHOOTS,
-        Refusal.NON_PREEMPTIBLE_OVER_QUOTA,
-        Refusal.NOT_WORTH_IT,
-    }
-)
-"""What a larger quota may change."""
-_OF_ROOM: Final = (
-    Kind.QUOTA,
-    Kind.TIME,
-    Kind.NODES,
-    Kind.END,
-    Kind.MINIMUM,
-    Kind.SELECTOR,
-    Kind.TOLERATIONS,
-)
-MADE_OF: Final[dict[Refusal, tuple[Kind, ...]]] = {
-    Refusal.GANG_INCOMPLETE: (Kind.MINIMUM,),
-    Refusal.OVER_LIMIT: (Kind.LIMIT, Kind.END),
-    Refusal.NON_PREEMPTIBLE_OVER_QUOTA: (Kind.QUOTA, Kind.PREEMPTIBLE, Kind.END),
-    Refusal.EXCEEDS_ANY_NODE: (Kind.NODES,),
-    Refusal.NO_NODE_ALLOWED: (Kind.SELECTOR, Kind.TOLERATIONS),
-    Refusal.NO_ROOM: _OF_ROOM,
-    Refusal.GANG_NO_ROOM: _OF_ROOM,
-}
-"""What is proposed to a job that waits for a reason; nothing for those that are not named."""
 _LOOKED_AT: Final = 50
 """So many running jobs, the smallest first, are looked at as possibly in the way."""
 
 
-def proposals(session: Session, job: int, code: Refusal) -> Iterator[Proposal]:
+def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
     """Yield the changes worth a trial for a job that waits for this reason, likely ones first."""
-    if code is Refusal.GANG_INCOMPLETE:
+    if code == Refusal.GANG_INCOMPLETE:
         yield from _fewer(session, job, int(_alive(session, job)))
-    elif code is Refusal.OVER_LIMIT:
-        yield from _queue(session, job, Kind.LIMIT)
-        yield from _own_work(session, job, session.queues.limit)
-    elif code is Refusal.NON_PREEMPTIBLE_OVER_QUOTA:
-        yield from _queue(session, job, Kind.QUOTA)
-        yield Kind.PREEMPTIBLE, (Change(session.jobs.name[job]),)
-        yield from _own_work(session, job, session.queues.deserved)
-    elif code is Refusal.EXCEEDS_ANY_NODE:
+    elif code == Refusal.EXCEEDS_ANY_NODE:
         yield from _nodes(session, job)
-    elif code is Refusal.NO_NODE_ALLOWED:
+    elif code == Refusal.NO_NODE_ALLOWED:
         yield from _rules(session, job)
     elif code in _ROOM:
-        yield from _room(session, job)
+        yield from dict.fromkeys(_room(session, job))
+    else:
+        yield from session.ask.proposals(session, job, code)
 
 
 def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bool:
@@ -99,18 +62,14 @@ def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bo
 
 
 def _room(session: Session, job: int) -> Iterator[Proposal]:
-    codes = {Refusal(int(each[job])) for each in session.outcome.claims.values()}
-    if codes & _SHARE:
-        yield from _queue(session, job, Kind.QUOTA)
+    codes = dict.fromkeys(int(each[job]) for each in session.outcome.claims.values())
+    for code in codes:
+        yield from session.ask.proposals(session, job, code)
     if Refusal.EVICTION_DELAY in codes:
         jobs = session.jobs
         left = jobs.created_s[job] + jobs.preemption_delay_s[job] - session.now_s
         if left > 0:
             yield Kind.TIME, (Change(jobs.name[job], amount=int(left) + 1),)
-    if Refusal.MIN_RUNTIME in codes:
-        queues = session.queues
-        both = np.concatenate([queues.preempt_min_runtime_s, queues.reclaim_min_runtime_s])
-        yield Kind.TIME, (Change(session.jobs.name[job], amount=int(max(both.max(), 0)) + 1),)
     yield from _nodes(session, job)
     yield from _in_the_way(session, job)
     placed = int(session.podsets.active[int(session.jobs.first_podset[job])])
@@ -149,10 +108,12 @@ def _rules(session: Session, job: int) -> Iterator[Proposal]:
         return
 
 
-def _queue(session: Session, job: int, kind: Kind) -> Iterator[Proposal]:
-    """Yield what the queues on the path would have to be given to hold the batch as well."""
+def larger_bounds(session: Session, job: int, kind: Kind, bound: Amounts) -> Iterator[Proposal]:
+    """Yield a quota or limit ``bound`` ``(R, Q)`` that leaves the job's queues room for its batch.
+
+    At all levels where what is held and the batch together are over it.
+    """
     queues, ask = session.queues, asked_of(session, job)
-    bound = queues.limit if kind is Kind.LIMIT else queues.deserved
     held = session.ledger.held if session.has_moved else session.held
     changes = [
         Change(queues.name[row], session.axis.names[resource], needed)
@@ -225,8 +186,11 @@ def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
             return
 
 
-def _own_work(session: Session, job: int, bound: Amounts) -> Iterator[Proposal]:
-    """Yield the end of the smallest running job that brings its queues down far enough."""
+def end_of_work(session: Session, job: int, bound: Amounts) -> Iterator[Proposal]:
+    """Yield the end of the smallest running job that leaves the batch room under ``bound``.
+
+    ``bound`` is ``(R, Q)``; all queues on the job's path that would be over it must lose enough.
+    """
     queues, ask = session.queues, asked_of(session, job)
     held = session.ledger.held if session.has_moved else session.held
     path = queues.tree.path(int(session.jobs.queue_of_job[job])).tolist()

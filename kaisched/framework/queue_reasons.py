@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _SHOWN: Final = 5
 
 
-def queue_sentence(session: Session, job: int, code: Refusal) -> str:
+def queue_sentence(session: Session, job: int, code: int) -> str:
     """Name the queue and what is wrong with it; nothing where the refusal is no queue's."""
     queues = session.queues
     name = session.jobs.queue_name[job] if len(session.jobs.queue_name) else ""
-    if code is Refusal.QUEUE_ON_HOLD:
+    if code == Refusal.QUEUE_ON_HOLD:
         return _on_hold(session, int(session.jobs.queue_of_job[job]))
-    if code is Refusal.QUEUE_NOT_LEAF:
+    if code == Refusal.QUEUE_NOT_LEAF:
         below = [queues.name[row] for row in _children(session, name)]
         shown = ", ".join(below[:_SHOWN]) + (", ..." if len(below) > _SHOWN else "")
         return f"queue {name} has queues below it, which take the jobs: {shown}"

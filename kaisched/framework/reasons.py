@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.framework.batches import asks_of, measure
 from kaisched.framework.misses import never_fits
 
@@ -39,6 +39,9 @@ def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
         at = np.flatnonzero(code == 0)
         if at.size:
             code[at] = _untold(session, job[at])
+    own = np.flatnonzero((code >= FIRST_OF_PLUGINS) & (refused == 0))
+    if own.size:
+        code[own] = _still_gated(session, job[own])
     at = np.flatnonzero(np.isin(code, _ROOM))
     if at.size:
         code[at] = _room_codes(session, job[at], code[at])
@@ -51,7 +54,7 @@ def counted(codes: CodeVec) -> dict[str, int]:
     found: Counter[str] = Counter()
     distinct, counts = np.unique(codes, return_counts=True)
     for code, count in zip(distinct.tolist(), counts.tolist(), strict=True):
-        found[TEXTS[Refusal(code)].name] += count
+        found[text_of(code).name] += count
     return dict(sorted(found.items()))
 
 
@@ -72,6 +75,16 @@ def _untold(session: Session, job: RowVec) -> CodeVec:
         _, size, _ = measure(session, job[at])
         code[at[size > 0]] = int(Refusal.NO_ROOM)
     return code
+
+
+def _still_gated(session: Session, job: RowVec) -> CodeVec:
+    """Return what the gates say of jobs now that a plugin refused when they were tried.
+
+    What was decided since may have opened a queue: it is then for want of room that they wait.
+    """
+    gated = session.ask.job_gate(session, _ALLOCATE, job)
+    code = np.full(len(job), int(Refusal.NO_ROOM), np.int16)
+    return code if gated is None else np.where(gated != 0, gated, code)
 
 
 def _room_codes(session: Session, job: RowVec, code: CodeVec) -> CodeVec:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, RowVec
     from kaisched.framework.advice import Advice
     from kaisched.framework.intents import Bind, Evict, Nominate
+    from kaisched.framework.reason import Problem
     from kaisched.framework.session import Session
 
 
@@ -33,7 +34,7 @@ class DecisionRecord:
     pod_group: str
     queue: str
     reason: str
-    """Name of a :class:`~kaisched.core.refusals.Refusal`, as users see it."""
+    """Name of a refusal, the host's or a plugin's, as users see it."""
     message: str
     """One sentence with the numbers."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
@@ -56,6 +57,8 @@ class QueueShare:
     allocated: Mapping[str, int]
     requested: Mapping[str, int]
     deserved: Mapping[str, int]
+    problem: Problem | None = None
+    """What hinders it under the policy of the shard, if anything does."""
 
 
 class Records(Protocol):

@@ -13,9 +13,9 @@ import numpy as np
 
 from kaisched.core.once import once
 from kaisched.core.states import TaskState
-from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.explain import record_of
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.reasons import codes_of, counted
 from kaisched.framework.records import DecisionRecord, QueueShare
 from kaisched.units import UNLIMITED
@@ -189,6 +189,7 @@ class Shares(Lazy[QueueShare]):
         queues = session.queues
         fair = self._fair_share()
         held = session.ledger.held if session.has_moved else session.held
+        problems = {} if self._abandoned else session.ask.queue_problems(session)
         for row, name in enumerate(queues.name):
             parent = int(queues.tree.parent_of_queue[row])
             yield QueueShare(
@@ -198,6 +199,7 @@ class Shares(Lazy[QueueShare]):
                 self._amounts(held[:, row]),
                 self._amounts(session.requested[:, row]),
                 self._amounts(queues.deserved[:, row]),
+                problems.get(row),
             )
 
     def fair_share_of(self, resource: str) -> list[int]:

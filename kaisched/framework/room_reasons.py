@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 class Lack(NamedTuple):
     """What a record says of it."""
 
-    code: Refusal
+    code: int
     message: str
     numbers: dict[str, Any]
     misses: tuple[NodeMiss, ...]
 
 
-def lack_of(session: Session, job: int, code: Refusal) -> Lack:
+def lack_of(session: Session, job: int, code: int) -> Lack:
     """Return why a job has no room; ``code`` stands unless something stronger is found."""
     shapes, size = batch_of(session, job)
     for shape, _ in shapes:
         if (wait := session.shapes.constraints[shape].wait) is not None:
-            return Lack(Refusal(wait[0]), wait[1], {}, ())
+            return Lack(int(wait[0]), wait[1], {}, ())
     misses: tuple[NodeMiss, ...] = ()
     if len(shapes) > MOST_SHAPES:  # taken up together: one after the other is quadratic
         session.placement.upper_bound(np.array([shape for shape, _ in shapes]))
@@ -42,7 +42,7 @@ def lack_of(session: Session, job: int, code: Refusal) -> Lack:
     fits, left, idle = _together(session, shapes)
     if not misses and left >= 0 and len(shapes) > 1:
         _, misses = misses_of(session, left, code, idle)
-    if code is Refusal.NO_ROOM and size > 1:
+    if code == Refusal.NO_ROOM and size > 1:
         code = Refusal.GANG_NO_ROOM
     nodes = len(session.nodes)
     message = _message(code, fits, size, nodes)
@@ -51,10 +51,10 @@ def lack_of(session: Session, job: int, code: Refusal) -> Lack:
     return Lack(code, f"{message}: {counted}" if counted else message, numbers, misses)
 
 
-def _message(code: Refusal, fits: int, size: int, nodes: int) -> str:
-    if code is Refusal.EXCEEDS_ANY_NODE:
+def _message(code: int, fits: int, size: int, nodes: int) -> str:
+    if code == Refusal.EXCEEDS_ANY_NODE:
         return "a pod asks for more than any node has that may take it"
-    if code is Refusal.NO_NODE_ALLOWED:
+    if code == Refusal.NO_NODE_ALLOWED:
         return f"0/{nodes} nodes may take its pods"
     if fits == 0:
         return f"0/{nodes} nodes have room"

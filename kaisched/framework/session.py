@@ -23,7 +23,7 @@ from kaisched.framework.statement import Statement
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, ResourceAxis, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, ResourceAxis, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import (
         JobTable,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         TaskTable,
     )
     from kaisched.core.usage import Usage
-    from kaisched.framework.dispatch import Questions
     from kaisched.framework.memory import Memory
+    from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.policy import Policy
     from kaisched.framework.records import PluginFailure
 
@@ -83,7 +83,7 @@ class Session:
         self.label_sets: LabelSets = snapshot.label_sets
         self.hints: dict[str, Any] = memory.hints
         self.failures: list[PluginFailure] = []
-        self.gates: dict[str, tuple[Any, ...]] = {}
+        self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self.found: dict[str, Any] = {}
 
     @once

@@ -12,7 +12,8 @@ import math
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from kaisched.framework.advising import CODE_OF_NAME, LOOK
+from kaisched.core.refusals import code_named
+from kaisched.framework.advising import LOOK
 from kaisched.framework.alike import alike, subject_of
 from kaisched.framework.look import HOLD_S, Look, Told, Work, is_held
 from kaisched.framework.trials import Trials
@@ -61,7 +62,7 @@ class StandingAdvice:
         told = self.told.get(record.pod_group)
         if told is None:
             return None
-        if CODE_OF_NAME.get(record.reason) is not told.code:
+        if code_named(record.reason, record.plugin) != told.code:
             return ""
         return told.text if told.subject == subject_of(session, job) else ""
 

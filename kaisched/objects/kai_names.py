@@ -100,6 +100,10 @@ _ARGUMENTS: Final[dict[str, dict[str, Mapped]]] = {
 }
 
 
+SETTINGS_IN_ARGUMENTS: Final = {"kValue": ("proportion", "kValue")}
+"""Settings of a shard to the plugin and argument where KAI takes them from instead."""
+
+
 def map_plugin(name: str, installed: Container[str] = ()) -> Mapped:
     """Return our plugin for a plugin name in a shard.
 

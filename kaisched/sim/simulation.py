@@ -92,7 +92,8 @@ class CheckedCycle:
         self._cycles += 1
         is_short = int(np.count_nonzero(snapshot.jobs.pending)) <= _FEW
         with_records = is_short or self._cycles % RECORDS_EVERY == 0
-        found = violations(snapshot, result, with_records=with_records)
+        policy = result.records.session.policy
+        found = violations(snapshot, result, policy, with_records=with_records)
         if found:
             raise InvariantBroken(
                 f"cycle {self._cycles}, at {now_s:.0f} s: {found[0]}",

@@ -33,10 +33,10 @@ from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.invariants import violations
-from kaisched.framework.loader import Catalogue, Installed, installed_plugins
 from kaisched.framework.memory import Memory
+from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.policy import Policy
 from kaisched.framework.records import CycleResult
 from kaisched.objects import SchedulingShard
@@ -234,7 +234,7 @@ class ClusterBuilder:
         result, after = run_cycle(snapshot, used, policy, now_s, memory or Memory())
         if result.failures or result.stats.abandoned:
             raise AssertionError(f"the cycle failed: {result.failures} {result.stats.abandoned}")
-        broken = violations(snapshot, result, with_records=True)
+        broken = violations(snapshot, result, policy, with_records=True)
         if broken:
             raise AssertionError("the cycle broke what must always hold: " + "; ".join(broken))
         return Ran(snapshot, result, after)

@@ -20,14 +20,15 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU, IntVec
 from kaisched.core.states import TaskState
 from kaisched.core.usage import Usage
-from kaisched.framework.answers import head_start_fault
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.hookspecs import Plugin
-from kaisched.framework.loader import contract_fault, typed_arguments
 from kaisched.framework.memory import Memory
-from kaisched.framework.policy import PluginSetting, Policy
+from kaisched.framework.plugins.loader import answered_questions, contract_fault, typed_arguments
+from kaisched.framework.plugins.plugin import Plugin
+from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.plugins.validity import head_start_fault
+from kaisched.framework.plugins.workload_rows import row_faults
+from kaisched.framework.policy import Policy
 from kaisched.framework.session import Session
-from kaisched.framework.workload_rows import row_faults
 from kaisched.testing.builder import NOW_S, policy_of
 from kaisched.testing.promises import broken_promises
 from kaisched.testing.samples import samples
@@ -36,7 +37,6 @@ Answer = Any
 _INT: Final = "i"
 _NUMBER: Final = "if"
 _FLOAT: Final = "f"
-_MARK: Final = "kaisched_impl"
 
 
 @dataclass(frozen=True)
@@ -113,18 +113,15 @@ def _photograph(session: Session) -> list[bytes]:
 
 def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iterator[str]:
     """Ask everything the plugin answers; yield what is wrong."""
+    answered = answered_questions(type(first))
     twins = zip(_questions(first, one), _questions(second, other), strict=True)
     for question, twin in twins:
-        if _answers(first, question.name):
+        if question.name in answered:
             yield from _of_rows(question, twin)
     for name, check in _WHOLE.items():
-        if _answers(first, name):
+        if name in answered:
             yield from (f"{name}: {told}" for told in check(first, one))
     yield from broken_promises(first, one)
-
-
-def _answers(plugin: Plugin, question: str) -> bool:
-    return hasattr(getattr(plugin, question), _MARK)
 
 
 def _questions(plugin: Plugin, session: Session) -> Iterator[_Question]:
@@ -261,11 +258,10 @@ def _head_start(plugin: Plugin, session: Session) -> Iterator[str]:
     weights = np.full(len(queue), 1.0 / max(len(queue), 1))
     columns = (np.full_like(queue, GPU), queue, np.zeros_like(queue))
     wants, surplus = session.requested[GPU], np.full_like(queue, int(session.snapshot.total[GPU]))
-    ahead: Answer = plugin.head_start(
-        session, *columns, weights, np.zeros_like(queue), wants.copy(), surplus
-    )
+    has = np.zeros_like(queue)
+    ahead: Answer = plugin.head_start(session, *columns, weights, has, wants.copy(), surplus)
     if ahead is not None:
-        fault = head_start_fault(ahead, columns[2], wants, surplus)
+        fault = head_start_fault(ahead, (session, *columns, weights, has, wants, surplus))
         if fault:
             yield fault
 

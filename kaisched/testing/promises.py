@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kaisched.framework.hookspecs import Plugin
 from kaisched.framework.memory import Memory
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.session import Session
 
 _DAY_S: Final = 86400.0

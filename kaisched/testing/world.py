@@ -32,7 +32,7 @@ from kaisched.core.drawing import (
     parse,
     render,
 )
-from kaisched.framework.hookspecs import Plugin
+from kaisched.framework.plugins.plugin import Plugin
 from kaisched.objects import SchedulingShard
 from kaisched.testing.builder import ClusterBuilder, Ran
 

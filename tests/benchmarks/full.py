@@ -76,5 +76,5 @@ def check(snapshot: Snapshot, result: CycleResult, *, evicted: int, placed: int)
 
 def check_plan(snapshot: Snapshot, result: CycleResult) -> None:
     """No invariant is broken."""
-    found = violations(snapshot, result)
+    found = violations(snapshot, result, result.records.session.policy)
     expect(not found, f"{len(found)} violations, such as {found[0] if found else ''}")

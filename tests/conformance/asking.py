@@ -11,7 +11,8 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import FIXED
 from kaisched.framework.memory import Memory
-from kaisched.framework.policy import PluginSetting, Policy
+from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.policy import Policy
 from kaisched.testing.rows import Job, add_job
 from kaisched.units import UNLIMITED
 from tests.conformance import policy as policies

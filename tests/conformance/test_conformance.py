@@ -92,7 +92,7 @@ def changed(name, old, new):
         (changed("own::node", '"gpu": 1, "cpu_millis": 70', '"gpu": 2, "cpu_millis": 70'), "gpu:"),
         (changed("own::job-within", '"schedulable": true', '"schedulable": false'), "expected sch"),
         (changed("own::up-to-the-share", "true}", "false}"), "expected False"),
-        (changed("own::below-the-share", "false}", "true}"), "expected True, refusals ['NOT_"),
+        (changed("own::below-the-share", "false}", "true}"), "expected True, refusals ['NotOver"),
         (changed("own::more-than-its-share", "true}", "false}"), "expected False"),
         (changed("own::limit-of-a-parent", '"allocated": 2', '"allocated": 1'), "expected sched"),
     ],

@@ -14,7 +14,8 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.constraints import Constraints, Taint, Toleration
 from kaisched.core.states import HOLDING_STATES, TaskState
 from kaisched.engine.policy import default_policy
-from kaisched.framework.policy import PluginSetting, Policy
+from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.policy import Policy
 from kaisched.testing.rows import Group, Job, Task, add_foreign, add_job
 from kaisched.units import MEBIBYTE
 from kaisched_plugins.binpack import Binpack

@@ -67,7 +67,7 @@ def test_a_bug_anywhere_leaves_a_sound_cycle(cluster, place, nth, for_good):
     note("\n".join([*moves_of(result), *map(str, result.failures)]))
     event(f"failures {min(len(result.failures), 3)}")
     assert {each.question for each in result.failures} <= {"run"}
-    broken = violations(snapshot, result, with_records=True)
+    broken = violations(snapshot, result, POLICY, with_records=True)
     assert [each for each in broken if not each.startswith("I24")] == []
     if session.has_moved:
         before = {name: getattr(session.ledger, name).copy() for name in LEDGER}

@@ -11,18 +11,15 @@ from dataclasses import replace
 from hypothesis import event, given, settings
 
 from kaisched.core.constraints import Toleration
-from kaisched.core.refusals import TEXTS
+from kaisched.core.refusals import code_named, text_of
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice import Kind
 from kaisched.framework.advising import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.proposals import MADE_OF
 from kaisched.testing.rows import Group
 from tests.laws.clusters import NOW_S, clusters, make_cluster
 from tests.laws.crowded import crowded, make_crowded
-
-CODES = {text.name: code for code, text in TEXTS.items()}
 
 
 def cycle(cluster, now_s=NOW_S):
@@ -90,6 +87,15 @@ def placed(result, cluster, job):
     return sum(it.pod in mine for it in [*result.binds, *result.nominations])
 
 
+def tried(result, record):
+    """Return the kinds of change that may be tried for a record: those of all that refused it."""
+    session = result.records.session
+    job = session.jobs.name.index(record.pod_group)
+    claims = [int(codes[job]) for codes in session.outcome.claims.values()]
+    codes = [code_named(record.reason, record.plugin), *claims]
+    return {kind for code in codes if code for kind in text_of(code).tried}
+
+
 def judged(cluster):
     """Return how often each kind of advice was right and wrong, by what it said."""
     result, found = cycle(cluster), Counter()
@@ -97,7 +103,7 @@ def judged(cluster):
         job = record.pod_group
         before = placed(result, cluster, job)
         for advice in record.advice:
-            assert advice.kind in MADE_OF[CODES[record.reason]]
+            assert advice.kind in tried(result, record)
             changed, later_s = applied(cluster, job, advice)
             started = placed(cycle(changed, NOW_S + later_s), changed, job) > before
             found[advice.kind, advice.helps, started] += 1

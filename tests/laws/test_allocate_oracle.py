@@ -2,7 +2,7 @@
 
 from hypothesis import given, note
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import text_of
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.explain import dominant
 from kaisched.framework.memory import Memory
@@ -24,7 +24,7 @@ def decided(snapshot, policy):
 
 
 def reasons(session, codes):
-    return {job: dominant(session, job, Refusal(code)).name for job, code in codes.items()}
+    return {job: text_of(dominant(session, job, code)).name for job, code in codes.items()}
 
 
 @given(clusters, policies)

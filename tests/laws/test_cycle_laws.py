@@ -46,7 +46,7 @@ def in_one_queue(cluster):
 @given(clusters, policies)
 def test_the_invariants_hold(cluster, policy):
     snapshot, result = decide(cluster, policy)
-    assert violations(snapshot, result, with_records=True) == []
+    assert violations(snapshot, result, policy, with_records=True) == []
 
 
 @given(clusters, policies)

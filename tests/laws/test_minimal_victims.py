@@ -22,9 +22,9 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants_reclaim import UNDERSHOOTS
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group, Job, Task
+from kaisched_plugins.proportion.reasons import UNDERSHOT
 from tests.laws.clusters import NOW_S, Cluster, told
 from tests.oracles.exhaustive_victims import Exhaustive
 
@@ -107,7 +107,7 @@ class Contest:
         self.all = Exhaustive(snapshot, rules, action, NOW_S)
         self.best = self.all.best()
         self.is_placed = bool(len(result.binds) + len(result.nominations))
-        self.is_last_resort = any(UNDERSHOOTS in each.reason for each in result.evictions)
+        self.is_last_resort = any(UNDERSHOT in each.reason for each in result.evictions)
         gone = set(result.evict_tasks.tolist())
         units = enumerate(self.all.units)
         self.ours = tuple(place for place, unit in units if set(unit.tasks) <= gone)

@@ -62,7 +62,7 @@ class World:
         snapshot = self.store.snapshot()
         now_s = 1e6 + len(self.results)
         result, self.memory = run_cycle(snapshot, None, POLICY, now_s, memory)
-        assert not violations(snapshot, result)
+        assert not violations(snapshot, result, POLICY)
         assert not result.failures
         self.results.append(result.encode())
         self.store.place(result.bind_tasks, result.bind_nodes)

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 
-from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.refusals import text_of
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
@@ -17,7 +17,7 @@ def agrees(snapshot, policy):
     result, _ = run_cycle(snapshot, None, policy, NOW_S, Memory())
     records = result.records
     told = [records.record(row) for row in records.rows.tolist()]
-    names = [TEXTS[Refusal(code)].name for code in records.codes.tolist()]
+    names = [text_of(code).name for code in records.codes.tolist()]
     assert names == [each.reason for each in told]
     assert records.counts() == dict(sorted(Counter(names).items()))
     assert sorted(told, key=lambda each: each.pod_group) == list(records)

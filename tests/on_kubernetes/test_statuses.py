@@ -111,7 +111,7 @@ def test_a_queue_that_is_of_no_use_says_why(cluster):
         assert condition(cluster, name, "Orphan")["status"] == "True"
     until(lambda: condition(cluster, "root").get("reason") == "NotLeaf")
     until(lambda: condition(cluster, "idle").get("reason") == "NoFairShare")
-    assert "1 of nvidia.com/gpu" in condition(cluster, "idle")["message"]
+    assert "ask for gpu 1 and its fair share is 0" in condition(cluster, "idle")["message"]
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays(cluster):

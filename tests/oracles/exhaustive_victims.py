@@ -75,7 +75,7 @@ class Exhaustive:
     def is_allowed(self, places: tuple[int, ...], *, is_last_resort: bool) -> bool:
         if not places:
             return True
-        claim = replace(self.claim, is_last_resort=is_last_resort)
+        claim = replace(self.claim, pass_number=int(is_last_resort))
         units = as_units(self.session, [self.units[place] for place in places])
         return not np.any(self.session.ask.scenario_gate(self.session, claim, units))
 
@@ -119,7 +119,7 @@ class Exhaustive:
 
     def reached(self, *, is_last_resort: bool) -> tuple[int, ...]:
         """Return the units that may go one after the other, those refused left out."""
-        claim = replace(self.claim, is_last_resort=is_last_resort)
+        claim = replace(self.claim, pass_number=int(is_last_resort))
         codes = self.session.ask.scenario_gate(
             self.session, claim, as_units(self.session, self.units)
         )

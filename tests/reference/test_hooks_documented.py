@@ -12,100 +12,17 @@ import pytest
 
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.framework.advice import MEANINGS
-from kaisched.framework.hookspecs import Plugin
-from kaisched.framework.loader import describe_plugins
-from kaisched.framework.proposals import MADE_OF
+from kaisched.framework.plugins.loader import describe_plugins, installed_plugins
+from kaisched.framework.plugins.plugin import Plugin
+from kaisched.framework.plugins.questions import Decisions
+from kaisched.framework.plugins.specification import QUESTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 COMMAND = "python tests/reference/test_hooks_documented.py"
 
-HOOKS = {name: spec for name, spec in vars(Plugin).items() if hasattr(spec, "kaisched_spec")}
-
-
-LEFT_OUT = "Its keys are left out; the other plugins' keys and the last rules decide."
-NEXT = "The next plugin is asked; without any, pods are placed one by one."
-CLOSED = "Closed: every row asked about is refused with `PluginFailed`."
-ABANDONED = "The cycle is abandoned: no intents, the old facts stay, every waiting job says why."
-FAILURES = {
-    "workloads": "The shard is not run: the process ends and names the plugin.",
-    "session_open": "It has no state, so that its other answers are likely to fail too.",
-    "session_close": "Nothing is remembered for it.",
-    "fair_share": ABANDONED,
-    "over_quota_weights": ABANDONED,
-    "head_start": ABANDONED,
-    "queue_order": LEFT_OUT,
-    "job_order": LEFT_OUT,
-    "task_order": LEFT_OUT,
-    "subgroup_order": LEFT_OUT,
-    "job_gate": CLOSED,
-    "queue_gate": CLOSED,
-    "claim_gate": CLOSED,
-    "victim_filter": CLOSED,
-    "scenario_gate": CLOSED,
-    "batch_size": NEXT,
-    "next_batch": NEXT,
-    "node_filter": CLOSED,
-    "node_room": "No room: no pod of the shape is placed on the rows asked about.",
-    "node_score": "Neutral: the other plugins' scores decide.",
-    "on_moves": "Everything counts as stale: every filter known so far is asked again.",
-}
-
-CURES = {
-    Refusal.QUEUE_MISSING: "Make or mend the queue, or name one that exists.",
-    Refusal.QUEUE_ORPHAN: "Make or mend the parent, or undo the cycle: the record says which.",
-    Refusal.QUEUE_NOT_LEAF: "Name a queue without children.",
-    Refusal.INVALID_GROUP: "Mend the pod group; its event says what is wrong.",
-    Refusal.GANG_INCOMPLETE: "Create the missing pods, or lower the minimum.",
-    Refusal.SCHEDULING_GATED: "Remove the scheduling gates.",
-    Refusal.UNSUPPORTED: "Leave out what is not offered; the record says what.",
-    Refusal.BACKOFF: "Nothing: it is tried again when something changes.",
-    Refusal.QUEUE_DEPTH: "Raise `queueDepthPerAction`, or wait for the jobs ahead.",
-    Refusal.NOT_TRIED: "Enable an action that would try it.",
-    Refusal.PUT_OFF: "Nothing: it is tried in turn. Fewer different requests and constraints help.",
-    Refusal.QUEUE_ON_HOLD: "Take `stopPolicy` off the queue, or off the one above that has it.",
-    Refusal.OVER_LIMIT: "Raise the queue's limit, or let its work end.",
-    Refusal.NON_PREEMPTIBLE_OVER_QUOTA: "Raise the quota, or make the job preemptible.",
-    Refusal.OVER_FAIR_SHARE: "Wait for the queue's own work to end, or raise its quota or weight.",
-    Refusal.OTHERS_SPELL: "Nothing: it waits for its share, or until that job has started.",
-    Refusal.NOT_WORTH_IT: "Wait: its queue is owed more with time. Or raise its quota, or lower"
-    " `evictionCost`.",
-    Refusal.EXCEEDS_ANY_NODE: "Ask for less in one pod, or add larger nodes.",
-    Refusal.NO_NODE_ALLOWED: "Relax selectors and affinity, or tolerate the taints.",
-    Refusal.NO_ROOM: "Wait, ask for less, or add nodes.",
-    Refusal.GANG_NO_ROOM: "Wait, lower the minimum, or add nodes.",
-    Refusal.WAITING_FOR_RELEASE: "Nothing: its room is promised and on its way.",
-    Refusal.NO_VICTIMS: "Wait, ask for less, or let other work be preemptible.",
-    Refusal.NOT_OVER_SHARE: "Wait for room, or raise the quota or weight of the job's queue.",
-    Refusal.SATURATION_ORDER: "Wait; or lower `reclaimerUtilizationMultiplier` if it is above 1.",
-    Refusal.MIN_RUNTIME: "Wait for the minimum runtime to pass, or lower it on the queue.",
-    Refusal.EVICTION_DELAY: "Wait for the delay to pass, or lower it on the job.",
-    Refusal.SEARCH_BUDGET: "Nothing: the next cycle searches again.",
-    Refusal.VOLUME_CLAIM: "Make the claim or its volume; the record says which.",
-    Refusal.VOLUME_UNBOUND: "Wait for the volume, or mend the claim or its storage class.",
-    Refusal.VOLUME_IN_USE: "Wait for the pod that uses the claim, or claim another volume.",
-    Refusal.VOLUME_AFFINITY: "Nothing: the node is out of the volume's reach.",
-    Refusal.OWNER_NOT_READ: "Let the owner's kind be served and read: see `kaisched doctor`.",
-    Refusal.DISRUPTION_BUDGET: "Wait, or let the PodDisruptionBudget allow more disruptions.",
-    Refusal.EVICTION_BUDGET: "Wait, or raise the shard's `evictionsPerHour`.",
-    Refusal.TAKING_TURNS: "Set a minimum runtime; it is tried again when something changes.",
-    Refusal.UNDERSHOOTS: "Let its queue hold more than its quota, or split the work it holds.",
-    Refusal.NODE_NOT_READY: "Bring the node back.",
-    Refusal.NODE_UNSCHEDULABLE: "Uncordon the node.",
-    Refusal.TAINT: "Tolerate the taint.",
-    Refusal.NODE_SELECTOR: "Label the node, or select otherwise.",
-    Refusal.NODE_AFFINITY: "Label the node, or require otherwise.",
-    Refusal.POD_AFFINITY: "Place the pods that it wants to be near.",
-    Refusal.POD_ANTI_AFFINITY: "Let the pods end that it keeps away from.",
-    Refusal.HOST_PORT: "Use another port, or let its holder end.",
-    Refusal.HOST_PORT_LEAVING: "Nothing: the pod that uses the port is on its way out.",
-    Refusal.POD_SLOTS: "Let pods end, or raise the node's `maxPods`.",
-    Refusal.RESOURCES: "Let pods end, or ask for less.",
-    Refusal.NODE_PRESSURE: "Free the node's memory, disk or processes.",
-    Refusal.PLUGIN: "Ask whoever runs the plugin that the record names.",
-    Refusal.PLUGIN_FAILED: "Mend or disable the plugin that the record names.",
-    Refusal.ACTION_FAILED: "Report the line `action_failed` of the log; others go on without it.",
-}
+HOOKS = {name: getattr(Plugin, name) for name in QUESTIONS}
+EXAMPLES = sorted((ROOT / "plugins").glob("example*/src/**/*.py"))
 
 
 def signature_of(name):
@@ -123,15 +40,39 @@ def answering(name):
     ]
 
 
+def example_answers(name):
+    """Return the example plugins that answer a question, by the folder of their package."""
+    method = re.compile(rf"@hookimpl\n    def {name}\(")
+    return [path.parent.name for path in EXAMPLES if method.search(path.read_text("utf-8"))]
+
+
 def plain(text):
     """Return a docstring's reST as Markdown."""
     text = re.sub(r":(?:meth|class):`~?([^`]+)`", lambda found: f"`{found[1]}`", text)
     return re.sub(r"``([^`]+)``", r"`\1`", text)
 
 
+def combinations():
+    """Return a line for each way in which answers combine, in the order of the questions."""
+    meanings = {combine.name: plain(combine.meaning) for combine in QUESTIONS.values()}
+    return [f"* *{name}*: {meaning}" for name, meaning in meanings.items()]
+
+
+def facts_of(name):
+    """Return what a question declares, a line each."""
+    combine = QUESTIONS[name]
+    yield f"* Combine: *{combine.name}*"
+    if combine.without:
+        yield f"* Without an answer: {combine.without}."
+    if combine.promise:
+        yield f"* Not asked: a plugin whose `{combine.promise.method}` is {combine.promise.silent}."
+    yield f"* When it fails: {combine.fails}"
+    yield f"* Answered by: {', '.join(answering(name) or example_answers(name))}"
+
+
 def hooks_page():
     """Return docs/reference/hooks.md."""
-    intro = plain(inspect.getdoc(sys.modules[Plugin.__module__])).partition("\n\n")[2]
+    intro = plain(inspect.getdoc(sys.modules[Decisions.__module__])).partition("\n\n")[2]
     lines = [
         "# Hooks",
         "",
@@ -141,20 +82,14 @@ def hooks_page():
         "several combine, and what happens when one fails. The text is that of `kaisched.Plugin`.",
         "",
         intro,
+        "",
+        "Answers combine in one of these ways:",
+        "",
+        *combinations(),
     ]
     for name, spec in HOOKS.items():
-        answers = ", ".join(answering(name)) or "no shipped plugin yet"
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            f"`{signature_of(name)}`",
-            "",
-            plain(inspect.getdoc(spec)),
-            "",
-            f"* When it fails: {FAILURES[name]}",
-            f"* Answered by: {answers}",
-        ]
+        doc = plain(inspect.getdoc(spec))
+        lines += ["", f"## {name}", "", f"`{signature_of(name)}`", "", doc, "", *facts_of(name)]
     return "\n".join(lines) + "\n"
 
 
@@ -165,9 +100,11 @@ def refusals_page():
         "",
         f"<!-- generated by {COMMAND} refusals -->",
         "",
-        "The closed list of reasons why a job, a pod or a node is refused. A decision record has",
-        "one of them as its reason, with the numbers behind it. *Freeable* says whether room given",
-        "back by others could cure it: only then do the evicting actions search for victims.",
+        "Why a job, a pod or a node is refused: for reasons of the host, which hold under any",
+        "policy, and for those that plugins declare. A decision record has one of them as its",
+        "reason, with the numbers behind it and the plugin whose reason it is. *Freeable* says",
+        "whether room given back by others could cure it: only then do the evicting actions search",
+        "for victims.",
         "",
         "A plan tries changes for each waiting job: the same cycle runs once more on a copy in",
         "which something is otherwise, and the record says whether the job would then start or be",
@@ -188,16 +125,35 @@ def refusals_page():
         "In conditions and events of a daemon the same stands behind the reason once it was tried,",
         "with when that was: [what would help](../explanation/on-kubernetes.md#what-would-help).",
         "",
-        "| reason | code | meaning | freeable | what cures it | tried |",
-        "|---|---|---|---|---|---|",
+        "## Of the host",
+        "",
+        *table(list(TEXTS.values())),
     ]
-    for code, text in TEXTS.items():
-        freeable = "yes" if text.is_freeable else ""
-        lines.append(
-            f"| `{text.name}` | {int(code)} | {text.sentence} | {freeable} | {CURES[code]}"
-            f" | {', '.join(f'`{kind.value}`' for kind in MADE_OF.get(code, ()))} |"
-        )
+    for name, texts in own_refusals().items():
+        lines += ["", f"## Of {name}", "", *table(texts)]
     return "\n".join(lines) + "\n"
+
+
+def own_refusals():
+    """Return what each shipped plugin refuses for."""
+    return {
+        name: [refusal.text for refusal in entry.plugin.refusals]
+        for name, entry in installed_plugins().by_name.items()
+        if entry.distribution == "kaisched" and entry.plugin.refusals
+    }
+
+
+def table(texts):
+    """Return rows of refusals."""
+    return [
+        "| reason | meaning | freeable | what cures it | tried |",
+        "|---|---|---|---|---|",
+        *(
+            f"| `{text.name}` | {text.sentence} | {'yes' if text.is_freeable else ''} | {text.cure}"
+            f" | {', '.join(f'`{kind}`' for kind in text.tried)} |"
+            for text in texts
+        ),
+    ]
 
 
 PAGES = {"hooks": hooks_page, "refusals": refusals_page}
@@ -216,23 +172,40 @@ def test_a_hook_is_documented_with_its_arguments(name):
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_hook_says_how_answers_combine(name):
-    assert "Combine: " in inspect.getdoc(HOOKS[name])
+def test_a_hook_says_how_answers_combine_and_what_a_failure_does(name):
+    combine = QUESTIONS[name]
+    assert combine.name
+    assert combine.meaning.endswith(".")
+    assert combine.fails.endswith(".")
+    assert not combine.without.endswith(".")
 
 
 @pytest.mark.parametrize("name", sorted(HOOKS))
-def test_a_hook_is_answered_by_a_shipped_plugin(name):
-    assert answering(name)
+def test_a_hook_is_answered_by_a_shipped_plugin_or_an_example(name):
+    assert answering(name) or example_answers(name)
 
 
-@pytest.mark.parametrize("code", [code for code in Refusal if code])
-def test_a_refusal_is_documented(code):
-    text = (REFERENCE / "refusals.md").read_text(encoding="utf-8")
-    assert f"| `{TEXTS[code].name}` | {int(code)} | {TEXTS[code].sentence} |" in text
+def test_the_answers_of_the_example_are_found():
+    assert example_answers("node_score") == ["kaisched_plugin_example"]
+    assert example_answers("job_gate") == []
+
+
+REFUSALS = [*TEXTS.values(), *(text for texts in own_refusals().values() for text in texts)]
+
+
+@pytest.mark.parametrize("text", REFUSALS, ids=lambda text: text.name)
+def test_a_refusal_is_documented(text):
+    page = (REFERENCE / "refusals.md").read_text(encoding="utf-8")
+    assert f"| `{text.name}` | {text.sentence} |" in page
+    assert set(text.tried) <= set(MEANINGS)
+
+
+def test_all_codes_of_the_host_have_words():
+    assert {code for code in Refusal if code} == set(TEXTS)
 
 
 def test_names_of_refusals_differ():
-    names = [text.name for text in TEXTS.values()]
+    names = [text.name for text in REFUSALS]
     assert len(set(names)) == len(names)
 
 

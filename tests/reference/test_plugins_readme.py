@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kaisched.framework.loader import describe_plugins, installed_plugins
+from kaisched.framework.plugins.loader import describe_plugins, installed_plugins
 from kaisched.testing import draw
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,21 +113,37 @@ def test_the_reference_page_is_current():
     assert PAGE.read_text(encoding="utf-8") == page()
 
 
-TUTORIAL = (ROOT / "docs" / "tutorial" / "first-plugin.md").read_text(encoding="utf-8")
-EXAMPLE = ROOT / "plugins" / "example"
 PIECE = re.compile(r"^`([\w/.-]+)`\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PIECES = PIECE.findall(TUTORIAL)
+BUILT = {
+    "first-plugin": ("example", "kaisched_plugin_example"),
+    "your-own-policy": ("example-policy", "kaisched_example_policy"),
+}
+"""Lesson to the package that it builds: its folder and its module."""
 
 
-@pytest.mark.parametrize(("path", "piece"), PIECES)
-def test_the_tutorial_shows_what_is_in_the_example(path, piece):
-    assert piece in (EXAMPLE / path).read_text(encoding="utf-8")
+def pieces_of(lesson):
+    text = (ROOT / "docs" / "tutorial" / f"{lesson}.md").read_text(encoding="utf-8")
+    return PIECE.findall(text)
 
 
-def test_who_follows_the_tutorial_has_the_whole_plugin():
-    path = "src/kaisched_plugin_example/__init__.py"
-    pieces = [piece for at, piece in PIECES if at == path]
-    assert "\n\n".join(pieces) == (EXAMPLE / path).read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("lesson", "path", "piece"), [(it, *piece) for it in BUILT for piece in pieces_of(it)]
+)
+def test_a_lesson_shows_what_is_in_the_package(lesson, path, piece):
+    folder = ROOT / "plugins" / BUILT[lesson][0]
+    assert piece in (folder / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("lesson", BUILT)
+def test_who_follows_a_lesson_has_the_whole_plugin(lesson):
+    folder, module = BUILT[lesson]
+    path = f"src/{module}/__init__.py"
+    whole = (ROOT / "plugins" / folder / path).read_text(encoding="utf-8")
+    for at, piece in pieces_of(lesson):
+        if at == path:
+            assert whole.lstrip("\n").startswith(piece)
+            whole = whole.lstrip("\n")[len(piece) :]
+    assert not whole.strip()
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def queue_statuses(
                     "requested": quantities(share.requested),
                     "childQueues": below,
                     "conditions": [
-                        _ready(share, misplaced[share.name], is_leaf=not below),
+                        _ready(share, misplaced[share.name]),
                         _condition(ORPHAN, FALSE, "ParentUsable", ""),
                         _over_quota(share),
                     ],
@@ -143,19 +143,13 @@ def _misplaced(snapshot: Snapshot) -> Counter[str]:
     return Counter(jobs.queue_name[row] for row in rows.tolist())
 
 
-def _ready(share: QueueShare, misplaced: int, *, is_leaf: bool) -> dict[str, str]:
+def _ready(share: QueueShare, misplaced: int) -> dict[str, str]:
     """Say whether a queue does what it is there for, and what hinders it most if not."""
     if misplaced:
         text = f"{misplaced} jobs name this queue, which has queues below it; name one of those"
         return _condition(READY, FALSE, "NotLeaf", text)
-    for name, asked in share.requested.items():
-        if is_leaf and name != _NOT_DIVIDED and asked > 0 and share.fair_share.get(name) == 0:
-            shown = next(iter(quantities({name: asked}).items()))
-            text = (
-                f"its jobs ask for {shown[1]} of {shown[0]} and its fair share is 0; give it or the"
-                " queues above it a quota or an over-quota weight, or the cluster nodes"
-            )
-            return _condition(READY, FALSE, "NoFairShare", text)
+    if share.problem is not None:
+        return _condition(READY, FALSE, *share.problem)
     return _condition(READY, TRUE, "Usable", "")
 
 

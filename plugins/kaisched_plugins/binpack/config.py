@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kaisched import Arguments
+from kaisched import Arguments, shard_setting
 
 Strategy = Literal["binpack", "spread"]
 
@@ -14,5 +14,13 @@ Strategy = Literal["binpack", "spread"]
 class BinpackArguments(Arguments):
     """How full a node should be before the next one is taken."""
 
-    gpu: Strategy = Field(default="binpack", description="For pods with GPUs: by free GPUs.")
-    cpu: Strategy = Field(default="binpack", description="For pods without: by free CPU.")
+    gpu: Strategy = Field(
+        default="binpack",
+        description="For pods with GPUs: by free GPUs.",
+        json_schema_extra=shard_setting("placementStrategy.gpu"),
+    )
+    cpu: Strategy = Field(
+        default="binpack",
+        description="For pods without: by free CPU.",
+        json_schema_extra=shard_setting("placementStrategy.cpu"),
+    )

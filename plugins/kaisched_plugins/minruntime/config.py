@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from kaisched import Arguments, parse_duration
+from kaisched import Arguments, parse_duration, shard_setting
 
 Method = Literal["lca", "queue"]
 
@@ -15,10 +15,14 @@ class MinRuntimeArguments(Arguments):
     """What holds where no queue says it; a shard's ``minRuntime`` sets the first two."""
 
     default_reclaim_min_runtime: str = Field(
-        default="0s", description="How long a job is safe from reclaim where no queue says so."
+        default="0s",
+        description="How long a job is safe from reclaim where no queue says so.",
+        json_schema_extra=shard_setting("minRuntime.reclaimMinRuntime"),
     )
     default_preempt_min_runtime: str = Field(
-        default="0s", description="How long a job is safe from preempt where no queue says so."
+        default="0s",
+        description="How long a job is safe from preempt where no queue says so.",
+        json_schema_extra=shard_setting("minRuntime.preemptMinRuntime"),
     )
     reclaim_resolve_method: Method = Field(
         default="lca",

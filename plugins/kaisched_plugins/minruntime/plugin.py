@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from kaisched import (
     BoolVec,
+    Change,
     Claim,
     CodeVec,
     FloatVec,
+    Kind,
     Plugin,
-    Refusal,
+    PluginRefusal,
+    Proposal,
     RowVec,
     Session,
     SubGroup,
@@ -23,7 +28,14 @@ from kaisched import (
 from kaisched_plugins.minruntime.config import MinRuntimeArguments
 from kaisched_plugins.minruntime.minimums import inherited, is_protected, seen_from
 
-_CODE = np.int16(Refusal.MIN_RUNTIME)
+MIN_RUNTIME: Final = PluginRefusal(
+    "MinRuntime",
+    "it has not run for its minimum runtime",
+    cure="Wait for the minimum runtime to pass, or lower it on the queue.",
+    is_freeable=True,
+    tried=("time",),
+)
+_CODE: Final = np.int16(MIN_RUNTIME)
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +55,7 @@ class MinRuntime(Plugin):
     """A job that has just started is safe from reclaim and preempt for a while."""
 
     name = "minruntime"
+    refusals = (MIN_RUNTIME,)
 
     Arguments = MinRuntimeArguments
 
@@ -72,6 +85,14 @@ class MinRuntime(Plugin):
         is_safe &= units.is_core
         is_safe &= taken
         return is_safe * _CODE if is_safe.any() else None
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
+        """Propose to wait until nobody is protected any more."""
+        del code
+        queues = session.queues
+        both = np.concatenate([queues.preempt_min_runtime_s, queues.reclaim_min_runtime_s])
+        yield Kind.TIME, (Change(session.jobs.name[job], amount=int(max(both.max(), 0)) + 1),)
 
     def minimums(self, session: Session, claim: Claim) -> FloatVec | None:
         """Return ``(Q + 1,)`` seconds by queue of the victim, or None where nobody is protected."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kaisched import Arguments
+from kaisched import Arguments, shard_setting
 
 
 class ProportionArguments(Arguments):
@@ -23,4 +23,5 @@ class ProportionArguments(Arguments):
         ge=0.0,
         allow_inf_nan=False,
         description="How strongly past usage counts against a queue; read by time-based fairness.",
+        json_schema_extra=shard_setting("kValue"),
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,17 +16,26 @@ from kaisched import (
     CodeVec,
     FloatVec,
     IntVec,
+    Moves,
+    Part,
     Plugin,
+    Problem,
+    Proposal,
+    Reason,
     RowVec,
     Session,
     Units,
     hookimpl,
 )
+from kaisched_plugins.proportion import reasons, refusals
 from kaisched_plugins.proportion.config import ProportionArguments
+from kaisched_plugins.proportion.cures import cures
 from kaisched_plugins.proportion.division import divided
+from kaisched_plugins.proportion.invariants import broken
 from kaisched_plugins.proportion.preempt import growth_codes
 from kaisched_plugins.proportion.reclaim import (
     Bounds,
+    is_within_quota,
     non_preemptible_codes,
     share_codes,
     victim_codes,
@@ -55,6 +65,7 @@ class Proportion(Plugin):
 
     name = "proportion"
     is_class_bound = True
+    refusals = refusals.ALL
 
     Arguments = ProportionArguments
 
@@ -145,6 +156,38 @@ class Proportion(Plugin):
         if claim.action != _RECLAIM:
             return None
         return scenario_codes(session, self._bounds(session), claim, units, taken)
+
+    @hookimpl
+    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
+        """Guarantee what keeps a queue within its quota of all that is asked for (R33)."""
+        return is_within_quota(session, job, ask)
+
+    @hookimpl
+    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
+        """Name the queue and the resource in the way, and what is held, asked for and allowed."""
+        return reasons.refused(session, job, code)
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
+        """Propose a larger quota or limit, or the end of work that is in the way of it."""
+        return cures(session, job, code)
+
+    @hookimpl
+    def eviction_reason(
+        self, session: Session, claim: Claim, parts: Sequence[Part]
+    ) -> Callable[[Session], str] | None:
+        """Say of reclaim what both queues hold before and after, and are due."""
+        return reasons.reclaimed(session, claim, parts) if claim.action == _RECLAIM else None
+
+    @hookimpl
+    def queue_problems(self, session: Session) -> dict[int, Problem]:
+        """Report queues that can never start anything: whose fair share is 0."""
+        return reasons.without_share(session)
+
+    @hookimpl
+    def broken_rules(self, moves: Moves) -> Iterator[str]:
+        """Check limits, quotas, and who gave to reclaim, how much, and in which order."""
+        return broken(moves)
 
     def _bounds(self, session: Session) -> Bounds:
         cycle: _Cycle = session.state[self.name]

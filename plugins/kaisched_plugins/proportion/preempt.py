@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from kaisched import PODS, UNLIMITED, Amounts, CodeVec, Refusal, RowVec, Session
+from kaisched import PODS, UNLIMITED, Amounts, CodeVec, RowVec, Session
+from kaisched_plugins.proportion import refusals
 from kaisched_plugins.proportion.standing import is_beyond
 
-_OVER_FAIR_SHARE = np.int16(Refusal.OVER_FAIR_SHARE)
+_OVER_FAIR_SHARE = np.int16(refusals.OVER_FAIR_SHARE)
 
 
 def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -> CodeVec | None:

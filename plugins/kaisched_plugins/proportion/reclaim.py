@@ -11,18 +11,18 @@ from kaisched import (
     BoolVec,
     Claim,
     CodeVec,
-    Refusal,
     RowVec,
     Session,
     shares,
     worth,
 )
+from kaisched_plugins.proportion import refusals
 from kaisched_plugins.proportion.rules import PER_MILLE, Floors, Row
 from kaisched_plugins.proportion.standing import Standing
 
-_NOT_OVER_SHARE = np.int16(Refusal.NOT_OVER_SHARE)
-_OVER_FAIR_SHARE = np.int16(Refusal.OVER_FAIR_SHARE)
-_OVER_QUOTA = np.int16(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
+_NOT_OVER_SHARE = np.int16(refusals.NOT_OVER_SHARE)
+_OVER_FAIR_SHARE = np.int16(refusals.OVER_FAIR_SHARE)
+_OVER_QUOTA = np.int16(refusals.OVER_QUOTA)
 _MOST_MEETINGS = 10_000
 
 
@@ -151,6 +151,18 @@ def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVe
         room[:, rows] = np.minimum(room.take(rows, axis=1), above)
     over = is_strict & _passes(room, session.jobs.queue_of_job.take(job), ask)
     return over * _OVER_QUOTA if np.count_nonzero(over) else None
+
+
+def is_within_quota(session: Session, job: RowVec, ask: Amounts) -> BoolVec:
+    """Tell, ``(K,)``, whose queue has a quota of what is asked for, and stays within it."""
+    queue = session.jobs.queue_of_job.take(job)
+    held = (session.ledger if session.has_moved else session).held.take(queue, axis=1)
+    quota = session.queues.deserved.take(queue, axis=1)
+    asked = ask > 0
+    asked[PODS] = False
+    is_limited: BoolVec = np.logical_or.reduce(asked & (quota < UNLIMITED), axis=0)
+    stays: BoolVec = np.logical_and.reduce(~asked | (held + ask <= quota), axis=0)
+    return is_limited & stays
 
 
 def _passes(room: Amounts, queue: RowVec, ask: Amounts) -> BoolVec:

@@ -18,11 +18,11 @@ from kaisched import (
     BoolVec,
     Claim,
     CodeVec,
-    Refusal,
     RowVec,
     Session,
     Units,
 )
+from kaisched_plugins.proportion import refusals
 from kaisched_plugins.proportion.in_quota import in_quota
 from kaisched_plugins.proportion.reclaim import Bounds
 from kaisched_plugins.proportion.rules import (
@@ -36,9 +36,9 @@ from kaisched_plugins.proportion.rules import (
     undershoots,
 )
 
-_NOT_OVER_SHARE = int(Refusal.NOT_OVER_SHARE)
-_UNDERSHOOTS = int(Refusal.UNDERSHOOTS)
-_SATURATION_ORDER = int(Refusal.SATURATION_ORDER)
+_NOT_OVER_SHARE = int(refusals.NOT_OVER_SHARE)
+_UNDERSHOOTS = int(refusals.UNDERSHOOTS)
+_SATURATION_ORDER = int(refusals.SATURATION_ORDER)
 _MANY = 24
 """From so many units on arrays beat plain lists."""
 
@@ -214,7 +214,7 @@ class Scenario:
     def _start(self, queue: int) -> tuple[Row, Floors]:
         """Return what a queue holds before anything is taken, and what it must keep."""
         left: Row = self._held[:, queue].tolist()
-        quotas = [] if self._claim.is_last_resort else self._bounds.row(queue)[3]
+        quotas = [] if self._claim.pass_number else self._bounds.row(queue)[3]
         start = self._left[queue] = (left, floors_of(left, quotas))
         return start
 

@@ -18,14 +18,14 @@ from kaisched import (
     CodeVec,
     FloatVec,
     IntVec,
-    Refusal,
     RowVec,
     Session,
     shares,
 )
+from kaisched_plugins.proportion import refusals
 
-_OVER_LIMIT = np.int16(Refusal.OVER_LIMIT)
-_OVER_QUOTA = np.int16(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
+_OVER_LIMIT = np.int16(refusals.OVER_LIMIT)
+_OVER_QUOTA = np.int16(refusals.OVER_QUOTA)
 
 # x / 0.001 is x * 1000 exactly for whole x below 2**43 (the quotient's error is under half a unit
 # in the last place): one division serves allowed and forbidden resources alike.

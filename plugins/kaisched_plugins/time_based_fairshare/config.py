@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from kaisched import Arguments, parse_duration
+from kaisched import Arguments, parse_duration, shard_setting
 
 Normalization = Literal["siblings", "cluster"]
 HandOver = Literal["none", "spells", "budgets"]
@@ -31,6 +31,7 @@ class TimeBasedFairshareArguments(Arguments):
         allow_inf_nan=False,
         description="How strongly past usage counts against a queue; 0 looks at the present only. "
         "A shard's `kValue` sets it.",
+        json_schema_extra=shard_setting("kValue"),
     )
     normalization: Normalization = Field(
         default="siblings",
@@ -56,15 +57,18 @@ class TimeBasedFairshareArguments(Arguments):
         default="0s",
         description="Half-life of the history, 0 for none. Spells need it; `usageDBConfig` sets "
         "it.",
+        json_schema_extra=shard_setting("usageDBConfig.usageParams.halfLifePeriod"),
     )
     window_size: str = Field(
         default="1w",
         description="Length of the history, or of the budget period; `usageDBConfig` sets it.",
+        json_schema_extra=shard_setting("usageDBConfig.usageParams.windowSize"),
     )
     tumbling_window_start_time: str = Field(
         default=_NEVER,
         description="When a budget period began, such as 2026-07-01T00:00:00Z; `usageDBConfig` "
         "sets it.",
+        json_schema_extra=shard_setting("usageDBConfig.usageParams.tumblingWindowStartTime"),
     )
 
     @field_validator("eviction_cost", "half_life_period", "window_size", mode="before")

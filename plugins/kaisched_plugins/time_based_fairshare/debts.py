@@ -16,14 +16,14 @@ from kaisched import (
     Claims,
     CodeVec,
     FloatVec,
-    Refusal,
     RowVec,
     Session,
     Units,
     fairshare,
 )
+from kaisched_plugins.time_based_fairshare import refusals
 
-_NOT_WORTH_IT = np.int16(Refusal.NOT_WORTH_IT)
+_NOT_WORTH_IT = np.int16(refusals.NOT_WORTH_IT)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kaisched import PARTS, Amounts, Claim, CodeVec, FloatVec, IntVec, Refusal, RowVec, Session
+from kaisched import PARTS, Amounts, Claim, CodeVec, FloatVec, IntVec, RowVec, Session
+from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.lumps import Lump
 from kaisched_plugins.time_based_fairshare.spells import (
     Contest,
@@ -26,7 +27,7 @@ from kaisched_plugins.time_based_fairshare.spells import (
 
 SPELLS_OF_HISTORY = 16
 """An average queue's shortest spell at k = 1 is the length of the history divided by this."""
-_OTHERS_SPELL = np.int16(Refusal.OTHERS_SPELL)
+_OTHERS_SPELL = np.int16(refusals.OTHERS_SPELL)
 _PAUSE = 10
 """Who did not take what was free is passed over for so many spells."""
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,12 +15,16 @@ from kaisched import (
     CodeVec,
     FloatVec,
     IntVec,
+    Kind,
     Plugin,
+    Proposal,
     RowVec,
     Session,
     Units,
     hookimpl,
+    larger_bounds,
 )
+from kaisched_plugins.time_based_fairshare import refusals
 from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
 from kaisched_plugins.time_based_fairshare.debts import Debts, debts_of
 from kaisched_plugins.time_based_fairshare.handover import Handover, handover_of
@@ -68,6 +73,7 @@ class TimeBasedFairshare(Plugin):
 
     name = "time-based-fairshare"
     is_class_bound = True
+    refusals = (refusals.OTHERS_SPELL, refusals.NOT_WORTH_IT)
 
     Arguments = TimeBasedFairshareArguments
 
@@ -188,6 +194,12 @@ class TimeBasedFairshare(Plugin):
         """Let reclaim spare what is worth more than is owed (R35)."""
         debts = self._debts(session, claim)
         return None if debts is None else debts.refused(session, claim, units, taken)
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
+        """Propose a quota: what it covers needs no history to be claimed (R35)."""
+        if code == refusals.NOT_WORTH_IT:
+            yield from larger_bounds(session, job, Kind.QUOTA, session.queues.deserved)
 
     def _debts(self, session: Session, claim: Claim) -> Debts | None:
         """Return what queues owe each other; None where that has no say."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from kaisched.actions.candidates import gather
 from kaisched.core.axis import CPU, FIXED, GPU, MEMORY
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import text_of
 from kaisched.core.shares import first_over
 from kaisched.testing.rows import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale
@@ -85,7 +85,7 @@ def _gate(case: dict[str, Any], *, quota: str = "deserved", limit: str = "max_al
         scale.shares(queues, "allocated"),
         scale.shares(queues, "allocated_non_preemptible"),
     )
-    refused = [] if codes is None else [Refusal(code).name for code in codes.tolist() if code]
+    refused = [] if codes is None else [text_of(code).name for code in codes.tolist() if code]
     if bool(refused) == case["expected"]["schedulable"]:
         return f"expected schedulable {case['expected']['schedulable']}, refusals {refused}"
     return ""

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import text_of
 from kaisched.core.states import TaskState
 from kaisched.framework.claims import Claim, Units
 from kaisched.framework.parts import parts_of
@@ -53,7 +53,7 @@ def reclaimable(case: dict[str, Any]) -> str:
     )
     # KAI does not prefer victims that leave their queue what it deserves: all it allows is what is
     # allowed at last.
-    claim = Claim("reclaim", 0, row[asked["reclaimer"]["queue"]], ask, is_last_resort=True)
+    claim = Claim("reclaim", 0, row[asked["reclaimer"]["queue"]], ask, pass_number=1)
     got = _refused(session, "preempt", ask) or _names(
         session.ask.scenario_gate(session, claim, units)
     )
@@ -149,7 +149,7 @@ def _refused(session: Session, action: str, ask: np.ndarray) -> list[str]:
 
 
 def _names(codes: np.ndarray | None) -> list[str]:
-    return [] if codes is None else [Refusal(code).name for code in codes.tolist() if code]
+    return [] if codes is None else [text_of(code).name for code in codes.tolist() if code]
 
 
 def _compare(expected: bool, refusals: list[str]) -> str:

@@ -12,9 +12,10 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import FIXED
 from kaisched.core.states import TaskState
 from kaisched.errors import ConfigError
-from kaisched.framework.loader import installed_plugins
 from kaisched.framework.memory import Memory
-from kaisched.framework.policy import PluginSetting, Policy
+from kaisched.framework.plugins.loader import installed_plugins
+from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.policy import Policy
 from kaisched.framework.session import Session
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched_plugins.minruntime.minimums import inherited, seen_from

@@ -7,7 +7,7 @@ from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import FIXED
 from kaisched.core.states import HOLDING_STATES
 from kaisched.errors import ConfigError
-from kaisched.framework.loader import installed_plugins
+from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.objects import Pod, kai_names
 from kaisched.objects.pod import PodResourceClaim, PodSpec
 from kaisched.objects.requests import unsupported

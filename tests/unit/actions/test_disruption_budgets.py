@@ -37,7 +37,7 @@ def decide(cluster, *budgets, policy=IN_PLACE):
     found = [(allowed, pods) for allowed, *pods in budgets]
     snapshot = protected(cluster.store().snapshot(), found)
     result, _ = run_cycle(snapshot, None, policy, 1000.0, Memory())
-    assert violations(snapshot, result, with_records=True) == []
+    assert violations(snapshot, result, policy, with_records=True) == []
     assert result.failures == ()
     return result
 
@@ -243,7 +243,7 @@ def test_nothing_is_evicted_beyond_a_budget(found):
     snapshot = protected(cluster.store().snapshot(), budgets)
     result, _ = run_cycle(snapshot, None, default_policy(), NOW_S, Memory())
     assert not result.failures
-    assert violations(snapshot, result, with_records=True) == []
+    assert violations(snapshot, result, default_policy(), with_records=True) == []
 
 
 @settings(max_examples=40)

@@ -53,7 +53,7 @@ def job(name, where, *pods, minimum=1, **more):
 def decide(cluster, policy=POLICY):
     snapshot = cluster.store().snapshot()
     result, _ = run_cycle(snapshot, None, policy, 1000.0, Memory())
-    return result, violations(snapshot, result, with_records=True)
+    return result, violations(snapshot, result, policy, with_records=True)
 
 
 def evicted(result):

@@ -48,7 +48,7 @@ def run(made, *, memory=None, now_s=NOW_S, grace_s=60.0, actions=STALE_ONLY):
     rules = replace(default_policy(), actions=tuple(actions), staleness_grace_s=grace_s)
     snapshot = made.snapshot()
     result, after = run_cycle(snapshot, None, rules, now_s, memory or Memory())
-    assert not violations(snapshot, result)
+    assert not violations(snapshot, result, rules)
     assert not result.failures
     return result, after
 

@@ -77,7 +77,7 @@ class World:
             self.cluster, self.cluster, self.policy, None, self.cluster.clock, self.memory
         )
         self.memory = turn.memory
-        assert not violations(turn.snapshot, turn.result)
+        assert not violations(turn.snapshot, turn.result, self.policy)
         turn.result.encode()
         self.cluster.advance_to(self.cluster.clock.now_s() + seconds)
         return turn.result

@@ -14,7 +14,7 @@ from kaisched.errors import (
     PluginContractError,
     PluginLoadError,
 )
-from kaisched.framework.loader import contract_fault, describe_plugins, load_plugins
+from kaisched.framework.plugins.loader import contract_fault, describe_plugins, load_plugins
 
 
 @dataclass

@@ -1,28 +1,38 @@
 """A shard's words over the defaults: order, names, arguments, and what is said in vain."""
 
+from types import NoneType
+from typing import get_args, get_type_hints
+
 import msgspec
 import pytest
+from pydantic import Field
 
-from kaisched import Arguments, Plugin
+from kaisched import Arguments, Plugin, shard_setting
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginLoadError
-from kaisched.framework.loader import Catalogue, Installed
+from kaisched.framework.plugins.loader import Catalogue, Installed
+from kaisched.framework.shard_settings import SETTINGS
 from kaisched.objects import SchedulingShard, kai_names
+from kaisched.objects.shard import ShardSpec
 
 
 class ProportionArguments(Arguments):
-    k_value: float = 1.0
+    k_value: float = Field(1.0, json_schema_extra=shard_setting("kValue"))
     reclaimer_utilization_multiplier: float = 1.0
 
 
 class MinRuntimeArguments(Arguments):
-    default_preempt_min_runtime: str = "0s"
-    default_reclaim_min_runtime: str = "0s"
+    default_preempt_min_runtime: str = Field(
+        "0s", json_schema_extra=shard_setting("minRuntime.preemptMinRuntime")
+    )
+    default_reclaim_min_runtime: str = Field(
+        "0s", json_schema_extra=shard_setting("minRuntime.reclaimMinRuntime")
+    )
 
 
 class BinpackArguments(Arguments):
-    gpu: str = "binpack"
-    cpu: str = "binpack"
+    gpu: str = Field("binpack", json_schema_extra=shard_setting("placementStrategy.gpu"))
+    cpu: str = Field("binpack", json_schema_extra=shard_setting("placementStrategy.cpu"))
 
 
 def installed(name, arguments=Arguments):
@@ -105,11 +115,16 @@ def test_settings_of_the_shard_reach_the_plugins_that_read_them():
     assert (safe.default_reclaim_min_runtime, safe.default_preempt_min_runtime) == ("5m", "0s")
 
 
+def of_history(default, name):
+    path = f"usageDBConfig.usageParams.{name}"
+    return Field(default, json_schema_extra=shard_setting(path))
+
+
 class HistoryArguments(Arguments):
-    k_value: float = 1.0
-    half_life_period: str = "0s"
-    window_size: str = "1w"
-    tumbling_window_start_time: str = ""
+    k_value: float = Field(1.0, json_schema_extra=shard_setting("kValue"))
+    half_life_period: str = of_history("0s", "halfLifePeriod")
+    window_size: str = of_history("1w", "windowSize")
+    tumbling_window_start_time: str = of_history("", "tumblingWindowStartTime")
 
 
 HISTORY = installed("time-based-fairshare", HistoryArguments)
@@ -297,3 +312,14 @@ def test_a_flag_that_makes_no_sense_is_named(name, value, text):
     with pytest.raises(ConfigError) as caught:
         built({"args": {name: value}})
     assert str(caught.value).startswith(f"s.yaml: spec.args.{name}: {text}; write")
+
+
+def test_every_setting_that_plugins_may_take_is_one_of_a_shard():
+    for path in SETTINGS:
+        kind = ShardSpec
+        for key in path.split("."):
+            (name,) = [it.name for it in msgspec.structs.fields(kind) if it.encode_name == key]
+            kinds = get_args(get_type_hints(kind)[name]) or (get_type_hints(kind)[name],)
+            kind = next(it for it in kinds if it is not NoneType)
+    with pytest.raises(ValueError, match="no shard setting 'kvalue'; there are kValue"):
+        shard_setting("kvalue")

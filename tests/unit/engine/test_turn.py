@@ -6,8 +6,8 @@ from kaisched.clock import ManualClock
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.framework import cycle
-from kaisched.framework.answers import CycleAbandonedError
 from kaisched.framework.memory import Memory
+from kaisched.framework.plugins.answers import CycleAbandonedError
 from tests.contract.clusters import pod
 from tests.faults.deciding import store_of
 

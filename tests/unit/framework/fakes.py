@@ -8,9 +8,11 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.hookspecs import Arguments, Plugin, hookimpl
 from kaisched.framework.memory import Memory
-from kaisched.framework.policy import PluginSetting, Policy
+from kaisched.framework.plugins.plugin import Arguments, Plugin
+from kaisched.framework.plugins.registry import PluginSetting
+from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
+from kaisched.framework.policy import Policy
 from kaisched.framework.session import Session
 from kaisched.testing.rows import Group, Job, Task, add_job
 
@@ -18,9 +20,11 @@ from kaisched.testing.rows import Group, Job, Task, add_job
 def plugin(name="fake", *, weight=1.0, is_score_rising=False, **answers):
     """Return a plugin that answers each question by calling a function with its arguments."""
 
-    def method(answer):
-        def asked(self, **arguments):
-            return answer(**arguments)
+    def method(question, answer):
+        names = QUESTIONS[question].parameters
+
+        def asked(self, *arguments):
+            return answer(**dict(zip(names, arguments, strict=True)))
 
         return hookimpl(asked)
 
@@ -30,7 +34,7 @@ def plugin(name="fake", *, weight=1.0, is_score_rising=False, **answers):
         {
             "name": name,
             "is_score_rising": is_score_rising,
-            **{question: method(answer) for question, answer in answers.items()},
+            **{question: method(question, answer) for question, answer in answers.items()},
         },
     )
     return PluginSetting(made(Arguments()), weight)

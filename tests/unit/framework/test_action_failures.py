@@ -29,10 +29,11 @@ LEDGER = [name for name in Ledger.__annotations__ if name != "touched"]
 
 
 def run(snapshot, rules=None, memory=None, now_s=1e6):
-    result, after = unchecked(snapshot, None, rules or default_policy(), now_s, memory or Memory())
-    broken = violations(snapshot, result, with_records=True)
+    rules = rules or default_policy()
+    result, after = unchecked(snapshot, None, rules, now_s, memory or Memory())
+    broken = violations(snapshot, result, rules, with_records=True)
     assert [each for each in broken if not each.startswith("I24")] == []
-    actions = {action.name for action in (rules or default_policy()).actions}
+    actions = {action.name for action in rules.actions}
     assert len(broken) == sum(each.plugin in actions for each in result.failures)
     return result, after
 

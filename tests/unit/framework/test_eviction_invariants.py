@@ -7,6 +7,7 @@ import pytest
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
+from kaisched.engine.policy import default_policy
 from kaisched.framework.intents import Evict
 from kaisched.framework.invariants import violations
 from kaisched.framework.records import CycleResult, CycleStats, QueueShare, Step
@@ -104,7 +105,7 @@ def result(snapshot, *, binds=(), evicts=(), promises=(), shares=None):
 
 
 def broken(snapshot, **moves):
-    return violations(snapshot, result(snapshot, **moves))
+    return violations(snapshot, result(snapshot, **moves), default_policy())
 
 
 FULL = tuple(runs(f"r{at}", nodes=(f"n{at // 4}",)) for at in range(8))
@@ -166,7 +167,7 @@ def test_i13_only_a_stale_gang_is_evicted_although_it_is_not_preemptible():
 def test_i13_the_intents_say_what_the_column_says():
     snapshot = opened(*FULL, waits("w"))
     made = result(snapshot, evicts=evict("reclaim", "w", "r0-0"), promises=[("w-0", "n0")])
-    assert violations(snapshot, replace(made, evictions=[])) == [
+    assert violations(snapshot, replace(made, evictions=[]), default_policy()) == [
         "I13 the evictions and their column differ"
     ]
 
@@ -391,7 +392,7 @@ def test_i9_what_preempt_does_afterwards_is_no_matter_of_reclaim():
 def test_i9_evictions_of_reclaim_belong_to_a_claim():
     snapshot = opened(*FULL, waits("w"))
     made = result(snapshot, evicts=evict("reclaim", "w", "r0-0"), promises=[("w-0", "n0")])
-    assert violations(snapshot, replace(made, steps=())) == [
+    assert violations(snapshot, replace(made, steps=()), default_policy()) == [
         "I9 evictions of reclaim belong to no claim, or to more than one"
     ]
 

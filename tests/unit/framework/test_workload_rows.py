@@ -7,8 +7,8 @@ from kaisched.cluster.kubernetes.discovery import watched_kinds
 from kaisched.cluster.kubernetes.resources import ALL
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginContractError
-from kaisched.framework.loader import Catalogue, Installed, installed_plugins
-from kaisched.framework.workload_rows import workloads_of
+from kaisched.framework.plugins.dispatch import workloads_of
+from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
 from kaisched.objects import gang_api
 from kaisched.objects.gang_sizes import gang_of
 from kaisched.objects.known_workloads import KNOWN, WORKLOADS
@@ -40,7 +40,8 @@ def test_a_plugin_adds_kinds_and_replaces_known_ones():
 
 def test_of_two_plugins_the_first_counts():
     other = Workload("example.com/v2", "widgets", "Widget")
-    first, second = (plugin(workloads=lambda row=row: [row]) for row in (other, WIDGET))
+    first = plugin("first", workloads=lambda: [other])
+    second = plugin("second", workloads=lambda: [WIDGET])
     assert workloads_of([first, second])["example.com", "Widget"] is other
 
 

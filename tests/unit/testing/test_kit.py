@@ -7,7 +7,7 @@ import pytest
 
 from kaisched import Arguments, Plugin, hookimpl
 from kaisched.errors import ConfigError
-from kaisched.framework.loader import installed_plugins
+from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.testing import check_plugin
 
 INSTALLED = [

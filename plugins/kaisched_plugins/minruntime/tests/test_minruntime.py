@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kaisched import Claim, Refusal, Session, Units
+from kaisched import Claim, Session, Units
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import policy_of
 from kaisched_plugins.minruntime import MinRuntime
 from kaisched_plugins.minruntime.minimums import inherited, is_protected, seen_from
+from kaisched_plugins.minruntime.plugin import MIN_RUNTIME
 
-SAFE = int(Refusal.MIN_RUNTIME)
+SAFE = int(MIN_RUNTIME)
 NAN = float("nan")
 
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from kaisched import CPU, GPU, PODS, UNLIMITED, Claim, Refusal, Units
+from kaisched import CPU, GPU, PODS, UNLIMITED, Claim, Units
 from kaisched.core.tree import build_tree
-from kaisched_plugins.proportion import Proportion
+from kaisched_plugins.proportion import Proportion, refusals
 
-OVER_SHARE = int(Refusal.OVER_FAIR_SHARE)
-OVER_QUOTA = int(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
-NOT_OVER = int(Refusal.NOT_OVER_SHARE)
-UNDER = int(Refusal.UNDERSHOOTS)
-ORDER = int(Refusal.SATURATION_ORDER)
+OVER_SHARE = int(refusals.OVER_FAIR_SHARE)
+OVER_QUOTA = int(refusals.OVER_QUOTA)
+NOT_OVER = int(refusals.NOT_OVER_SHARE)
+UNDER = int(refusals.UNDERSHOOTS)
+ORDER = int(refusals.SATURATION_ORDER)
 TRAIN, BUILD = 0, 1
 
 

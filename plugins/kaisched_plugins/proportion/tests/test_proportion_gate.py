@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kaisched import CPU, GPU, UNLIMITED, Refusal
+from kaisched import CPU, GPU, UNLIMITED
 from kaisched.testing import check_plugin
-from kaisched_plugins.proportion import Proportion
+from kaisched_plugins.proportion import Proportion, refusals
 
 PLUGIN = Proportion(Proportion.Arguments())
-OVER_LIMIT = int(Refusal.OVER_LIMIT)
-OVER_QUOTA = int(Refusal.NON_PREEMPTIBLE_OVER_QUOTA)
+OVER_LIMIT = int(refusals.OVER_LIMIT)
+OVER_QUOTA = int(refusals.OVER_QUOTA)
 TRAIN, BUILD = 0, 1
 
 

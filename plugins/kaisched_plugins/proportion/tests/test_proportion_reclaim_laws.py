@@ -126,7 +126,7 @@ def plainly(world, claim, units):
         then = left - np.where(np.isin(np.arange(len(tree)), path), amount[:, None], 0)
         # Units are drawn at random: one may be of more than its queue holds.
         falls = (left >= deserved) & (then < deserved) & (deserved > 0)
-        if not claim.is_last_resort and falls[np.ix_(rows, path)].any():
+        if not claim.pass_number and falls[np.ix_(rows, path)].any():
             codes.append(UNDER)
             continue
         if falls_short(world, path, then, amount):

@@ -7,6 +7,7 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
+from kaisched.framework.reason import Problem
 from kaisched.framework.records import QueueShare
 
 READY = {"type": "Ready", "status": "True", "reason": "Usable", "message": ""}
@@ -87,7 +88,8 @@ def test_only_groups_that_changed_are_told(store):
 
 def test_a_queue_that_is_not_used_holds_nothing_and_says_why(store):
     fault = ObjectError("no such queue", path="spec.parentQueue", value="nobody")
-    share = QueueShare("a", None, {"gpu": 0}, {"gpu": 3000}, {"gpu": 5000}, {"gpu": 2000})
+    problem = Problem("NoFairShare", "its jobs ask for gpu 5 and its fair share is 0")
+    share = QueueShare("a", None, {"gpu": 0}, {"gpu": 3000}, {"gpu": 5000}, {"gpu": 2000}, problem)
     found = dict(queue_statuses(store.snapshot(), [share], {"lost": fault}))
     assert found["lost"]["allocated"] == {"cpu": "0", "memory": "0", "nvidia.com/gpu": "0"}
     by_type = {it["type"]: it for it in found["lost"]["conditions"]}
@@ -95,6 +97,7 @@ def test_a_queue_that_is_not_used_holds_nothing_and_says_why(store):
     assert "nobody" in by_type["Ready"]["message"]
     by_type = {it["type"]: it for it in found["a"]["conditions"]}
     assert by_type["Ready"]["reason"] == "NoFairShare"
+    assert by_type["Ready"]["message"] == problem.message
     assert by_type["OverQuota"]["status"] == "True"
 
 

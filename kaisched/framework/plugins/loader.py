@@ -14,9 +14,9 @@ from importlib.metadata import entry_points
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
-import pluggy
 from pydantic import BaseModel, ValidationError
 
+from kaisched.core.refusals import TEXTS, PluginRefusal, code_named
 from kaisched.errors import (
     ConfigError,
     PluginConflictError,
@@ -25,19 +25,18 @@ from kaisched.errors import (
     PluginLoadError,
     join_path,
 )
-from kaisched.framework.hookspecs import PROJECT, Arguments, Plugin
-from kaisched.framework.policy import PluginSetting
+from kaisched.framework.plugins.plugin import Arguments, Plugin
+from kaisched.framework.plugins.registry import PluginSetting, Registry
+from kaisched.framework.plugins.specification import QUESTIONS
 from kaisched.objects.faults import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from importlib.metadata import EntryPoint
 
+    import pluggy
+
 GROUP: Final = "kaisched.plugins"
-_MARK: Final = f"{PROJECT}_impl"
-_QUESTIONS: Final = tuple(
-    sorted(name for name, spec in vars(Plugin).items() if hasattr(spec, f"{PROJECT}_spec"))
-)
 _FORBIDDEN: Final = (
     ("tryfirst", "the order of plugins is the shard's"),
     ("trylast", "the order of plugins is the shard's"),
@@ -193,28 +192,44 @@ def contract_fault(plugin: object, name: str) -> str:
     arguments: object = plugin.Arguments
     if not (isinstance(arguments, type) and issubclass(arguments, Arguments)):
         return "its Arguments is not a subclass of kaisched.Arguments"
+    if fault := _refusals_fault(plugin.refusals):
+        return fault
+    registry = Registry()
     for hook in dir(plugin):
-        fault = _hook_fault(hook, inspect.getattr_static(plugin, hook))
+        fault = _hook_fault(registry, plugin, hook)
         if fault:
             return f"hook {hook}: {fault}"
     return ""
 
 
-def _hook_fault(hook: str, method: object) -> str:
-    function = getattr(method, "__func__", method)
-    options = getattr(function, _MARK, None)
+def _refusals_fault(refusals: object) -> str:
+    listed = isinstance(refusals, tuple) and all(isinstance(it, PluginRefusal) for it in refusals)
+    if not listed:
+        return "its refusals are not a tuple of kaisched.PluginRefusal"
+    names: list[str] = [refusal.text.name for refusal in refusals]  # type: ignore[attr-defined]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            return f"it lists two refusals called {name}"
+        if code_named(name) in TEXTS:
+            return f"its refusal {name} has the name of one that the host has"
+    return ""
+
+
+def _hook_fault(registry: Registry, plugin: type[Plugin], hook: str) -> str:
+    method = inspect.getattr_static(plugin, hook)
+    options = registry.parse_hookimpl_opts(plugin, hook)
     if options is None:
-        if hook in _QUESTIONS and method is not vars(Plugin)[hook]:
+        if hook in QUESTIONS and method is not getattr(Plugin, hook):
             return "it is not marked with @kaisched.hookimpl and would never be asked"
         return ""
-    if hook not in _QUESTIONS:
-        return f"there is no such question; {did_you_mean(hook, _QUESTIONS)}"
+    if hook not in QUESTIONS:
+        return f"there is no such question; {did_you_mean(hook, sorted(QUESTIONS))}"
     if not isinstance(method, FunctionType):
         return "it must be a plain method"
     return _mark_fault(options) or _signature_fault(hook, method)
 
 
-def _mark_fault(options: Mapping[str, Any]) -> str:
+def _mark_fault(options: pluggy.HookimplOpts) -> str:
     for option, reason in _FORBIDDEN:
         if options.get(option):
             return f"{option} is not allowed: {reason}"
@@ -222,7 +237,7 @@ def _mark_fault(options: Mapping[str, Any]) -> str:
 
 
 def _signature_fault(hook: str, method: FunctionType) -> str:
-    asked = inspect.signature(vars(Plugin)[hook]).parameters
+    asked = inspect.signature(getattr(Plugin, hook)).parameters
     answered = inspect.signature(method).parameters
     if [*asked] != [*answered] or any(p.kind is not asked[n].kind for n, p in answered.items()):
         return f"its parameters are ({', '.join(answered)}), the question's ({', '.join(asked)})"
@@ -233,10 +248,7 @@ def _made(plugin: type[Plugin], arguments: Arguments, entry: Installed) -> Plugi
     """Make an instance and let pluggy check it against the questions too."""
     try:
         made = plugin(arguments)
-        manager = pluggy.PluginManager(PROJECT)
-        manager.add_hookspecs(Plugin)
-        manager.register(made, name=entry.name)
-        manager.check_pending()
+        Registry([PluginSetting(made)])
     except Exception as cause:
         raise PluginLoadError(
             f"it cannot be made: {type(cause).__name__}: {cause}",
@@ -295,12 +307,10 @@ def _names_at(model: type[BaseModel], where: tuple[int | str, ...]) -> list[str]
 
 
 def answered_questions(plugin: type[Plugin]) -> tuple[str, ...]:
-    """Return the questions a plugin answers, in the order of the hook specification."""
-    return tuple(
-        name
-        for name in vars(Plugin)
-        if name in _QUESTIONS and hasattr(getattr(plugin, name), _MARK)
-    )
+    """Return the questions a plugin answers, in the order of the specification."""
+    registry = Registry()
+    found = {name: registry.parse_hookimpl_opts(plugin, name) for name in QUESTIONS}
+    return tuple(name for name, options in found.items() if options is not None)
 
 
 def describe_plugins(catalogue: Catalogue | None = None) -> tuple[PluginDescription, ...]:

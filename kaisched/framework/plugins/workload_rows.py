@@ -1,22 +1,16 @@
-"""The table of workloads of a shard: what its plugins say, before what is known anyway."""
+"""What a row about a kind of workload must be, from which its pods are grouped."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final, get_args
 
-from kaisched.errors import PluginContractError
 from kaisched.objects import gang_api
-from kaisched.objects.known_workloads import KNOWN, WORKLOADS
-from kaisched.objects.workloads import Grouping, Workload, table_of
+from kaisched.objects.workloads import Grouping, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from kaisched.framework.policy import PluginSetting
-    from kaisched.objects.workloads import Table
-
-_MARK: Final = "kaisched_impl"
 _VERSION: Final = re.compile(r"[a-z0-9.-]{1,200}/v[a-z0-9]{1,60}", re.ASCII)
 _PLURAL: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 _KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
@@ -24,32 +18,10 @@ _NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", gang_api.GROUP)
 """API groups of what is watched for something else than its pods."""
 
 
-def workloads_of(plugins: Iterable[PluginSetting]) -> Table:
-    """Ask every plugin for its rows, in order.
-
-    Raises:
-        PluginContractError: an answer is no sequence of rows, or a row makes no sense.
-
-    """
-    rows: list[Workload] = []
-    for setting in plugins:
-        if hasattr(setting.plugin.workloads, _MARK):
-            rows.extend(_rows(setting))
-    return table_of((*rows, *WORKLOADS)) if rows else KNOWN
-
-
-def _rows(setting: PluginSetting) -> list[Workload]:
-    name = setting.plugin.name
-    said = f"{setting.distribution} {setting.version}".strip()
-    try:
-        rows = list(setting.plugin.workloads())
-    except Exception as error:
-        text = f"workloads: {type(error).__name__}: {error}"
-        raise PluginContractError(text, plugin=name, distribution=said) from error
-    faults = [fault for row in rows for fault in row_faults(row)]
-    if faults:
-        raise PluginContractError(f"workloads: {faults[0]}", plugin=name, distribution=said)
-    return rows
+def rows_fault(rows: list[object], asked: object) -> str:
+    """Return what is wrong with a plugin's rows, or an empty string."""
+    del asked
+    return next((fault for row in rows for fault in row_faults(row)), "")
 
 
 def row_faults(row: object) -> Iterator[str]:

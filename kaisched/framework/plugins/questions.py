@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""Every question a plugin may answer. A document first, code second.
+"""Every question a plugin may answer and that decides. A document first, code second.
 
 A plugin subclasses :class:`Plugin` and overrides the questions it answers, each marked with
 ``@hookimpl`` and with the very signature below (mypy and the loader both check). Letters: ``K``
@@ -10,172 +10,97 @@ Rules for every answer: it depends on the arguments, the session and the plugin'
 arguments only, never on the clock, on chance or on what was asked before; rows are independent of
 each other. ``None`` always means "nothing to say". Order among plugins is the shard's.
 
-How answers combine is said at each question:
-
-* *lexicographic*: each plugin's key columns in plugin order, low first; the framework adds the last
-  rules (creation, then name).
-* *first refusal*: int16 codes, 0 for no objection; the first non-zero one in plugin order stands.
-* *sum*: each answer times the plugin's weight in the shard.
-* *first result*: the first plugin that answers anything.
-* *fold*: each plugin gets the previous one's answer.
-
-When a plugin raises or answers nonsense (wrong shape, type or range, NaN) it is named in the
-cycle's failures and: a score counts as neutral, an order is left out, a filter or gate closes with
-``PLUGIN_FAILED``, a room is none, a batch is the next plugin's question, a listener's silence makes
-everything stale, and whatever the division rests on abandons the cycle without intents.
+Each question declares how the answers of several plugins combine, and what stands for a plugin that
+raises or answers nonsense (wrong shape, type or range, NaN): it is named in the cycle's failures.
+The questions whose answers people read follow in :mod:`~kaisched.framework.plugins.words`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
-import pluggy
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+import numpy as np
+
+from kaisched.framework.plugins.answers import Promise
+from kaisched.framework.plugins.combine import (
+    First,
+    FirstRefusal,
+    FirstRefusalInTurn,
+    Fold,
+    Keys,
+    Least,
+    Own,
+    Rows,
+    Sum,
+    Union,
+)
+from kaisched.framework.plugins.combine_words import AnyOf
+from kaisched.framework.plugins.specification import question
+from kaisched.framework.plugins.validity import (
+    batch_fault,
+    head_start_fault,
+    share_fault,
+    size_fault,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.claims import Claim, Units
     from kaisched.framework.session import Session
     from kaisched.objects.workloads import Workload
 
-PROJECT = "kaisched"
 
-_F = TypeVar("_F", bound="Callable[..., Any]")
-_spec = pluggy.HookspecMarker(PROJECT)
-_impl = pluggy.HookimplMarker(PROJECT)
+def _one_each(session: Session, job: RowVec) -> IntVec:
+    return np.minimum(session.pending_of(job), 1)
 
 
-def hookimpl(function: _F) -> _F:
-    """Mark a method as a plugin's answer to the question of the same name.
-
-    Takes no options: the order is the shard file's, so ``tryfirst``, ``trylast`` and wrappers do
-    not exist here (the loader refuses them when they come from pluggy's own marker).
-    """
-    return _impl(function)
-
-
-def _question(function: _F) -> _F:
-    return _spec(function)
-
-
-def _first(function: _F) -> _F:
-    return _spec(firstresult=True)(function)
-
-
-class Arguments(BaseModel):
-    """Base of a plugin's typed arguments: camelCase in the shard, unknown keys refused, frozen.
-
-    Values may be numbers, booleans or their text (KAI's arguments are strings).
-    """
-
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=False, extra="forbid", frozen=True
-    )
-
-
-_Arguments: TypeAlias = Arguments
-"""Inside :class:`Plugin` the name means the plugin's own model."""
-
-
-class Plugin:
-    """Base of every plugin: one instance a shard, holding its arguments and nothing else.
-
-    What a plugin computes for a cycle is the value its ``session_open`` returns, read back as
-    ``session.state[self.name]``; an instance is never written to after construction.
-    """
-
-    name: ClassVar[str]
-    """The name in shard files and of the entry point."""
-    default_weight: ClassVar[float] = 1.0
-    """Factor of its node scores unless the shard says otherwise."""
-
-    is_score_rising: bool = False
-    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit.
-
-    Identical pods may then fill one node before the next without being scored again: binpacking
-    promises it, spreading cannot. Checked by the conformance kit.
-    """
-
-    is_job_bound: bool = False
-    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` look at nothing but the job's own
-    row (its counts, pod sets, priority, creation) and the arguments.
-
-    Answers may then be kept from cycle to cycle for jobs of which nothing has changed.
-    """
-
-    is_class_bound: bool = False
-    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` looks at no
-    more of a job than its queue, its ask and whether it is preemptible.
-
-    One job of each class may then be asked about for all of them.
-    """
-
-    Arguments: ClassVar[type[_Arguments]] = _Arguments
-
-    def __init__(self, arguments: _Arguments) -> None:
-        """Keep the typed arguments of this shard."""
-        self.arguments: Any = arguments
-
-    def has_gates(self, session: Session, action: str) -> bool:
-        """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
-
-        It is then not asked: where no queue is limited, thousands of positions need not be worked
-        out. Asked once a cycle and action, when the first gate is needed.
-        """
-        del session, action
-        return True
-
-    def is_silent(self, session: Session, question: str) -> bool:
-        """Promise with True that a question has no answer from this plugin in this cycle.
-
-        Asked about ``over_quota_weights`` and ``head_start``, before the division: where nobody has
-        anything to say, it is remembered and quick.
-        """
-        del session, question
-        return False
+class Decisions:
+    """What a plugin may be asked that decides, or that a decision rests on."""
 
     # -- once a shard ------------------------------------------------------------------
 
-    @_question
+    @question(Rows())
     def workloads(self) -> Sequence[Workload]:
         """Return how the pods of further kinds of workload are grouped into gangs, a row a kind.
 
         Asked once, when the shard's policy is made, before anything is watched: every kind of every
         row is then listed and watched, which its roles must allow. Pods of kinds without a row are
-        jobs of their own. Combine: all rows, in plugin order, then those known without a plugin; of
-        several for one kind the first counts. Where a process has several shards, they must read a
-        kind alike: a row's ``read`` is compared with ``==``.
+        jobs of their own. Where a process has several shards, they must read a kind alike: a row's
+        ``read`` is compared with ``==``.
         """
 
     # -- once a cycle ------------------------------------------------------------------
 
-    @_question
+    @question(Own(fails="It has no state, so that its other answers are likely to fail too."))
     def session_open(self, session: Session) -> object:
         """Return this cycle's state of the plugin. Asked once, in plugin order, before all else.
 
-        Combine: each plugin's own, kept as ``session.state[name]``. Cost: O(rows), no loop per node
-        or task; put what may not be needed behind a cached property.
+        It is read back as ``session.state[name]``. Cost: O(rows), no loop per node or task; put
+        what may not be needed behind a cached property.
         """
 
-    @_question
+    @question(Own(fails="Nothing is remembered for it."))
     def session_close(self, session: Session) -> object:
         """Return facts to remember (JSON-like), or None. Asked once, after all actions.
 
-        Combine: kept per plugin under ``memory.facts[name]``; serialised with a cycle's input.
+        They are read back as ``memory.facts[name]``, and serialised with a cycle's input.
         """
 
-    @_first
+    @question(
+        First(share_fault, without="nobody has a fair share: all are zero", abandons="fair share")
+    )
     def fair_share(self, session: Session) -> Amounts | None:
         """Return the fair share ``(R, Q)`` of each queue at every level.
 
-        Asked at most once a cycle. Combine: first result; without an answer nobody has a fair share
-        (all zero).
+        Asked at most once a cycle, when first needed.
         """
 
-    @_question
+    @question(
+        Fold(without="the weights stand", abandons="weights"),
+        unless=Promise("is_silent", silent=True, abandons="over_quota_weights"),
+    )
     def over_quota_weights(
         self,
         session: Session,
@@ -190,11 +115,12 @@ class Plugin:
         Asked each division round, for all sibling groups of one depth at once: entry i is queue
         ``queue[i]`` for resource ``resource[i]``; ``group[i]`` numbers (resource, parent) groups;
         ``active[i]`` says that it still wants more; ``weights`` are normalised over the group.
-        Combine: fold, in plugin order. Without an answer the weights stand (the fold is the
-        identity).
         """
 
-    @_first
+    @question(
+        First(head_start_fault, without="nobody is ahead", abandons="head start"),
+        unless=Promise("is_silent", silent=True, abandons="head_start"),
+    )
     def head_start(
         self,
         session: Session,
@@ -211,12 +137,12 @@ class Plugin:
         Asked for each depth and priority, before its first round, about the queues that want some:
         rows as in :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved
         part; ``wants`` what it may still take; ``surplus`` what its group shares. At least 0, at
-        most ``wants``, and in a group together at most the surplus. Combine: first result.
+        most ``wants``, and in a group together at most the surplus.
         """
 
     # -- order ---------------------------------------------------------------------------
 
-    @_question
+    @question(Keys("queue"))
     def queue_order(
         self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
@@ -224,44 +150,40 @@ class Plugin:
 
         ``held`` ``(R, K)`` is what the queue would hold then and ``ask`` ``(R, K)`` what its best
         candidate asks for: also asked on assumed positions, so pure in its arguments.
-        Combine: lexicographic.
         """
 
-    @_question
+    @question(Keys("job"))
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
 
         Asked when an action starts, and again for an elastic job whose turn is over. Reads the
-        job's present counts from ``session.ledger``. Combine: lexicographic.
+        job's present counts from ``session.ledger``.
         """
 
-    @_question
+    @question(Keys("task"))
     def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding which pods of a job are placed first.
+        """Return key columns ``(K,)`` deciding which pods of a job are placed first."""
 
-        Combine: lexicographic.
-        """
-
-    @_question
+    @question(Keys("active", without="the name decides"))
     def subgroup_order(
         self, session: Session, active: IntVec, minimum: IntVec
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which subgroup of a job is served first.
 
         ``active`` and ``minimum`` ``(K,)`` count the pods (for an inner group, the children) that
-        run and that must run. Combine: lexicographic, then name.
+        run and that must run.
         """
 
     # -- what and whether ------------------------------------------------------------------
 
-    @_question
+    @question(FirstRefusal("job"))
     def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
-        Asked once when an action starts. Combine: first refusal.
+        Asked once when an action starts.
         """
 
-    @_question
+    @question(FirstRefusal("job"), unless=Promise("has_gates", silent=False))
     def queue_gate(
         self,
         session: Session,
@@ -275,10 +197,10 @@ class Plugin:
         """Return int16 codes ``(K,)``: may ``queue[i]`` take ``ask[:, i]`` more for ``job[i]``?
 
         Asked at every level from the leaf to the root, also on assumed positions (``held`` ``(R,
-        K)`` is what the queue would hold by then). Combine: first refusal.
+        K)`` is what the queue would hold by then).
         """
 
-    @_question
+    @question(FirstRefusal("job"))
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
@@ -287,18 +209,17 @@ class Plugin:
         Asked by reclaim, preempt and consolidate before they look for victims, and again for jobs
         whose turn comes after something has moved. What only victims can cure, such as a limit, is
         not its business: :meth:`queue_gate` is asked once they are gone.
-        Combine: first refusal.
         """
 
-    @_question
+    @question(FirstRefusal("job"))
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may running jobs give room to this claim at all?
 
         Asked once per action and class of claims (same queue, shape, size and priority), about
-        preemptible jobs that the action may take from. Combine: first refusal.
+        preemptible jobs that the action may take from.
         """
 
-    @_question
+    @question(FirstRefusalInTurn("units"))
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
@@ -307,43 +228,49 @@ class Plugin:
         A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
         and not refused here were gone from ``session.ledger``; entries that are not ``taken`` are
         not asked about. To take fewer must never be refused where taking more is not.
-        Combine: first refusal.
         """
 
-    @_first
+    @question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))
     def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
         Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0
-        for nothing. Combine: first result; without an answer pods are placed one by one.
+        for nothing.
         """
 
-    @_first
+    @question(First(batch_fault, without="pods are placed one by one"))
     def next_batch(self, session: Session, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
-        Empty for nothing. Combine: first result; without an answer pods are placed one by one.
+        Empty for nothing.
+        """
+
+    @question(AnyOf("job"))
+    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec | None:
+        """Tell, ``(K,)``, which jobs are entitled to ``ask[:, i]`` at any time.
+
+        Their evictions are not stopped for having gone round in a ring before (R33).
         """
 
     # -- nodes -------------------------------------------------------------------------------
 
-    @_question
+    @question(FirstRefusal("rows"))
     def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
 
         Asked once per shape for all nodes, then only for rows named stale by :meth:`on_moves`.
-        Amounts are not its business. Combine: first refusal.
+        Amounts are not its business.
         """
 
-    @_question
+    @question(Least("rows"))
     def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
-        For host ports and anti-affinity. Asked again for every touched row. Combine: minimum, with
-        what the amounts allow.
+        For host ports and anti-affinity. Asked again for every touched row. What the
+        amounts allow is a bound as well.
         """
 
-    @_question
+    @question(Sum("rows"))
     def node_score(
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
@@ -351,15 +278,15 @@ class Plugin:
 
         As if ``extra`` ``(K,)`` more pods of the shape were already on each node. Row-wise: never
         normalised over the rows asked about (constants of the snapshot are fine).
-        ``session.ledger`` holds the amounts of now. Combine: sum, weighted by the shard.
+        ``session.ledger`` holds the amounts of now.
         """
 
-    @_question
+    @question(Union())
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
         """Hear of tasks placed (``sign`` +1) or taken back (-1) ``(K,)``; return what got stale.
 
         The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again, an empty
-        shape array meaning every shape. Combine: union.
+        shape array meaning every shape.
         """

@@ -1,55 +1,27 @@
-"""One plugin's answer to a question, and whether it is one at all.
+"""What is wrong with an answer: shape, type and range, checked before anything rests on it.
 
-Shape, type and range are checked before anything rests on an answer.
+Each check takes the answer and what it must match: the number of rows, a shape, or the arguments of
+the question, the session first.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
+from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, highest_code
 from kaisched.core.states import TaskState
-from kaisched.framework.records import PluginFailure
+from kaisched.framework.reason import Problem, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kaisched.core.axis import BoolVec
-    from kaisched.framework.policy import PluginSetting
-    from kaisched.framework.probe import Probe
-    from kaisched.framework.session import Session
+    from kaisched.framework.plugins.answers import Asked
 
-_HIGHEST: Final = int(max(Refusal))  # a plain number: arrays compare slowly with an enum's
-_IS_CODE: Final[BoolVec] = np.isin(np.arange(_HIGHEST + 1), list(Refusal))
 _PENDING: Final = int(TaskState.PENDING)
 _TRUE: Final = 1
 """The byte of a flag that is set."""
-
-
-class CycleAbandonedError(Exception):
-    """What the division rests on failed: the cycle ends without intents."""
-
-
-class Answer:
-    """One plugin's answer to one question."""
-
-    __slots__ = ("call", "owner", "plugin", "question", "weight")
-
-    def __init__(self, setting: PluginSetting, question: str, probe: Probe) -> None:
-        self.owner = setting.plugin
-        self.plugin = setting.plugin.name
-        self.question = question
-        self.weight = setting.weight
-        self.call: Callable[..., Any] = probe.wrap(
-            self.plugin, question, getattr(setting.plugin, question)
-        )
-
-    def fail(self, session: Session, error: object) -> None:
-        """Name the plugin in the session's failures."""
-        text = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else str(error)
-        session.failures.append(PluginFailure(self.plugin, self.question, text[:500]))
 
 
 def fits(answer: object, shape: tuple[int, ...], kinds: str) -> bool:
@@ -73,10 +45,18 @@ def code_fault(codes: Any, count: int) -> str:
         return wrong(codes, (count,), "i")
     if not count or not np.count_nonzero(codes):
         return ""
-    least, most = np.minimum.reduce(codes), np.maximum.reduce(codes)
-    if least < 0 or most > _HIGHEST or not np.logical_and.reduce(_IS_CODE.take(codes)):
+    least, most, highest = np.minimum.reduce(codes), np.maximum.reduce(codes), highest_code()
+    if least < 0 or most > highest or not np.logical_and.reduce(_is_code(highest).take(codes)):
         return "answered a number that is no refusal code"
     return ""
+
+
+@cache
+def _is_code(highest: int) -> BoolVec:
+    """Tell of each number up to the highest code whether it is one."""
+    is_code = np.arange(highest + 1) >= FIRST_OF_PLUGINS
+    is_code[list(Refusal)] = True
+    return is_code
 
 
 def keys_fault(keys: Any, count: int) -> str:
@@ -104,8 +84,14 @@ def room_fault(room: Any, count: int) -> str:
     return "answered room for fewer than 0 pods" if count and room.min() < 0 else ""
 
 
-def stale_fault(stale: Any) -> str:
+def score_fault(score: Any, count: int) -> str:
+    """Return what is wrong with scores ``(K,)``, their range apart, or an empty string."""
+    return "" if fits(score, (count,), "f") else wrong(score, (count,), "f")
+
+
+def stale_fault(stale: Any, asked: Asked) -> str:
     """Return what is wrong with (shapes, node rows), or an empty string."""
+    del asked
     if not (isinstance(stale, tuple) and len(stale) == 2):  # noqa: PLR2004 - a pair
         return f"answered {type(stale).__name__}, not (shapes, node rows)"
     shapes = stale[0]
@@ -114,8 +100,23 @@ def stale_fault(stale: Any) -> str:
     return ""
 
 
-def head_start_fault(ahead: Any, group: Any, wants: Any, surplus: Any) -> str:
+def share_fault(share: Any, asked: Asked) -> str:
+    """Return what is wrong with fair shares ``(R, Q)``, or an empty string."""
+    session = asked[0]
+    shape = (len(session.axis), len(session.queues))
+    return "" if fits(share, shape, "i") else wrong(share, shape, "i")
+
+
+def weights_fault(folded: Any, shape: tuple[int, ...]) -> str:
+    """Return what is wrong with weights ``(K,)``, or an empty string."""
+    if not fits(folded, shape, "f"):
+        return wrong(folded, shape, "f")
+    return "" if np.isfinite(folded).all() else "answered a weight that is no finite number"
+
+
+def head_start_fault(ahead: Any, asked: Asked) -> str:
     """Return what is wrong with head starts ``(K,)``, or an empty string."""
+    _, _, _, group, _, _, wants, surplus = asked
     if not fits(ahead, wants.shape, "i"):
         return wrong(ahead, wants.shape, "i")
     if np.count_nonzero((ahead < 0) | (ahead > wants)):
@@ -124,8 +125,9 @@ def head_start_fault(ahead: Any, group: Any, wants: Any, surplus: Any) -> str:
     return "answered more than the surplus" if np.count_nonzero(together[group] > surplus) else ""
 
 
-def size_fault(session: Session, job: Any, size: Any) -> str:
+def size_fault(size: Any, asked: Asked) -> str:
     """Return what is wrong with batch sizes ``(K,)``, or an empty string."""
+    session, job = asked
     if not fits(size, job.shape, "i"):
         return wrong(size, job.shape, "i")
     if size.size and (
@@ -135,13 +137,38 @@ def size_fault(session: Session, job: Any, size: Any) -> str:
     return ""
 
 
-def batch_fault(session: Session, job: int, tasks: Any) -> str:
+def batch_fault(tasks: Any, asked: Asked) -> str:
     """Return what is wrong with the task rows of a batch, or an empty string."""
     if not (isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind == "i"):
         return f"answered {type(tasks).__name__}, not a vector of task rows"
+    session, job = asked
     rows = tasks.tolist()
     state = session.ledger.state if session.has_moved else session.tasks.state
     own = {task for task in session.jobs.tasks[job] if state[task] == _PENDING}
     if len(set(rows)) != len(rows) or not own.issuperset(rows):
         return "answered tasks that are not distinct pending pods of the job"
     return ""
+
+
+def flags_fault(flags: Any, count: int) -> str:
+    """Return what is wrong with flags ``(K,)``, or an empty string."""
+    return "" if fits(flags, (count,), "b") else wrong(flags, (count,), "b")
+
+
+def reason_fault(said: Any, against: Asked) -> str:
+    """Return what is wrong with why a job is refused, or an empty string."""
+    del against
+    return "" if isinstance(said, Reason) else f"answered {type(said).__name__}, no kaisched.Reason"
+
+
+def sentence_fault(said: Any, against: Asked) -> str:
+    """Return what is wrong with what makes a sentence, or an empty string."""
+    del against
+    return "" if callable(said) else f"answered {type(said).__name__}, no function"
+
+
+def problems_fault(said: Any, against: Asked) -> str:
+    """Return what is wrong with problems by row, or an empty string."""
+    del against
+    is_told = isinstance(said, dict) and all(isinstance(it, Problem) for it in said.values())
+    return "" if is_told else "answered no dictionary of kaisched.Problem by row"

@@ -1,31 +1,32 @@
-"""I9 and I10: who gives to reclaim, how much, and who takes, claim by claim.
+"""What holds after each cycle in which proportion has a say: limits and quotas, and reclaim.
 
-Each claim is judged by what queues held when its turn had come: all that was decided before it in
-the cycle counts as done.
+I7 and I8: no queue grows over its limit, nor non-preemptibly over its quota. I9 and I10: who gives
+to reclaim, how much, and who takes, claim by claim. Each claim is judged by what queues held when
+its turn had come: all that was decided before it in the cycle counts as done.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from kaisched.core.axis import PODS
-from kaisched.core.shares import allocatable_share, breaks_saturation_order
-from kaisched.core.tree import roll_up
-from kaisched.core.worth import worth
-from kaisched.units import UNLIMITED, format_amount
+from kaisched import (
+    PODS,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    Moves,
+    Step,
+    format_amount,
+    roll_up,
+    shares,
+    worth,
+)
+from kaisched_plugins.proportion.reasons import UNDERSHOT
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from kaisched.core.axis import Amounts, BoolVec
-    from kaisched.framework.invariant_sums import Moves
-    from kaisched.framework.records import Step
-
-UNDERSHOOTS: Final = "below its quota"
-"""What an eviction says that may leave its queue with less than it deserves."""
 _RECLAIM: Final = "reclaim"
 
 
@@ -56,7 +57,42 @@ class _Take:
         return f"{name} {format_amount(name, amount)}"
 
 
-def reclaims(moves: Moves, taker_of_name: Mapping[str, int]) -> Iterator[str]:
+def broken(moves: Moves) -> Iterator[str]:
+    """Yield a line for each rule that a result breaks."""
+    yield from _bounds(moves)
+    wanted = {step.beneficiary for step in moves.result.steps if step.action == _RECLAIM}
+    names = enumerate(moves.snapshot.jobs.name) if wanted else ()
+    yield from _reclaims(moves, {name: row for row, name in names if name in wanted})
+
+
+def _bounds(moves: Moves) -> Iterator[str]:
+    """I7, I8: no queue grows over its limit, none non-preemptibly over its quota."""
+    snapshot = moves.snapshot
+    queues = snapshot.queues
+    for rule, word, counts, held, bound in (
+        ("I7", "limit", None, snapshot.allocated, queues.limit),
+        (
+            "I8",
+            "quota",
+            ~snapshot.jobs.is_preemptible,
+            snapshot.allocated_non_preemptible,
+            queues.deserved,
+        ),
+    ):
+        change = moves.by_queue(moves.placed, counts) - moves.by_queue(moves.gone, counts)
+        growth = roll_up(change, queues.tree)
+        after = roll_up(held, queues.tree) + growth
+        is_broken = (growth > 0) & (bound < UNLIMITED) & (after > bound)
+        for resource, row in np.argwhere(is_broken).tolist():
+            name = snapshot.axis.names[resource]
+            yield (
+                f"{rule} queue {queues.name[row]}:"
+                f" {name} {format_amount(name, int(after[resource, row]))}"
+                f" is over its {word} of {format_amount(name, int(bound[resource, row]))}"
+            )
+
+
+def _reclaims(moves: Moves, taker_of_name: Mapping[str, int]) -> Iterator[str]:
     """I9, I10: reclaim takes from who is over its share, for who stays within its own."""
     result, snapshot = moves.result, moves.snapshot
     steps = [step for step in result.steps if step.action == _RECLAIM]
@@ -97,7 +133,7 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     lost = moves.by_queue(np.setdiff1d(gone, placed))  # who moves is in both
     asked = moves.by_queue(np.setdiff1d(placed, gone))
     held, asked, lost = (roll_up(each, snapshot.queues.tree) for each in (held, asked, lost))
-    is_said = any(UNDERSHOOTS in result.evictions[at].reason for at in range(evict, evicted))
+    is_said = any(UNDERSHOT in result.evictions[at].reason for at in range(evict, evicted))
     table = snapshot.queues
     fixed = roll_up(snapshot.allocated_non_preemptible, table.tree)
     columns = (table.deserved, share, fixed, table.priority)
@@ -134,7 +170,7 @@ def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
     table = take.moves.snapshot.queues
     has, deserved = take.held[:, giver], take.deserved[:, giver]
     after = take.held[:, taker] + take.asked[:, taker]
-    over = has > allocatable_share(deserved, table.limit[:, giver], take.share[:, giver])
+    over = has > shares.allocatable_share(deserved, table.limit[:, giver], take.share[:, giver])
     touched = take.lost[:, giver] > 0
     if not _but_pods(after > take.share[:, taker]).any():
         touched |= take.asked[:, taker] == 0
@@ -184,17 +220,17 @@ def _keeps_order(take: _Take, giver: int, taker: int) -> Iterator[str]:
     after = take.held[:, taker] + take.asked[:, taker]
     left = take.held[:, giver] - take.lost[:, giver]
     touched = (take.asked[:, taker] > 0) | (take.lost[:, giver] > 0)
-    broken = touched & breaks_saturation_order(
+    broken = touched & shares.breaks_saturation_order(
         after, take.share[:, taker], left, take.share[:, giver]
     )
     for row in np.flatnonzero(_but_pods(broken)).tolist():
         mine, theirs = take.say(row, int(after[row])), take.say(row, int(left[row]))
-        shares = [
+        fair = [
             take.say(row, int(take.share[row, queue])).partition(" ")[2] for queue in (taker, giver)
         ]
         yield (
-            f"I10 queue {table.name[taker]} takes up to {mine} of a fair share of {shares[0]} from"
-            f" queue {table.name[giver]}, which keeps {theirs.partition(' ')[2]} of {shares[1]}"
+            f"I10 queue {table.name[taker]} takes up to {mine} of a fair share of {fair[0]} from"
+            f" queue {table.name[giver]}, which keeps {theirs.partition(' ')[2]} of {fair[1]}"
         )
 
 

@@ -1,0 +1,1 @@
+"""Plugins: the questions they answer, how they are found, and how they are asked."""

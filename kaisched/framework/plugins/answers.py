@@ -1,0 +1,136 @@
+"""One plugin's answer to one question, and the one guard around asking for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kaisched.framework.records import PluginFailure
+
+Check = Callable[[Any, Any], str]
+"""Returns what is wrong with an answer, or an empty string."""
+Asked = tuple[Any, ...]
+"""What a question is asked with, in the order of its specification; the session comes first."""
+
+
+class CycleAbandonedError(Exception):
+    """What the division rests on failed: the cycle ends without intents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One plugin's answer to one question, ready to be asked for."""
+
+    owner: Any
+    """The plugin itself."""
+    plugin: str
+    """Its name."""
+    question: str
+    weight: float
+    """The factor of its scores in the shard."""
+    source: str
+    """The distribution that it came with, and its version."""
+    call: Callable[..., Any]
+
+    def ask(self, rule: Rule, asked: Asked, against: Any) -> Any:
+        """Return the answer, None for nothing to say, or what stands for one that fails.
+
+        Args:
+            rule: tells an answer from nonsense, and knows what stands for a failure.
+            asked: the arguments of the question.
+            against: what the answer must match, as the rule likes it: the number of rows, a shape.
+
+        Raises:
+            CycleAbandonedError: the division rests on the answer, or failed inside of it.
+
+        """
+        try:
+            said = self.call(*asked)
+            fault = "" if said is None else rule.fault(said, against)
+        except CycleAbandonedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
+            return rule.failed(self, asked, against, error)
+        return rule.failed(self, asked, against, fault) if fault else said
+
+    def promise(self, name: str) -> Answer:
+        """Return what the plugin promises of this answer, to be asked for under the same guard."""
+        made: Callable[..., object] = getattr(self.owner, name)
+        return replace(self, call=lambda *asked: bool(made(*asked)))
+
+
+class Rule:
+    """Judges answers, and says what stands for one that fails."""
+
+    def __init__(self, fault: Check, abandons: str = "") -> None:
+        """Take the check of an answer, and what the cycle is abandoned for where one fails."""
+        self.fault = fault
+        self.abandons = abandons
+
+    def instead(self, against: Any) -> Any:
+        """Return what stands for an answer that fails; None, which is nothing, unless said."""
+        del against
+
+    def failed(self, answer: Answer, asked: Asked, against: Any, error: Exception | str) -> Any:
+        """Name the plugin in the cycle's failures; return what stands for its answer.
+
+        Raises:
+            CycleAbandonedError: nothing can stand for it.
+
+        """
+        cause = error if isinstance(error, Exception) else None
+        text = told(error)[:500]
+        asked[0].failures.append(PluginFailure(answer.plugin, answer.question, text))
+        if self.abandons:
+            how = "failed" if cause else "answered nonsense"
+            raise CycleAbandonedError(f"{self.abandons}: plugin {answer.plugin} {how}") from cause
+        return self.instead(against)
+
+
+Answers = tuple[Answer, ...]
+
+
+class Promise(Rule):
+    """A method by which a plugin says, before a question, that it would have no answer."""
+
+    def __init__(self, method: str, *, silent: bool, abandons: str = "") -> None:
+        """Declare it for a question.
+
+        Args:
+            method: the name of the plugin's method.
+            silent: what it returns where the plugin need not be asked.
+            abandons: what the cycle is abandoned for when the method fails; the plugin is asked,
+                unless given.
+
+        """
+        super().__init__(anything_goes, abandons)
+        self.method, self.silent = method, silent
+
+    def instead(self, against: Any) -> bool:
+        """Let the plugin be asked."""
+        del against
+        return not self.silent
+
+    def over(self, answers: Answers) -> Callable[..., Answers]:
+        """Return the function that picks the answers of plugins that must be asked."""
+        promises = [answer.promise(self.method) for answer in answers]
+
+        def ask(*asked: Any) -> Answers:
+            said = [promise.ask(self, asked, None) for promise in promises]
+            return tuple(
+                answer for answer, it in zip(answers, said, strict=True) if it != self.silent
+            )
+
+        return ask
+
+
+def anything_goes(said: object, against: object) -> str:
+    """Find nothing wrong."""
+    del said, against
+    return ""
+
+
+def told(error: Exception | str) -> str:
+    """Say what an exception or a fault is."""
+    return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else error

@@ -1,0 +1,265 @@
+"""Asking the plugins: every question as a function, made from what the question declares.
+
+Compiled once per shard (and per probe). A plugin that raises or answers nonsense is named in the
+session's failures, and what happens then is declared with the question, see
+:mod:`~kaisched.framework.plugins.questions`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kaisched.core.refusals import Refusal
+from kaisched.framework.plugins.plugin import Plugin
+from kaisched.framework.plugins.probe import NULL
+from kaisched.framework.plugins.registry import Registry
+from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.objects.known_workloads import KNOWN, WORKLOADS
+from kaisched.objects.workloads import table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Concatenate, ParamSpec
+
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.advice import Proposal
+    from kaisched.framework.claims import Claim, Units
+    from kaisched.framework.invariant_sums import Moves
+    from kaisched.framework.parts import Part
+    from kaisched.framework.plugins.answers import Answers
+    from kaisched.framework.plugins.probe import Probe
+    from kaisched.framework.plugins.registry import PluginSetting
+    from kaisched.framework.reason import Problem, Reason
+    from kaisched.framework.session import Fold, Session
+    from kaisched.objects.workloads import Table
+
+    _P = ParamSpec("_P")
+    Columns = list[IntVec | FloatVec]
+    Stale = tuple[RowVec, RowVec]
+
+_BARRED = np.int16(Refusal.ACTION_FAILED)
+
+
+def workloads_of(plugins: Iterable[PluginSetting]) -> Table:
+    """Ask every plugin for the kinds of workload that it groups, in order.
+
+    Raises:
+        PluginContractError: an answer is no sequence of rows, or a row makes no sense.
+
+    """
+    answers = Registry(plugins).answers("workloads", NULL)
+    rows = QUESTIONS["workloads"].over(answers)()
+    return table_of((*rows, *WORKLOADS)) if rows else KNOWN
+
+
+class Questions:
+    """Every question of the specification, ready to be asked."""
+
+    def __init__(self, registry: Registry, probe: Probe = NULL) -> None:
+        """Compile the answers of a shard's plugins."""
+        self._registry = registry
+        self._answers = {question: registry.answers(question, probe) for question in QUESTIONS}
+        self._may_speak = {
+            question: combine.promise.over(self._answers[question])
+            for question, combine in QUESTIONS.items()
+            if combine.promise is not None
+        }
+        self._open = self._asker(Plugin.session_open)
+        self._close = self._asker(Plugin.session_close)
+        self.fair_share: Callable[[Session], Amounts | None] = self._asker(Plugin.fair_share)
+        """Return the fair shares ``(R, Q)``, or None when nobody divides."""
+        self._compile_orders()
+        self._compile_gates()
+        self._compile_nodes()
+        self._compile_words()
+
+    def _compile_orders(self) -> None:
+        """Compile the questions about order, whose answers are key columns, low first."""
+        self.queue_order: Callable[[Session, RowVec, Amounts, Amounts], Columns] = self._asker(
+            Plugin.queue_order
+        )
+        self.job_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.job_order)
+        self.task_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.task_order)
+        self.subgroup_order: Callable[[Session, IntVec, IntVec], Columns] = self._asker(
+            Plugin.subgroup_order
+        )
+
+    def _compile_gates(self) -> None:
+        """Compile the gates, whose answers are codes, or None for no objection, and the batches."""
+        self._job_gate = self._asker(Plugin.job_gate)
+        self.claim_gate: Callable[[Session, str, RowVec, Amounts], CodeVec | None] = self._asker(
+            Plugin.claim_gate
+        )
+        self.victim_filter: Callable[[Session, Claim, RowVec], CodeVec | None] = self._asker(
+            Plugin.victim_filter
+        )
+        self._scenario_gate = self._over("scenario_gate", self._answers["scenario_gate"])
+        self.batch_size: Callable[[Session, RowVec], IntVec] = self._asker(Plugin.batch_size)
+        self.next_batch: Callable[[Session, int], RowVec | None] = self._asker(Plugin.next_batch)
+        self.is_job_bound = all(
+            answer.owner.is_job_bound
+            for question in ("job_order", "job_gate", "batch_size")
+            for answer in self._answers[question]
+        )
+        """True when answers about a job change with its own row only."""
+        self.is_class_bound = all(
+            answer.owner.is_class_bound
+            for question in ("job_gate", "claim_gate")
+            for answer in self._answers[question]
+        )
+        """True when jobs of one queue, ask and preemptibility are told the same about claims."""
+
+    def _compile_nodes(self) -> None:
+        """Compile the questions about nodes."""
+        self.node_filter: Callable[[Session, int, RowVec], CodeVec | None] = self._asker(
+            Plugin.node_filter
+        )
+        self.node_room: Callable[[Session, int, RowVec], IntVec | None] = self._asker(
+            Plugin.node_room
+        )
+        self.node_score: Callable[[Session, int, RowVec, IntVec], FloatVec] = self._asker(
+            Plugin.node_score
+        )
+        self.on_moves: Callable[[Session, RowVec, RowVec, int], list[Stale]] = self._asker(
+            Plugin.on_moves
+        )
+        self.has_moves = bool(self._answers["on_moves"])
+        self.has_rooms = bool(self._answers["node_room"])
+        self.fills_first = all(
+            answer.owner.is_score_rising for answer in self._answers["node_score"]
+        )
+        """True when every score promises to rise as identical pods fill a node."""
+
+    def _compile_words(self) -> None:
+        """Compile the questions whose answers people read."""
+        self._is_guaranteed = self._asker(Plugin.is_guaranteed)
+        self.refusal_reason: Callable[[Session, str, int, int], Reason | None] = self._asker(
+            Plugin.refusal_reason
+        )
+        self._proposals = self._asker(Plugin.proposals)
+        self._eviction_reason = self._asker(Plugin.eviction_reason)
+        self.queue_problems: Callable[[Session], dict[int, Problem]] = self._asker(
+            Plugin.queue_problems
+        )
+        self.broken_rules: Callable[[Moves], Iterator[str]] = self._asker(Plugin.broken_rules)
+
+    def _asker(self, question: Callable[Concatenate[Plugin, _P], object]) -> Callable[_P, Any]:
+        """Return the function that asks a question, as its declaration says."""
+        return self._over(question.__name__, self._answers[question.__name__])
+
+    @staticmethod
+    def _over(question: str, answers: Answers) -> Callable[..., Any]:
+        return QUESTIONS[question].over(answers)
+
+    def probed(self, probe: Probe) -> Questions:
+        """Return the same questions, watched by ``probe``."""
+        return self if probe is NULL else Questions(self._registry, probe)
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """Return the names of the plugins that answer a question, in order."""
+        return tuple(answer.plugin for answer in self._answers[question])
+
+    # -- once a cycle ------------------------------------------------------------------------
+
+    def open(self, session: Session) -> None:
+        """Fill ``session.state``; a plugin may ask for what those before it have opened."""
+        for plugin, state in self._open(session):
+            session.state[plugin] = state
+
+    def close(self, session: Session) -> dict[str, Any]:
+        """Return the facts of all plugins that have some."""
+        return {plugin: fact for plugin, fact in self._close(session) if fact is not None}
+
+    def fold(self, session: Session) -> Fold | None:
+        """Return the weight fold as one function, or None when nobody answers."""
+        return self._division(session, "over_quota_weights")
+
+    def head_start(self, session: Session) -> Callable[..., IntVec | None] | None:
+        """Return the head starts as one function, or None when nobody answers."""
+        return self._division(session, "head_start")
+
+    def _division(self, session: Session, question: str) -> Callable[..., Any] | None:
+        answers = self._may_speak[question](session, question)
+        return partial(self._over(question, answers), session) if answers else None
+
+    # -- gates -----------------------------------------------------------------------------------
+
+    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
+        """Return codes ``(K,)``, or None for no objection."""
+        codes: CodeVec | None = self._job_gate(session, action, job)
+        if session.barred:
+            is_barred = np.isin(job, list(session.barred))
+            codes = np.where(is_barred, _BARRED, 0 if codes is None else codes)
+        return codes
+
+    def gates(self, session: Session, action: str) -> Callable[..., CodeVec | None] | None:
+        """Return the queue gates that may close for an action in this cycle; None without any."""
+        if action not in session.gates:
+            answers = self._may_speak["queue_gate"](session, action)
+            session.gates[action] = self._over("queue_gate", answers) if answers else None
+        return session.gates[action]
+
+    def queue_gate(
+        self,
+        session: Session,
+        action: str,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec | None:
+        """Return codes ``(K,)``, or None for no objection."""
+        gates = self.gates(session, action)
+        if gates is None:
+            return None
+        return gates(session, action, queue, job, ask, held, held_non_preemptible)
+
+    def scenario_gate(
+        self, session: Session, claim: Claim, units: Units, refused: CodeVec | None = None
+    ) -> CodeVec:
+        """Return codes ``(V,)``; what one plugin refuses, the next is not asked about.
+
+        ``refused`` ``(V,)`` are codes of those that no plugin is asked about at all.
+        """
+        codes = np.zeros(len(units), np.int16) if refused is None else refused
+        judged: CodeVec = self._scenario_gate(session, claim, units, codes)
+        return judged
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
+        """Tell, ``(K,)``, which jobs are entitled to what they ask for at any time."""
+        said: BoolVec | None = self._is_guaranteed(session, job, ask)
+        return np.zeros(len(job), np.bool_) if said is None else said
+
+    def proposals(self, session: Session, job: int, code: int) -> list[Proposal]:
+        """Return the changes that the plugin whose refusal it is thinks worth a trial."""
+        return self._proposals(session, job, code) or []
+
+    def eviction_reason(
+        self, session: Session, claim: Claim, parts: Sequence[Part]
+    ) -> Callable[[Session], str] | None:
+        """Return what makes the sentence of a claim's evictions, or None where nobody answers."""
+        made = self._eviction_reason(session, claim, parts)
+        return None if made is None else partial(_sentence, made)
+
+    def gate_owner(self, session: Session, question: str, arguments: dict[str, Any]) -> str:
+        """Return the plugin whose refusal stands, asking one by one (for records only)."""
+        asked = [arguments[name] for name in QUESTIONS[question].parameters[1:]]
+        for answer in self._answers[question]:
+            said = self._over(question, (answer,))(session, *asked)
+            if said is not None and said[0]:
+                return answer.plugin
+        return ""
+
+
+def _sentence(made: Callable[[Session], str], session: Session) -> str:
+    """Return a plugin's sentence, or that it has none: it is read when the cycle is long over."""
+    try:
+        return str(made(session))
+    except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
+        return f"evicted (the policy failed to say why: {type(error).__name__}: {error})"

@@ -1,0 +1,101 @@
+"""What a plugin is: its name, its arguments, its refusals and what it promises of its answers.
+
+Which questions it may answer is in :mod:`~kaisched.framework.plugins.questions`, and those whose
+answers people read are in :mod:`~kaisched.framework.plugins.words`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from kaisched.framework.plugins.questions import Decisions
+from kaisched.framework.plugins.words import Words
+
+if TYPE_CHECKING:
+    from kaisched.core.refusals import PluginRefusal
+    from kaisched.framework.session import Session
+
+
+class Arguments(BaseModel):
+    """Base of a plugin's typed arguments: camelCase in the shard, unknown keys refused, frozen.
+
+    Values may be numbers, booleans or their text (KAI's arguments are strings).
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=False, extra="forbid", frozen=True
+    )
+
+
+_Arguments: TypeAlias = Arguments
+"""Inside :class:`Plugin` the name means the plugin's own model."""
+
+
+class Plugin(Decisions, Words):
+    """Base of every plugin: one instance a shard, holding its arguments and nothing else.
+
+    What a plugin computes for a cycle is the value its ``session_open`` returns, read back as
+    ``session.state[self.name]``; an instance is never written to after construction.
+    """
+
+    name: ClassVar[str]
+    """The name in shard files and of the entry point."""
+    default_weight: ClassVar[float] = 1.0
+    """Factor of its node scores unless the shard says otherwise."""
+
+    is_score_rising: bool = False
+    """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit.
+
+    Identical pods may then fill one node before the next without being scored again: binpacking
+    promises it, spreading cannot. Checked by the conformance kit.
+    """
+
+    is_job_bound: bool = False
+    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` look at nothing but the job's own
+    row (its counts, pod sets, priority, creation) and the arguments.
+
+    Answers may then be kept from cycle to cycle for jobs of which nothing has changed.
+    """
+
+    is_class_bound: bool = False
+    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` looks at no
+    more of a job than its queue, its ask and whether it is preemptible.
+
+    One job of each class may then be asked about for all of them.
+    """
+
+    refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
+    """The reasons of its own for which it refuses; gates may also answer a host's ``Refusal``."""
+
+    Arguments: ClassVar[type[_Arguments]] = _Arguments
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Note whose the refusals are that a class lists."""
+        super().__init_subclass__(**options)
+        for refusal in vars(cls).get("refusals", ()) if "name" in vars(cls) else ():
+            refusal.claim(cls.name)
+
+    def __init__(self, arguments: _Arguments) -> None:
+        """Keep the typed arguments of this shard."""
+        self.arguments: Any = arguments
+
+    def has_gates(self, session: Session, action: str) -> bool:
+        """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
+
+        It is then not asked: where no queue is limited, thousands of positions need not be worked
+        out. Asked once a cycle and action, when the first gate is needed.
+        """
+        del session, action
+        return True
+
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise with True that a question has no answer from this plugin in this cycle.
+
+        Asked about ``over_quota_weights`` and ``head_start``, before the division: where nobody has
+        anything to say, it is remembered and quick.
+        """
+        del session, question
+        return False

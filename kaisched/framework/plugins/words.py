@@ -1,0 +1,86 @@
+# mypy: disable-error-code="empty-body"
+"""The questions whose answers people read; they decide nothing.
+
+What is said in :mod:`~kaisched.framework.plugins.questions` holds for them too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.core.refusals import text_of
+from kaisched.framework.plugins.combine import First
+from kaisched.framework.plugins.combine_words import FirstOfEach, Lines, OfOwner
+from kaisched.framework.plugins.specification import question
+from kaisched.framework.plugins.validity import reason_fault, sentence_fault
+from kaisched.framework.reason import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kaisched.framework.advice import Proposal
+    from kaisched.framework.claims import Claim
+    from kaisched.framework.invariant_sums import Moves
+    from kaisched.framework.parts import Part
+    from kaisched.framework.plugins.answers import Asked
+    from kaisched.framework.reason import Problem
+    from kaisched.framework.session import Session
+
+
+def _without_more(asked: Asked) -> Reason:
+    text = text_of(int(asked[-1]))
+    return Reason(f"{text.sentence} (plugin {text.plugin} failed to say more)")
+
+
+class Words:
+    """What a plugin may say to people."""
+
+    @question(
+        OfOwner(
+            reason_fault,
+            without="the sentence of the refusal stands",
+            fails="The sentence of the refusal stands, and says that the plugin failed.",
+            instead=_without_more,
+        )
+    )
+    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
+        """Say why this plugin refuses a job, with the numbers, as of the end of the cycle.
+
+        ``code`` is one of the plugin's own ``refusals`` that stood when ``action`` tried the job.
+        Asked when somebody reads the record of the job.
+        """
+
+    @question(OfOwner(without="nothing is proposed", fails="It proposes nothing.", is_listed=True))
+    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal] | None:
+        """Return changes that may cure a refusal of this plugin's, likely ones first.
+
+        They are tried on a copy before anybody hears of them. Kinds are those that the refusal
+        lists as ``tried``. Asked when somebody asks for advice.
+        """
+
+    @question(First(sentence_fault, without="it names the claim and the queues that lose"))
+    def eviction_reason(
+        self, session: Session, claim: Claim, parts: Sequence[Part]
+    ) -> Callable[[Session], str] | None:
+        """Return what makes the sentence that these evictions for a claim carry.
+
+        Asked once a claim that evicts, when all its moves are in ``session.ledger``. The sentence
+        is made of the session when somebody reads it, and of what was noted now: what is returned
+        keeps no session.
+        """
+
+    @question(FirstOfEach())
+    def queue_problems(self, session: Session) -> Mapping[int, Problem] | None:
+        """Return what hinders queues under this policy, by queue row; none of those that work.
+
+        Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares somebody
+        reads.
+        """
+
+    @question(Lines())
+    def broken_rules(self, moves: Moves) -> Iterable[str] | None:
+        """Return a line for each rule of this plugin's that a cycle's result breaks.
+
+        Asked by tests, replays and whoever checks results; never by a cycle. Each line begins with
+        the rule's name.
+        """

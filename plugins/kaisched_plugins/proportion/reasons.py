@@ -1,0 +1,206 @@
+"""What proportion says to people: of jobs that are refused, of evictions, and of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from kaisched import (
+    PODS,
+    UNLIMITED,
+    Amounts,
+    Claim,
+    Part,
+    Problem,
+    Reason,
+    Session,
+    asked_of,
+    batch_of,
+    format_amount,
+    worth,
+)
+from kaisched_plugins.proportion import refusals
+
+_WORTH = "proportion.worth"
+_NAMED = 3
+"""So many queues are named."""
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def refused(session: Session, job: int, code: int) -> Reason | None:
+    """Return the queue, the resource and the amounts that a refusal rests on."""
+    if code == refusals.OVER_FAIR_SHARE:
+        return _over_fair_share(session, job)
+    if code == refusals.OVER_LIMIT:
+        return _over(session, job, session.queues.limit, "limit")
+    if code == refusals.OVER_QUOTA:
+        return _over(session, job, session.queues.deserved, "quota")
+    return None
+
+
+def _over(session: Session, job: int, bound: Amounts, word: str) -> Reason | None:
+    """Name the queue nearest to the leaf, and the resource, that stand in the way."""
+    ask, source = asked_of(session, job), session.ledger if session.has_moved else session
+    held = source.held if word == "limit" else source.held_non_preemptible
+    names = session.axis.names
+    for row in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
+        for resource, asked in enumerate(ask.tolist()):
+            has, most = int(held[resource, row]), int(bound[resource, row])
+            if not asked or most >= UNLIMITED or has + asked <= most:
+                continue
+            what, queue = names[resource], session.queues.name[row]
+            sentence = (
+                f"queue {queue}: {what} {format_amount(what, has)} held +"
+                f" {format_amount(what, asked)} asked is over its {word} of"
+                f" {format_amount(what, most)}"
+            )
+            if word == "quota":
+                sentence += " for non-preemptible work"
+            numbers = {"queue": queue, "resource": what, "held": has, "asked": asked, word: most}
+            return Reason(sentence, numbers)
+    return None
+
+
+def _over_fair_share(session: Session, job: int) -> Reason | None:
+    """Name the first resource in which the job's queue would pass its fair share."""
+    queue = int(session.jobs.queue_of_job[job])
+    held = (session.ledger if session.has_moved else session).held[:, queue]
+    share, ask = session.fair_share[:, queue], asked_of(session, job)
+    for row in np.flatnonzero((ask > 0) & (held + ask > share) & (share < UNLIMITED)).tolist():
+        if row == PODS:
+            continue
+        what = session.axis.names[row]
+        has, asks, fair = (format_amount(what, int(each[row])) for each in (held, ask, share))
+        name = f"queue {session.queues.name[queue]}"
+        if held[row] == 0:
+            size = batch_of(session, job)[1]
+            who = "the pod" if size == 1 else f"the gang of {size}"
+            return Reason(
+                f"{name}: {who} asks for {what} {asks}, more than its fair share of {fair}"
+            )
+        return Reason(f"{name}: {what} {has} held + {asks} asked is over its fair share of {fair}")
+    return None
+
+
+# -- evictions -----------------------------------------------------------------------------------
+
+
+def reclaimed(session: Session, claim: Claim, parts: Sequence[Part]) -> Callable[[Session], str]:
+    """Return what makes for example ``reclaimed for team/job (queue b: gpu 0 to 1, ...) from ...``.
+
+    The sentence is made when somebody reads it, of what the queues hold now.
+    """
+    queues = {int(session.jobs.queue_of_job[part.job]) for part in parts}
+    held = session.ledger.held.copy()
+    short = _undershoot(session, parts, held) if claim.pass_number else ""
+    return partial(_reclaimed, claim, sorted(queues), held, short)
+
+
+def _reclaimed(claim: Claim, queues: list[int], held: Amounts, short: str, session: Session) -> str:
+    resource = _main_resource(session, claim.ask)
+    losers = "; ".join(_loser(session, claim, queue, resource, held) for queue in queues[:_NAMED])
+    more = f"; and {len(queues) - _NAMED} more queues" if len(queues) > _NAMED else ""
+    taker = _standing(session, claim.queue, resource, held)
+    return f"reclaimed for {session.jobs.name[claim.job]} ({taker}) from {losers}{more}{short}"
+
+
+def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amounts) -> str:
+    """Tell of a queue that gives, and of the queue above it that explains why, if it is not enough.
+
+    Queues of two departments are compared by what their departments hold; and in a department that
+    has less than was promised, a queue gives though it holds no more than its own share.
+    """
+    standing = _standing(session, queue, resource, held)
+    path = session.queues.tree.path(queue).tolist()
+    shared = set(session.queues.tree.path(claim.queue).tolist())
+    compared = next(at for at, row in enumerate([*path[1:], -1]) if row in shared or row < 0)
+    counts = _counts(session, path[compared], resource)
+    if compared:
+        return f"{standing} (in {_standing(session, path[compared], resource, held)}{counts})"
+    if len(path) == 1 or session.held[resource, queue] > session.fair_share[resource, queue]:
+        return standing
+    return f"{standing}{counts} (in {_standing(session, path[1], resource, held)})"
+
+
+def _counts(session: Session, queue: int, resource: int) -> str:
+    """Say what share and quota count for where more was promised than there is above (R34)."""
+    queues, told = session.queues, (session.fair_share, session.queues.deserved)
+    found: tuple[Amounts, Amounts] | None = session.found.get(_WORTH)
+    if found is None:
+        firm = session.held_non_preemptible
+        columns = queues.deserved, session.fair_share, firm, queues.priority
+        found = session.found[_WORTH] = worth(queues.tree, session.axis.unit, columns)
+    counts = [int(amounts[resource, queue]) for amounts in reversed(found)]
+    if counts == [int(amounts[resource, queue]) for amounts in told]:
+        return ""
+    share, quota = (_shown(session.axis.names[resource], amount) for amount in counts)
+    return f", which count as {share} and {quota}"
+
+
+def _undershoot(session: Session, parts: Sequence[Part], held: Amounts) -> str:
+    """Name a queue that is left with less than its quota, and what of it went whole."""
+    queues, tree = session.queues, session.queues.tree
+    paths = [tree.path(int(session.jobs.queue_of_job[part.job])).tolist() for part in parts]
+    for row in dict.fromkeys(row for path in paths for row in path):
+        lost = [part for part, path in zip(parts, paths, strict=True) if row in path]
+        shapes = session.tasks.shape_of_task[[task for part in lost for task in part.tasks]]
+        is_lost = session.shapes.request[:, shapes].any(axis=1)
+        quota = queues.deserved[:, row]
+        if not (is_lost & (held[:, row] < quota) & (quota < UNLIMITED)).any():
+            continue
+        whole = max(len(part.tasks) for part in lost)
+        why = f", as a gang of {whole} goes whole" if whole > 1 else ""
+        return f"; queue {queues.name[row]} is left {UNDERSHOT}{why}"
+    return ""
+
+
+UNDERSHOT = "below its quota"
+"""What an eviction says that may leave its queue with less than it deserves."""
+
+
+def _main_resource(session: Session, ask: Amounts) -> int:
+    """Return the resource of which ``ask`` ``(R,)`` takes the largest part of the cluster."""
+    asked = [row for row in np.flatnonzero(ask).tolist() if row != PODS]
+    total = session.snapshot.total
+    return max(asked, key=lambda row: int(ask[row]) / max(1, int(total[row])), default=PODS)
+
+
+def _standing(session: Session, queue: int, resource: int, held_after: Amounts) -> str:
+    name = session.axis.names[resource]
+    before, after = (
+        format_amount(name, int(held[resource, queue])) for held in (session.held, held_after)
+    )
+    told = session.fair_share, session.queues.deserved
+    share, quota = (_shown(name, int(amounts[resource, queue])) for amounts in told)
+    return (
+        f"queue {session.queues.name[queue]}: {name} {before} to {after},"
+        f" fair share {share}, quota {quota}"
+    )
+
+
+def _shown(resource: str, amount: int) -> str:
+    return "unlimited" if amount >= UNLIMITED else format_amount(resource, amount)
+
+
+# -- queues --------------------------------------------------------------------------------------
+
+
+def without_share(session: Session) -> dict[int, Problem]:
+    """Return the leaf queues whose jobs ask for something of which their fair share is 0."""
+    is_leaf = session.queues.tree.is_leaf
+    lacks = (session.requested > 0) & (session.fair_share == 0) & is_leaf
+    lacks[PODS] = False
+    found: dict[int, Problem] = {}
+    for queue in np.flatnonzero(lacks.any(axis=0)).tolist():
+        resource = int(lacks[:, queue].argmax())
+        name, asked = session.axis.names[resource], int(session.requested[resource, queue])
+        found[queue] = Problem(
+            "NoFairShare",
+            f"its jobs ask for {name} {format_amount(name, asked)} and its fair share is 0; give"
+            " it or the queues above it a quota or an over-quota weight, or the cluster nodes",
+        )
+    return found

@@ -1,0 +1,19 @@
+"""What time-based-fairshare refuses for: whose spell it is, and what evictions are worth."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched import PluginRefusal
+
+OTHERS_SPELL: Final = PluginRefusal(
+    "OthersSpell",
+    "room is kept for another job, whose spell it is",
+    cure="Nothing: it waits for its share, or until that job has started.",
+)
+NOT_WORTH_IT: Final = PluginRefusal(
+    "NotWorthIt",
+    "past usage owes its queue less than an eviction would cost",
+    cure="Wait: its queue is owed more with time. Or raise its quota, or lower `evictionCost`.",
+    tried=("quota",),
+)

@@ -1,0 +1,193 @@
+"""Every question is asked as it declares: by one guard, in the shard's order, unless promised."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from kaisched.core.refusals import Refusal
+from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.plugins.combine import FirstRefusal
+from kaisched.framework.plugins.plugin import Plugin
+from kaisched.framework.plugins.probe import NULL
+from kaisched.framework.plugins.registry import PluginSetting, Registry
+from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
+from tests.unit.framework.fakes import job, plugin, session, store
+
+ROWS = np.arange(2)
+FAILED = int(Refusal.PLUGIN_FAILED)
+
+
+def opened(*plugins):
+    return session(store(job("a", pods=2), job("b")).snapshot(), *plugins)
+
+
+def raises(*_, **__):
+    raise RuntimeError("out of order")
+
+
+def failed(of):
+    return [(each.plugin, each.question, each.error) for each in of.failures]
+
+
+def test_what_is_declared_is_what_pluggy_asks():
+    assert set(vars(Registry().hook)) == set(QUESTIONS)
+    for name, combine in QUESTIONS.items():
+        assert combine.parameters == tuple(inspect.signature(getattr(Plugin, name)).parameters)[1:]
+
+
+def test_a_question_cannot_declare_rows_that_it_is_not_asked_about():
+    def question(self, session, job):
+        """Has no such argument."""
+
+    with pytest.raises(ValueError, match="tuple"):
+        FirstRefusal("rows").declare(question, None)
+
+
+def test_answers_stand_in_the_order_of_the_shard_and_are_what_pluggy_found():
+    shard = [plugin(name, node_filter=lambda **_: None) for name in ("m", "z", "a")]
+    registry = Registry(shard)
+    answers = registry.answers("node_filter", NULL)
+    assert [each.plugin for each in answers] == ["m", "z", "a"]
+    found = registry.hook.node_filter.get_hookimpls()
+    assert [each.call for each in answers] == [each.function for each in found]
+
+
+def test_two_plugins_with_one_name_are_refused():
+    with pytest.raises(ValueError, match="already registered"):
+        Registry([plugin("x"), plugin("x")])
+
+
+def test_an_inherited_question_is_no_answer_but_an_inherited_answer_is():
+    class Child(type(plugin("parent", job_gate=lambda **_: None).plugin)):
+        name = "child"
+
+    registry = Registry([PluginSetting(Child(Child.Arguments()))])
+    answered = [name for name in QUESTIONS if registry.answers(name, NULL)]
+    assert answered == ["job_gate"]
+
+
+class Odd(np.ndarray):
+    """An array on which every look fails."""
+
+    shape = property(raises)
+
+
+def test_an_answer_that_cannot_even_be_looked_at_is_nonsense():
+    odd = np.zeros(2, np.int16).view(Odd)
+    one = opened(plugin("x", node_filter=lambda **_: odd))
+    assert one.ask.node_filter(one, 0, ROWS).tolist() == [FAILED, FAILED]
+    assert failed(one) == [("x", "node_filter", "RuntimeError: out of order")]
+
+
+def test_a_score_out_of_range_is_asked_for_once():
+    asked = []
+
+    def too_much(rows, **_):
+        asked.append(rows)
+        return np.array([0.5, 2.0])
+
+    one = opened(plugin("x", node_score=too_much))
+    assert one.ask.node_score(one, 0, ROWS, ROWS).tolist() == [0.0, 0.0]
+    assert failed(one) == [("x", "node_score", "answered scores outside [0, 1]")]
+    assert len(asked) == 1
+
+
+def test_of_what_one_plugin_refuses_the_next_hears_nothing():
+    heard = []
+
+    def refuses(taken, **_):
+        heard.append(taken.tolist())
+        return np.array([0, int(Refusal.QUEUE_ON_HOLD), 0], np.int16)
+
+    one = opened(plugin("x", scenario_gate=refuses), plugin("y", scenario_gate=refuses))
+    before = np.array([int(Refusal.EVICTION_DELAY), 0, 0], np.int16)
+    codes = one.ask.scenario_gate(one, None, range(3), before)
+    assert codes.tolist() == [int(Refusal.EVICTION_DELAY), int(Refusal.QUEUE_ON_HOLD), 0]
+    assert heard == [[False, True, True], [False, False, True]]
+
+
+def promising(name, question, answer, **promises):
+    """Return a plugin that answers a question, with methods that promise something of it."""
+    setting = plugin(name, **{question: answer})
+    made = type("Promising", (type(setting.plugin),), promises)
+    return PluginSetting(made(made.Arguments()))
+
+
+def closed(job, **_):
+    return np.full(len(job), int(Refusal.BACKOFF), np.int16)
+
+
+def test_a_gate_that_is_promised_to_be_open_is_not_asked():
+    one = opened(promising("x", "queue_gate", closed, has_gates=lambda *_: False))
+    assert one.ask.gates(one, "allocate") is None
+    amounts = one.held[:, ROWS[:1]]
+    assert one.ask.queue_gate(one, "allocate", ROWS[:1], ROWS[:1], *[amounts] * 3) is None
+
+
+def test_a_promise_about_gates_is_asked_once_an_action_and_counts_as_not_made_when_it_fails():
+    asked = []
+
+    def has_gates(_plugin, _session, action):
+        asked.append(action)
+        raise RuntimeError("out of order")
+
+    one = opened(promising("x", "queue_gate", closed, has_gates=has_gates))
+    amounts = one.held[:, ROWS[:1]]
+    for action in ("allocate", "allocate", "reclaim"):
+        codes = one.ask.queue_gate(one, action, ROWS[:1], ROWS[:1], *[amounts] * 3)
+        assert codes.tolist() == [int(Refusal.BACKOFF)]
+    assert asked == ["allocate", "reclaim"]
+    assert failed(one) == [("x", "queue_gate", "RuntimeError: out of order")] * 2
+
+
+@pytest.mark.parametrize(
+    ("question", "of"), [("over_quota_weights", "fold"), ("head_start", "head_start")]
+)
+def test_who_promises_to_be_silent_about_the_division_is_not_asked(question, of):
+    silent = promising("x", question, raises, is_silent=lambda *_: True)
+    assert getattr(opened(silent), of) is None
+    speaks = plugin("y", **{question: lambda **_: None})
+    assert getattr(opened(silent, speaks), of) is not None
+
+
+@pytest.mark.parametrize(
+    ("question", "of"), [("over_quota_weights", "fold"), ("head_start", "head_start")]
+)
+def test_a_promise_about_the_division_that_fails_abandons_the_cycle(question, of):
+    one = opened(promising("x", question, lambda **_: None, is_silent=raises))
+    with pytest.raises(CycleAbandonedError, match=f"{question}: plugin x failed"):
+        getattr(one, of)
+    assert failed(one) == [("x", question, "RuntimeError: out of order")]
+
+
+def test_a_weight_that_is_no_number_is_told_as_such():
+    one = opened(plugin("x", over_quota_weights=lambda weights, **_: weights * np.inf))
+    with pytest.raises(CycleAbandonedError, match="weights: plugin x answered nonsense"):
+        one.fold(ROWS, ROWS, ROWS, ROWS > 0, np.ones(2))
+    assert failed(one)[0][2] == "answered a weight that is no finite number"
+
+
+def test_the_state_of_a_plugin_is_there_when_the_next_one_opens():
+    seen = []
+    opened(
+        plugin("x", session_open=lambda **_: "of x"),
+        plugin("y", session_open=raises),
+        plugin("z", session_open=lambda session: seen.append(dict(session.state))),
+    )
+    assert seen == [{"x": "of x"}]
+
+
+def test_a_method_of_its_own_is_no_answer():
+    class Marked(Plugin):
+        name = "marked"
+
+        @hookimpl
+        def job_gate(self, session, action, job):
+            return None
+
+        def helper(self):
+            return None
+
+    registry = Registry([PluginSetting(Marked(Marked.Arguments()))])
+    assert [name for name in QUESTIONS if registry.answers(name, NULL)] == ["job_gate"]
