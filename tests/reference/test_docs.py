@@ -326,3 +326,15 @@ def test_the_trace_has_as_many_instants_as_the_simulator_says():
     ends = begins + run_ticks(trace.duration_s)
     instants = {*begins.tolist(), *ends.tolist()}
     assert f"{len(instants):,} points" in read("docs/explanation/simulator.md")
+
+
+def test_the_walks_through_the_code_are_of_files_that_exist():
+    walks = read("docs/explanation/architecture.md").partition("## Two walks")[2]
+    steps = re.findall(r"^(\d+)\. (.*)$", walks.partition("\n## ")[0], re.MULTILINE)
+    assert [int(number) for number, _ in steps] == [*range(1, 11)] * 2
+    for _, text in steps:
+        first, *beside = (name for name in quoted(text) if name.endswith(".py"))
+        assert (ROOT / first).is_file()
+        folders = {(ROOT / name).parent for name in (first, *beside) if "/" in name}
+        for name in beside:
+            assert "/" in name or any((folder / name).is_file() for folder in folders), name
