@@ -91,13 +91,11 @@ def dominant(session: Session, job: int, code: int) -> int:
     An action notes whichever it meets first; more room would not help a job whose queue is full.
     What a plugin refused is asked about again, since what was decided later may have opened it.
     """
-    row = np.array([job])
     if code >= FIRST_OF_PLUGINS and not session.jobs.refusal[job]:
-        gated = session.ask.job_gate(session, _ALLOCATE, row)
-        code = int(Refusal.NO_ROOM) if gated is None or not gated[0] else int(gated[0])
+        code = _untold(session, job) or code
     if code not in _ROOM:
         return code
-    ask = asked_of(session, job)[:, None]
+    row, ask = np.array([job]), asked_of(session, job)[:, None]
     source = session.ledger if session.has_moved else session
     for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         codes = session.ask.queue_gate(

@@ -84,8 +84,10 @@ def _alive(session: Session, job: int) -> int:
 
 def _fitting(session: Session, job: int) -> int:
     shapes, _ = batch_of(session, job)
+    if len(shapes) != 1:
+        return 0
     shape, count = shapes[0]
-    return min(session.placement.vacancy(shape).total, count) if len(shapes) == 1 else 0
+    return min(session.placement.vacancy(shape).total, count)
 
 
 def _fewer(session: Session, job: int, number: int) -> Iterator[Proposal]:

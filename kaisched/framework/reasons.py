@@ -41,7 +41,9 @@ def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
             code[at] = _untold(session, job[at])
     own = np.flatnonzero((code >= FIRST_OF_PLUGINS) & (refused == 0))
     if own.size:
-        code[own] = _still_gated(session, job[own])
+        # What was decided since may have opened a queue: then they wait for want of room.
+        now = _untold(session, job[own])
+        code[own] = np.where(now != 0, now, code[own])
     at = np.flatnonzero(np.isin(code, _ROOM))
     if at.size:
         code[at] = _room_codes(session, job[at], code[at])
@@ -75,16 +77,6 @@ def _untold(session: Session, job: RowVec) -> CodeVec:
         _, size, _ = measure(session, job[at])
         code[at[size > 0]] = int(Refusal.NO_ROOM)
     return code
-
-
-def _still_gated(session: Session, job: RowVec) -> CodeVec:
-    """Return what the gates say of jobs now that a plugin refused when they were tried.
-
-    What was decided since may have opened a queue: it is then for want of room that they wait.
-    """
-    gated = session.ask.job_gate(session, _ALLOCATE, job)
-    code = np.full(len(job), int(Refusal.NO_ROOM), np.int16)
-    return code if gated is None else np.where(gated != 0, gated, code)
 
 
 def _room_codes(session: Session, job: RowVec, code: CodeVec) -> CodeVec:

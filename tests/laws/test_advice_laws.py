@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 
 from kaisched.core.constraints import Toleration
 from kaisched.core.refusals import code_named, text_of
@@ -127,6 +127,8 @@ def test_advice_holds_in_crowded_clusters(cluster):
     check(cluster)
 
 
+# A job that a plugin had refused had nothing left to be placed once its queue was open.
+@example(make_cluster(1701, node_count=1, queue_count=1, jobs=8))
 @settings(max_examples=6)  # slow: some fifty cycles each
 @given(clusters)
 def test_advice_holds_with_pods_in_all_states(cluster):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaisched.clock import ManualClock
@@ -197,6 +197,8 @@ def test_what_conditions_advise_holds(make, seed, copies):
     assert wrong(found) == []
 
 
+# What is left of the job to be placed is another pod meanwhile, which hears something else.
+@example(seed=1764, which=233)
 @settings(max_examples=3)  # slow: some hundred cycles each
 @given(st.integers(0, 100_000), st.integers(0, 1000))
 def test_advice_is_true_again_after_a_change_and_stands_until_then(seed, which):
@@ -207,7 +209,8 @@ def test_advice_is_true_again_after_a_change_and_stands_until_then(seed, which):
     daemon.live(later, NOW_S + HOLD_S / 2)
     for job, known in told.items():
         now = daemon.advice.told.get(job)
-        assert now is None or now == known or now.code != known.code, "said otherwise at once"
+        is_other = now is not None and (now.code, now.subject) != (known.code, known.subject)
+        assert now is None or now == known or is_other, "said otherwise at once"
     result = daemon.live(later, NOW_S + 2 * HOLD_S)
     assert wrong(judged(daemon, later, NOW_S + 2 * HOLD_S, result)) == []
 

@@ -108,6 +108,8 @@ class Contest:
         self.best = self.all.best()
         self.is_placed = bool(len(result.binds) + len(result.nominations))
         self.is_last_resort = any(UNDERSHOT in each.reason for each in result.evictions)
+        self.makes_way = any("make way for it" in each.reason for each in result.evictions)
+        """Whether pods move that nobody may evict, which the search by force knows nothing of."""
         gone = set(result.evict_tasks.tolist())
         units = enumerate(self.all.units)
         self.ours = tuple(place for place, unit in units if set(unit.tasks) <= gone)
@@ -138,7 +140,7 @@ contests = st.builds(
 @given(contests)
 def test_what_is_given_up_is_allowed_and_none_of_it_can_be_put_back(contest):
     note(contest.told)
-    assume(contest.is_placed)
+    assume(contest.is_placed and not contest.makes_way)
     found = contest.all
     assert found.works(contest.ours, is_last_resort=contest.is_last_resort)
     for place in contest.ours:
