@@ -66,6 +66,7 @@ _HOME = {
     "larger_bounds": "kaisched.framework.proposals",
     "asked_of": "kaisched.framework.batching",
     "batch_of": "kaisched.framework.batching",
+    "main_resource": "kaisched.framework.batching",
     "Moves": "kaisched.framework.invariant_sums",
     "Step": "kaisched.framework.records",
     "Problem": "kaisched.framework.reason",
@@ -111,6 +112,7 @@ if TYPE_CHECKING:
     from kaisched.framework.advice import Proposal as Proposal
     from kaisched.framework.batching import asked_of as asked_of
     from kaisched.framework.batching import batch_of as batch_of
+    from kaisched.framework.batching import main_resource as main_resource
     from kaisched.framework.claims import Claim as Claim
     from kaisched.framework.claims import Units as Units
     from kaisched.framework.invariant_sums import Moves as Moves

@@ -19,12 +19,13 @@ from kaisched.actions.heads import HeadWalk
 from kaisched.actions.placing import place_waiting
 from kaisched.actions.plan import Demand, Plan
 from kaisched.actions.promises import keep_promises
-from kaisched.actions.reasons import consolidate_reason, main_resource
+from kaisched.actions.reasons import consolidate_reason
 from kaisched.actions.relocation import Relocation
 from kaisched.actions.search import Search
 from kaisched.actions.turns import is_turn, note_eviction, recall_evictions
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
+from kaisched.framework.batching import main_resource
 from kaisched.framework.claims import Claim
 from kaisched.framework.disruption import has_budgets, may_disrupt
 from kaisched.framework.eviction_budget import is_spent, may_evict

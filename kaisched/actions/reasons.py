@@ -6,15 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from kaisched.core.axis import PODS
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.actions.plan import Plan
-    from kaisched.core.axis import Amounts
     from kaisched.framework.claims import Claim
     from kaisched.framework.outcome import Reason
     from kaisched.framework.parts import Part
@@ -63,10 +58,3 @@ def consolidate_reason(session: Session, claim: Claim, pods: int) -> str:
     """Return for example ``moved, one of 3 pods, so that team/job fits``."""
     number = "the only pod" if pods == 1 else f"one of {pods} pods"
     return f"moved, {number}, so that {session.jobs.name[claim.job]} fits; its new node is planned"
-
-
-def main_resource(session: Session, ask: Amounts) -> int:
-    """Return the resource of which ``ask`` ``(R,)`` takes the largest part of the cluster."""
-    asked = [row for row in np.flatnonzero(ask).tolist() if row != PODS]
-    total = session.snapshot.total
-    return max(asked, key=lambda row: int(ask[row]) / max(1, int(total[row])), default=PODS)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kaisched.core.axis import PODS
 from kaisched.framework.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -40,3 +41,10 @@ def asked_of(session: Session, job: int) -> Amounts:
     for shape, count in shapes:
         ask += session.shapes.request[:, shape] * count
     return ask
+
+
+def main_resource(session: Session, ask: Amounts) -> int:
+    """Return the resource of which ``ask`` ``(R,)`` takes the largest part of the cluster."""
+    asked = [row for row in np.flatnonzero(ask).tolist() if row != PODS]
+    total = session.snapshot.total
+    return max(asked, key=lambda row: int(ask[row]) / max(1, int(total[row])), default=PODS)

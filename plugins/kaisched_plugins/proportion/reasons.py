@@ -19,6 +19,7 @@ from kaisched import (
     asked_of,
     batch_of,
     format_amount,
+    main_resource,
     worth,
 )
 from kaisched_plugins.proportion import refusals
@@ -101,7 +102,7 @@ def reclaimed(session: Session, claim: Claim, parts: Sequence[Part]) -> Callable
 
 
 def _reclaimed(claim: Claim, queues: list[int], held: Amounts, short: str, session: Session) -> str:
-    resource = _main_resource(session, claim.ask)
+    resource = main_resource(session, claim.ask)
     losers = "; ".join(_loser(session, claim, queue, resource, held) for queue in queues[:_NAMED])
     more = f"; and {len(queues) - _NAMED} more queues" if len(queues) > _NAMED else ""
     taker = _standing(session, claim.queue, resource, held)
@@ -160,13 +161,6 @@ def _undershoot(session: Session, parts: Sequence[Part], held: Amounts) -> str:
 
 UNDERSHOT = "below its quota"
 """What an eviction says that may leave its queue with less than it deserves."""
-
-
-def _main_resource(session: Session, ask: Amounts) -> int:
-    """Return the resource of which ``ask`` ``(R,)`` takes the largest part of the cluster."""
-    asked = [row for row in np.flatnonzero(ask).tolist() if row != PODS]
-    total = session.snapshot.total
-    return max(asked, key=lambda row: int(ask[row]) / max(1, int(total[row])), default=PODS)
 
 
 def _standing(session: Session, queue: int, resource: int, held_after: Amounts) -> str:
