@@ -81,10 +81,7 @@ class Combination(Rule):
         return (inspect.getdoc(type(self)) or "").partition("\n\n")[0]
 
     def over(self, answers: Answers) -> Callable[..., Any]:
-        """Return the function that asks for these answers and combines them.
-
-        It takes the arguments of the question.
-        """
+        """Return what asks for these answers, with the question's arguments, and combines them."""
         raise NotImplementedError
 
 
