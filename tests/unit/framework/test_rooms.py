@@ -4,7 +4,7 @@ import numpy as np
 
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.rooms import Rooms, future_room
+from kaisched.framework.session.rooms import Rooms, future_room
 from tests.unit.framework.fakes import job, policy, session, store
 
 

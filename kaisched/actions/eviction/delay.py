@@ -1,0 +1,46 @@
+"""Preemption delay: how long a job waits before others may be evicted for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.refusals import Refusal
+from kaisched.core.tables import DELAY
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.framework.session.session import Session
+
+_HINT: Final = "delay.rare"
+_DELAYED: Final = np.int16(Refusal.EVICTION_DELAY)
+
+
+def held_back(session: Session, job: RowVec) -> CodeVec | None:
+    """Return EVICTION_DELAY ``(K,)`` for jobs that may not cause evictions yet; None for nobody.
+
+    A job waits from its creation, or from when it was evicted last, for as long as it says.
+    """
+    jobs = session.jobs
+    if not has_delays(session):
+        return None
+    delay_s = jobs.preemption_delay_s[job]
+    since_s = np.fmax(jobs.created_s[job], jobs.last_evicted_s[job])  # never evicted is NaN
+    is_held = (delay_s > 0) & (session.now_s < since_s + delay_s)
+    return is_held * _DELAYED if is_held.any() else None
+
+
+def has_delays(session: Session) -> bool:
+    """Tell whether any job has a delay; looks only at rows that are new since the last time.
+
+    Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
+    """
+    rare = session.jobs.rare
+    buffer = rare if rare.base is None else rare.base
+    known: tuple[object, int, bool] | None = session.hints.get(_HINT)
+    seen, has_delays = known[1:] if known is not None and known[0] is buffer else (0, False)
+    if seen < len(rare):
+        has_delays = has_delays or bool(np.count_nonzero(rare[seen:, DELAY] > 0))
+        session.hints[_HINT] = (buffer, len(rare), has_delays)
+    return has_delays

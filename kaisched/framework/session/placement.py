@@ -1,0 +1,319 @@
+"""Where pods of a shape may go, and filling nodes with many of them at once.
+
+Per shape and cycle: a mask of allowed nodes, the room on each, a score, all kept up to date for the
+rows that moves touched. A batch of identical pods gets exactly the places that choosing one by one
+would give (highest score, then the lower node row), found without looking one by one where the
+scores allow it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kaisched.core.refusals import PASSING
+from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
+from kaisched.framework.session.rooms import Rooms, future_room
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session.session import Session
+
+_HINT = "rooms"
+_SCARCE = 64
+"""Above so much room it is not worth looking whether all of it is on one node."""
+_LEVEL_CELLS = 400_000
+"""Above so many (node, extra pod) cells the table of scores is not built; a guess, 3 MB."""
+
+
+class ShapePlan:
+    """What is known this cycle of one shape."""
+
+    __slots__ = ("cap", "codes", "masked", "score", "seen", "shape")
+
+    def __init__(self, shape: int) -> None:
+        """Know nothing yet."""
+        self.shape = shape
+        self.codes: CodeVec | None = None
+        """``(N,)`` filter codes; None when every node is allowed."""
+        self.cap: IntVec | None = None
+        """``(N,)`` bound by plugins; None for no bound."""
+        self.score: FloatVec | None = None
+        self.masked: FloatVec | None = None
+        """``(N,)`` score where there is room, else -1."""
+        self.seen = 0
+        """How much of the ledger's touched rows the scores have taken in."""
+
+
+class Vacancy(NamedTuple):
+    """Where pods of a shape fit at one moment."""
+
+    plan: ShapePlan
+    room: IntVec
+    """``(N,)`` pods on each node."""
+    total: int
+
+
+class Placement:
+    """The placing side of a session."""
+
+    def __init__(self, session: Session) -> None:
+        """Pick up the room table of earlier cycles where it still speaks of the same nodes."""
+        # Not the session itself: a ring of the two would keep all columns of a cycle until the next
+        # garbage collection, and fresh memory costs more than what has just been let go.
+        self._of = weakref.ref(session)
+        self._ask = session.ask
+        rooms = session.hints.get(_HINT)
+        if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
+            rooms = session.hints[_HINT] = Rooms(session.snapshot)
+        rooms.begin(session.snapshot)
+        self._shared: Rooms = rooms
+        self._rows, self._none = rooms.rows, rooms.none
+        self._turn = rooms.turn
+        self._plans: dict[int, ShapePlan] = {}
+        self.has_releasing = bool(np.count_nonzero(session.nodes.releasing))
+
+    def expect_releases(self) -> None:
+        """Look at room that is being released from now on: something was evicted."""
+        self.has_releasing = True
+
+    @property
+    def _session(self) -> Session:
+        session = self._of()
+        assert session is not None
+        return session
+
+    # -- room ----------------------------------------------------------------------------------
+
+    def upper_bound(self, shapes: RowVec) -> IntVec:
+        """``(K,)`` pods of each shape the amounts alone allow, what is being released included."""
+        session = self._session
+        if self.has_releasing:
+            distinct, which = np.unique(shapes, return_inverse=True)
+            request = session.shapes.request
+            future = [
+                future_room(session.ledger, request[:, shape], None, None).sum()
+                for shape in distinct.tolist()
+            ]
+            return np.array(future, np.int64)[which]
+        ledger = session.ledger if session.has_moved else None
+        rooms = self._rooms()
+        slots = rooms.slots(shapes, session.snapshot, ledger)
+        total: IntVec = rooms.total.take(slots)
+        return total
+
+    def all_room(self) -> IntVec:
+        """``(R,)`` what all nodes together have idle, or are about to have."""
+        now = self._session.ledger if self._session.has_moved else self._session.nodes
+        # A node whose pods hold more than it has gives nothing, and takes nothing from others.
+        room: IntVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
+        return room
+
+    @property
+    def is_full(self) -> bool:
+        """Whether, as far as can be told at a glance, no pod of any shape fits now or soon."""
+        session = self._session
+        if self.has_releasing or session.has_moved:
+            return False
+        return self._rooms().is_full(session.shapes.request.shape[1])
+
+    def amounts_room(self, shape: int) -> IntVec:
+        """``(N,)`` pods of the shape that the idle amounts allow now, whatever plugins say."""
+        slot = self._slot(shape)
+        room: IntVec = self._rooms().room[slot]
+        return room
+
+    def plan(self, shape: int) -> ShapePlan:
+        """Return the shape's plan, with its filter asked."""
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = ShapePlan(shape)
+            codes = self._ask.node_filter(self._session, shape, self._rows)
+            if codes is not None and codes.any():
+                plan.codes = codes
+            if self._ask.has_rooms:
+                plan.cap = self._ask.node_room(self._session, shape, self._rows)
+            self._plans[shape] = plan
+        return plan
+
+    def vacancy(self, shape: int) -> Vacancy:
+        """Return where pods of the shape fit now, everything considered."""
+        plan = self.plan(shape)
+        slot = self._slot(shape)
+        room: IntVec = self._shared.room[slot]
+        if plan.codes is None and plan.cap is None:
+            return Vacancy(plan, room, int(self._shared.total[slot]))
+        if plan.cap is not None:
+            self._refresh_cap(plan)
+            room = np.minimum(room, plan.cap)
+        if plan.codes is not None:
+            room = room * (plan.codes == 0)
+        return Vacancy(plan, room, int(room.sum()))
+
+    def future(self, plan: ShapePlan) -> IntVec:
+        """``(N,)`` pods that fit once what is being released is free."""
+        if plan.cap is not None:
+            self._refresh_cap(plan)
+        request = self._session.shapes.request[:, plan.shape]
+        allowed: BoolVec | None = None
+        if plan.codes is not None:
+            allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
+        return future_room(self._session.ledger, request, allowed, plan.cap)
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def choose(self, vacancy: Vacancy, count: int) -> RowVec | None:
+        """Return a node row for each of ``count`` identical pods, on idle room, or None.
+
+        Changes nothing: the caller places them through a statement. ``vacancy`` is of this moment.
+        """
+        plan, room, total = vacancy
+        if total < count:
+            return None
+        if total <= _SCARCE:
+            open_rows: RowVec = room.nonzero()[0]
+            if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
+                return open_rows if count == 1 else np.repeat(open_rows, count)
+        masked = self._masked(plan, room)
+        if count == 1:
+            return np.array([int(masked.argmax())])
+        chosen = fill_first(masked, room, count)
+        if self._ask.fills_first or self._rises(vacancy, chosen):
+            return chosen
+        return self._choose_falling(plan, masked, room, count)
+
+    def best_future(self, shape: int, barred: Collection[int] = ()) -> tuple[int, bool] | None:
+        """Return (node row, fits now) for one pod, counting what is being released, or None.
+
+        Node rows in ``barred`` are left out.
+        """
+        plan, room, _ = self.vacancy(shape)
+        future = self.future(plan)
+        score = np.where(future > 0, self._score(plan, room), -1.0)
+        if barred:
+            score[list(barred)] = -1.0
+        if plan.codes is not None and ((room > 0) & (score >= 0)).any():
+            # Scores do not know that a node with idle room is not open yet.
+            score[np.isin(plan.codes, PASSING)] = -1.0
+        best = int(score.argmax()) if score.size else -1
+        if best < 0 or score[best] < 0:
+            return None
+        return best, bool(room[best] > 0)
+
+    def choose_future(self, shape: int, count: int) -> RowVec | None:
+        """Return a node row for each of ``count`` identical pods, counting what is being released.
+
+        None when there is too little room. Changes nothing, as :meth:`choose`.
+        """
+        plan, idle_room, _ = self.vacancy(shape)
+        room = self.future(plan)
+        total = int(room.sum())
+        if total < count:
+            return None
+        masked = np.where(room > 0, self._score(plan, idle_room), -1.0)
+        chosen = fill_first(masked, room, count)
+        vacancy = Vacancy(plan, room, total)
+        if self._ask.fills_first or self._rises(vacancy, chosen):
+            return chosen
+        return self._choose_falling(plan, masked, room, count)
+
+    def heed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
+        """Tell the plugins of moves and ask again for what they say is stale."""
+        for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
+            known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
+            for shape in known:
+                plan = self._plans.get(shape)
+                if plan is None:
+                    continue
+                codes = self._ask.node_filter(self._session, shape, self._rows)
+                plan.codes = codes if codes is not None and codes.any() else None
+                plan.masked = None
+            del rows  # a filter is asked whole: affinity domains span more rows than moved
+
+    # -- upkeep ------------------------------------------------------------------------------------
+
+    def _rooms(self) -> Rooms:
+        """Return the room table; one of its own when a later cycle has taken over the shared one.
+
+        Records are worked out when somebody reads them, which may be cycles later.
+        """
+        if self._shared.turn != self._turn:
+            self._shared = Rooms(self._session.snapshot)
+            self._turn = self._shared.turn
+        return self._shared
+
+    def _slot(self, shape: int) -> int:
+        """Return the shape's slot in the room table, with every move taken in."""
+        session, rooms = self._session, self._rooms()
+        ledger = session.ledger if session.has_moved else None
+        slot = rooms.slot_of_shape.get(shape)
+        if slot is None:
+            rooms.add([shape], session.snapshot, ledger)
+            slot = rooms.slot_of_shape[shape]
+        elif ledger is not None:
+            rooms.catch_up(slot, ledger)
+        return slot
+
+    def _refresh_cap(self, plan: ShapePlan) -> None:
+        session = self._session
+        if session.has_moved and plan.seen < len(session.ledger.touched):
+            plan.cap = self._ask.node_room(session, plan.shape, self._rows)
+            plan.masked = None
+
+    def _score(self, plan: ShapePlan, room: IntVec) -> FloatVec:
+        """``(N,)`` scores as of now: asked in full once, then for touched rows."""
+        session = self._session
+        touched = session.ledger.touched if session.has_moved else []
+        if plan.score is None:
+            plan.score = self._ask.node_score(session, plan.shape, self._rows, self._none)
+            plan.masked = None
+        elif plan.seen < len(touched):
+            rows = np.array(sorted(set(touched[plan.seen :])), np.int64)
+            fresh = self._ask.node_score(session, plan.shape, rows, self._none[: rows.size])
+            plan.score[rows] = fresh
+            if plan.masked is not None:
+                plan.masked[rows] = np.where(room[rows] > 0, fresh, -1.0)
+        plan.seen = len(touched)
+        return plan.score
+
+    def _masked(self, plan: ShapePlan, room: IntVec) -> FloatVec:
+        score = self._score(plan, room)
+        if plan.masked is None:
+            plan.masked = np.where(room > 0, score, -1.0)
+        return plan.masked
+
+    def _rises(self, vacancy: Vacancy, chosen: RowVec) -> bool:
+        """Check that no node's score fell below its first while it was filled."""
+        rows, counts = np.unique(chosen, return_counts=True)
+        again = np.repeat(rows, counts - 1)
+        if not again.size:
+            return True
+        starts = np.repeat(np.cumsum(counts - 1) - (counts - 1), counts - 1)
+        extra = np.arange(again.size) - starts + 1
+        plan, room, _ = vacancy
+        later = self._ask.node_score(self._session, plan.shape, again, extra)
+        return bool((later >= self._score(plan, room)[again]).all())
+
+    def _choose_falling(
+        self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int
+    ) -> RowVec:
+        """Choose when scores may fall: from a table of all scores, or step by step."""
+        open_rows = np.flatnonzero(room > 0)
+        depth = int(min(count, room.max()))
+
+        def score(rows: RowVec, extra: IntVec) -> FloatVec:
+            return self._ask.node_score(self._session, plan.shape, rows, extra)
+
+        if open_rows.size * depth <= _LEVEL_CELLS:
+            levels = [masked[open_rows]]
+            levels.extend(
+                score(open_rows, np.full(open_rows.size, extra)) for extra in range(1, depth)
+            )
+            chosen = fill_level(np.stack(levels), open_rows, room[open_rows], count)
+            if chosen is not None:
+                return chosen
+        return fill_stepwise(masked, room, count, score)
