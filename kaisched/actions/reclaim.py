@@ -42,20 +42,20 @@ class _Reclaiming(Evicting):
         others: RowVec = running[self._session.jobs.queue_of_job[running] != claim.queue]
         return others
 
-    def _otherwise(self, demand: Demand, line: VictimList) -> Plan | None:
+    def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
         """Move what stands in the way and may not be evicted."""
         if not self._may_move(demand):
             return None
         if self._making_way is None:
             self._making_way = MakingWay(self._session, self._search, self._relocation)
-        return self._making_way.find(demand, line, self._running)
+        return self._making_way.find(demand, victim_list, self._running)
 
     def _may_move(self, demand: Demand) -> bool:
         policy = self._session.policy
         is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
         if not is_on or not self._search.lacks_one(demand):
             return False
-        return not self._prospects.is_out_of_reach(demand, self._running)
+        return not self._failed_claims.is_out_of_reach(demand, self._running)
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         return demand.claim.queue, *demand.shapes

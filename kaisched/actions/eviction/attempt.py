@@ -1,4 +1,4 @@
-"""One pass over a line of victims: units are taken in order until the claim fits.
+"""One pass over a list of victims: units are taken in order until the claim fits.
 
 The shortest sufficient prefix is found in one go because every count is kept up to date unit by
 unit. What the counting shows not to be needed is dropped again, the most important first; then the
@@ -38,7 +38,7 @@ _FEW: Final = 4
 
 
 class Attempt:
-    """One pass over a line of victims."""
+    """One pass over a list of victims."""
 
     def __init__(
         self, search: Search, session: Session, demand: Demand, victim_list: VictimList
@@ -94,9 +94,9 @@ class Attempt:
         return self._node_by_node(allowed) or self._why_not()
 
     def _node_by_node(self, allowed: list[int]) -> Plan | None:
-        """Look at the units of each node by themselves, where the line as a whole is not enough.
+        """Look at the units of each node by themselves, where the list as a whole is not enough.
 
-        In the order of the line a disruption budget may have kept units from going that free more.
+        In the order of the list a disruption budget may have kept units from going that free more.
         """
         session, victim_list = self._session, self.victim_list
         is_open = self._is_single or PROTECTED in self._refused
@@ -261,7 +261,7 @@ class Attempt:
     def _fewer(self, plan: Plan, units: UnitList) -> Plan:
         """Try without units, the most important first, as long as steps are left.
 
-        Many are tried together at first: of a long line few may be needed.
+        Many are tried together at first: of a long list few may be needed.
         """
         left = plan.units[::-1]
         size = max(1, len(left) // 2)

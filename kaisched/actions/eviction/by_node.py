@@ -1,6 +1,6 @@
 """Node by node: which units on a node may go, and make room there for one more pod.
 
-In the order of the whole line, a unit that makes no room for the claim can use up what its queue
+In the order of the whole list, a unit that makes no room for the claim can use up what its queue
 may lose, so that one behind it that would have helped is refused. Here the units of every node are
 a set of their own, and all sets are judged in one question.
 """
@@ -50,7 +50,7 @@ def openings(
 ) -> list[list[int]]:
     """Return units by their places, one set for each node on which they make room for a pod more.
 
-    The set that ends first in the line comes first. Units ``kept`` count as gone; a set must be
+    The set that ends first in the list comes first. Units ``kept`` count as gone; a set must be
     allowed along with them.
     """
     ledger, pods = session.ledger, victim_list.pods

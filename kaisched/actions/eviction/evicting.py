@@ -70,7 +70,7 @@ class Evicting:
             return
         self._running = running_jobs(session)
         self._search = Search(session)
-        self._prospects = FailedClaims(session, self._search)
+        self._failed_claims = FailedClaims(session, self._search)
         self._relocation = Relocation(session, self._action, self._search)
         fair_order = StepwiseOrder(session, self._action, candidates, is_gated=False)
         self._candidates, self._fair_order = candidates, fair_order
@@ -195,7 +195,7 @@ class Evicting:
             return other
         self._let_go(self._class(demand))
         if plan == _NO_VICTIMS:
-            self._prospects.note(demand)
+            self._failed_claims.note(demand)
         return plan
 
     def _has_lost_pods(self, job: int) -> bool:
@@ -213,22 +213,22 @@ class Evicting:
         return tasks
 
     def _let_go(self, key: tuple[object, ...]) -> None:
-        """Drop the line of the class that was refused before this one.
+        """Drop the victim list of the class that was refused before this one.
 
-        Most classes are refused as a whole and never asked about again. A line has a row for
-        everything that may be evicted, and there may be as many lines as queues.
+        Most classes are refused as a whole and never asked about again. A list has a row for
+        everything that may be evicted, and there may be as many lists as queues.
         """
         if self._refused is not None and self._refused != key:
             self._victim_lists.pop(self._refused, None)
         self._refused = key
 
     def _victim_list(self, demand: Demand) -> VictimList | int:
-        """Return the line of victims of a claim's class, or why it has none."""
+        """Return the list of victims of a claim's class, or why it has none."""
         key = self._class(demand)
         victim_list = self._victim_lists.get(key)
         if victim_list is None:
             job = self._losers(demand.claim)
-            if not isinstance(job, int) and self._prospects.is_hopeless(demand, job):
+            if not isinstance(job, int) and self._failed_claims.is_hopeless(demand, job):
                 if self._may_move(demand):
                     self._hopeless.add(key)
                 else:
@@ -305,7 +305,7 @@ def anything_runs(session: Session) -> bool:
 def running_jobs(session: Session) -> RowVec:
     """Return the preemptible jobs that ran when the cycle began, and still do.
 
-    What of them this cycle has placed or promised stays: a line of victims leaves it out.
+    What of them this cycle has placed or promised stays: a list of victims leaves it out.
     """
     known: tuple[int, int, RowVec] | None = session.found.get(_RUNNING)
     rests_on = session.moves, len(session.outcome.evictions)

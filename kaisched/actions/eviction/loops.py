@@ -1,9 +1,9 @@
-"""Evictions that have come round: decided before, from the same state, for the same job (R33).
+"""Eviction loops: evictions decided before, from the same state, for the same job (R33).
 
 The rules of shares, priorities and gangs that cannot be divided each make sense, and together may
 still chase each other: A takes from B what C takes from A and B from C. So for some minutes nothing
 is evicted for a job in a state of the cluster in which that was done before, if there have been
-evictions in other states since. To try again what the API refused is no turn.
+evictions in other states since. To try again what the API refused is no loop.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def is_loop(session: Session, job: int, ask: Amounts) -> bool:
 def _beneficiaries(session: Session) -> set[int]:
     """Return for whom was evicted in the state that the cycle has found, if not by the last one."""
     recent = session.facts.get(_FACT, ())
-    if len(recent) < 2 or recent[-1][0] == _state(session):  # noqa: PLR2004 - a turn takes two
+    if len(recent) < 2 or recent[-1][0] == _state(session):  # noqa: PLR2004 - a loop takes two
         return set()
     return {beneficiary for state, beneficiary, _ in recent if state == _state(session)}
 

@@ -173,7 +173,7 @@ class MakingWay:
 
 
 def _givers(session: Session, victim_list: VictimList, demand: Demand) -> RowVec:
-    """Return the units, by their places, of queues that may lose any of the first in line."""
+    """Return the units, by their places, of queues that may lose any of the first on the list."""
     first = victim_list.places[:_LOOKED_AT]
     may_go = judged(session, victim_list, demand.claim, first) == 0
     queue = victim_list.victims.queue

@@ -1,4 +1,4 @@
-"""Victims that disruption budgets protect: what a line may not offer at all, and not together.
+"""Victims that disruption budgets protect: what may not go at all, and what not together.
 
 A unit that a budget refuses counts as not taken before plugins judge those behind it: what stays
 costs its queue nothing.
@@ -26,7 +26,7 @@ PROTECTED: Final = int(Refusal.DISRUPTION_BUDGET)
 
 
 class Charges:
-    """What the units of a line would cost which budget."""
+    """What the units of a list would cost which budget."""
 
     def __init__(self, session: Session, victims: Victims) -> None:
         """Look up the pods that are protected by some budget."""
@@ -117,7 +117,7 @@ def judged(
     places: RowVec,
     sets: RowVec | None = None,
 ) -> CodeVec:
-    """Return codes ``(K,)`` of units of a line in order, or of several sets of them."""
+    """Return codes ``(K,)`` of units of a list in order, or of several sets of them."""
     units = victim_list.units(places, sets)
     if victim_list.charges is None:
         return session.ask.scenario_gate(session, claim, units)

@@ -112,7 +112,7 @@ class Search:
         return None
 
     def begin(self, victim_list: VictimList) -> None:
-        """Count steps anew, for a line from which what has gone since is left out."""
+        """Count steps anew, for a list from which what has gone since is left out."""
         victim_list.forget_gone()
         self._steps = 0
 

@@ -82,7 +82,7 @@ class VictimList:
         )
 
     def most(self, shape: int, allowed: BoolVec | None) -> int:
-        """Return how many pods of a shape would fit if every unit in the line were gone.
+        """Return how many pods of a shape would fit if every unit of the list were gone.
 
         An upper bound for the whole action, since room only shrinks: what is evicted is given away.
         """
@@ -146,7 +146,7 @@ class VictimList:
 
 
 class Pods:
-    """The running pods of a line's units: where they are, what they hold, whose they are."""
+    """The running pods of a list's units: where they are, what they hold, whose they are."""
 
     def __init__(self, session: Session, victims: Victims) -> None:
         """Read where everything stands now."""

@@ -154,8 +154,8 @@ class Backlog:
         known = self._where.pop(row, None)
         if known is not None:
             index, entry = known
-            line = self.lists[index]
-            del line[bisect_left(line, entry)]
+            entries = self.lists[index]
+            del entries[bisect_left(entries, entry)]
             self.waits[index] -= 1
             self.class_of_row[row] = -1
 
@@ -246,11 +246,11 @@ class Backlog:
                 session.hints[_SCARCE] = False
                 return None
             most = max(most, room)
-            # One more than fits: the next in line stays a queue's head until its turn.
-            line: Iterable[tuple[Any, ...]] = self.lists[index]
+            # One more than fits: the next one stays a queue's head until its turn.
+            entries: Iterable[tuple[Any, ...]] = self.lists[index]
             if moved:
-                line = (entry for entry in line if entry[-1] not in moved)
-            first.extend((queue, *entry) for entry in islice(line, room // size + 1))
+                entries = (entry for entry in entries if entry[-1] not in moved)
+            first.extend((queue, *entry) for entry in islice(entries, room // size + 1))
         first.sort()
         return _candidates(session, np.array([entry[-1] for entry in first], np.int64), most)
 

@@ -168,9 +168,9 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
 def drop_shut(session: Session, candidates: Candidates) -> Candidates:
     """Refuse candidates of rationed queues whose pods no node with room may take.
 
-    The walk would find out too, but it thinks anew about all that it foresaw for each of them, and
-    of a rationed queue they are many. Room that is being released and demands on other pods, which
-    may be met later, are left to the walk.
+    The fair order would find out too, but it predicts anew for each of them, and of a rationed
+    queue they are many. Room that is being released and demands on other pods, which may be met
+    later, are left to it.
     """
     rations = rations_of(session)
     if rations is None or session.placement.has_releasing:

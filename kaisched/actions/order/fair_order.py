@@ -4,7 +4,7 @@ At every level the queue with the lowest key is next, and a queue's key depends 
 on its best candidate, so the order changes with each placement. Asking the plugins after every
 placement would cost more than all the rest of the cycle; but keys depend on *assumed* positions
 just as well ("if this queue's first three jobs were placed"), so each queue predicts a block of its
-own line in one question, and its parent merges the children's lines, all under the assumption that
+own sequence in one question, and its parent merges the children's, all under the assumption that
 every job is placed. When one is not, the queues on its path throw their predictions away and start
 again from what is really held. The order that comes out is that of asking after each placement.
 """
@@ -41,7 +41,7 @@ class FairOrder(Protocol):
         ...
 
     def refused(self, item: Pick) -> None:
-        """Say that the next item was not placed; it leaves the walk."""
+        """Say that the next item was not placed; it leaves the order."""
         ...
 
     def again(self, item: Pick) -> None:
@@ -91,7 +91,7 @@ class PredictedOrder:
             sequence = sequence.parent
 
     def refused(self, item: Pick) -> None:
-        """Say that the next item was not placed; it leaves the walk."""
+        """Say that the next item was not placed; it leaves the order."""
         leaf = self._leaf_of(item)
         if item.code and leaf.items[leaf.head] == item:
             # The leaf foresaw it, so no prediction rested on it; those above counted nothing.

@@ -1,7 +1,7 @@
 """Predicting queues' sequences in blocks: one question for many positions.
 
 A leaf's block assumes that each job before an item is placed; an inner queue merges its children's
-lines under the same assumption. Gates and keys are asked for all positions of a block at once.
+sequences under the same assumption. Gates and keys are asked for all positions of a block at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Block(NamedTuple):
-    """Items of one or several lines, with what was answered about them."""
+    """Items of one or several sequences, with what was answered about them."""
 
     at: RowVec
     counted: Amounts
@@ -41,7 +41,7 @@ def _running_dry(leaf: QueueSequence) -> list[QueueSequence]:
 
 
 class Prediction:
-    """Extends lines; asks the plugins about assumed positions."""
+    """Extends sequences; asks the plugins about assumed positions."""
 
     def __init__(self, session: Session, action: str, candidates: Candidates) -> None:
         """Bind what is asked about."""
@@ -89,7 +89,7 @@ class Prediction:
         counted: Amounts,
         lengths: IntVec,
     ) -> _Block:
-        """Ask gates and keys for consecutive positions of each line."""
+        """Ask gates and keys for consecutive positions of each sequence."""
         session = self._session
         job = self._candidates.job[at]
         queue = np.repeat([sequence.row for sequence in sequences], lengths)
@@ -107,7 +107,7 @@ class Prediction:
         return _Block(at, counted, codes, keys)
 
     def _positions(self, bases: list[Amounts], counted: Amounts, lengths: IntVec) -> Amounts:
-        """``(R, K)`` what each line's queue would hold before each of its items."""
+        """``(R, K)`` what each sequence's queue would hold before each of its items."""
         before = np.cumsum(counted, axis=1) - counted
         base = np.stack(bases, axis=1)
         starts = np.cumsum(lengths) - lengths

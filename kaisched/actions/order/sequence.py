@@ -1,4 +1,4 @@
-"""One queue's predicted sequence of candidates, a node of the walk's tree."""
+"""One queue's predicted sequence of candidates, a node of the tree of queues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QueueSequence:
     """What a queue will hand out next, as far as predicted.
 
     ``items`` and ``keys`` run side by side. ``head`` counts the items whose turn is over,
-    ``pulled`` those that the parent has merged into its own line.
+    ``pulled`` those that the parent has merged into its own.
     """
 
     __slots__ = (
@@ -54,7 +54,7 @@ class QueueSequence:
     def __init__(self, row: int, parent: QueueSequence | None) -> None:
         """Start with nothing predicted; ``row`` is the queue's, -1 for the root of all."""
         self.row = row
-        # The walk keeps all lines; one that kept its parent would keep the whole session alive.
+        # The order keeps all sequences; one that kept its parent would keep the session alive.
         self._parent = None if parent is None else ref(parent)
         self.children: list[QueueSequence] = []
         self.jobs: LeafJobs | None = None
@@ -77,7 +77,7 @@ class QueueSequence:
 
     @property
     def parent(self) -> QueueSequence | None:
-        """The line of the queue above; None of the root."""
+        """The sequence of the queue above; None of the root."""
         return None if self._parent is None else self._parent()
 
     @property

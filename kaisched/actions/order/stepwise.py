@@ -1,7 +1,7 @@
-"""The same order, one turn at a time: only the heads of the queues are compared.
+"""The fair order one job at a time: only the first jobs of the queues are compared.
 
 For a cycle that can place but a few pods (a full cluster in which a job has ended) this costs one
-question a level and turn; predicting whole lines (see walk.py) pays when many are placed.
+question a level and turn; predicting whole sequences (see fair_order.py) pays when many are placed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEW: Final = 16
 """Where at most so many pods of a shape fit, heads are compared turn by turn (measured: in a full
-cluster 8 to 32 cost 3 % less than 6; a turn costs a tenth of predicting all lines)."""
+cluster 8 to 32 cost 3 % less than 6; a turn costs a tenth of predicting all sequences)."""
 
 
 class StepwiseOrder:
@@ -58,7 +58,7 @@ class StepwiseOrder:
         self._next = None
 
     def refused(self, item: Pick) -> None:
-        """Say that the next item was not placed; it leaves the walk."""
+        """Say that the next item was not placed; it leaves the order."""
         self.placed(item)
 
     def again(self, item: Pick) -> None:

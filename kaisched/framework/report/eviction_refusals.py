@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 
-def untaken(session: Session, job: int) -> dict[str, str]:
+def eviction_refusals_of(session: Session, job: int) -> dict[str, str]:
     """Return by action why it evicted nothing for a job."""
     told: dict[str, str] = {}
     for action, codes in session.outcome.claims.items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from kaisched.core.refusals import FIRST_OF_PLUGINS, TEXTS, Refusal, text_of
 from kaisched.framework.report.codes import runs_allocate
-from kaisched.framework.report.eviction_refusals import in_words, untaken
+from kaisched.framework.report.eviction_refusals import eviction_refusals_of, in_words
 from kaisched.framework.report.queue_reasons import queue_sentence
 from kaisched.framework.report.records import DecisionRecord, NodeRefusal
 from kaisched.framework.report.room_reasons import lack_of
@@ -44,10 +44,10 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
     record = _waiting_record(session, job, abandoned)
     if abandoned or not session.outcome.claims or record.reason in _HELPLESS:
         return record
-    told = untaken(session, job)
+    told = eviction_refusals_of(session, job)
     if not told:
         return record
-    return replace(record, message=f"{record.message}. {in_words(told)}", untaken=told)
+    return replace(record, message=f"{record.message}. {in_words(told)}", eviction_refusals=told)
 
 
 def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
@@ -119,7 +119,7 @@ def _record(
     code: int,
     message: str,
     numbers: dict[str, Any] | None = None,
-    misses: tuple[NodeRefusal, ...] = (),
+    refused: tuple[NodeRefusal, ...] = (),
 ) -> DecisionRecord:
     text = text_of(code)
     plugin = text.plugin
@@ -129,7 +129,7 @@ def _record(
         plugin = _owner(session, job)
         message = f"{text.sentence}: {plugin}" if plugin else message
     return DecisionRecord(
-        session.jobs.name[job], queue, text.name, message, numbers or {}, misses, plugin
+        session.jobs.name[job], queue, text.name, message, numbers or {}, refused, plugin
     )
 
 

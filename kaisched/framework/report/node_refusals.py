@@ -28,21 +28,21 @@ def node_refusals_of(
     plan, room, _ = session.placement.vacancy(shape)
     request = session.shapes.request[:, shape]
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
-    misses: list[NodeRefusal] = []
+    refused: list[NodeRefusal] = []
     if plan.codes is not None:
         codes, counts = np.unique(plan.codes[~allowed], return_counts=True)
-        for refused, count in zip(codes.tolist(), counts.tolist(), strict=True):
-            text = text_of(refused)
-            misses.append(NodeRefusal(text.name, count, text.sentence))
+        for out, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            text = text_of(out)
+            refused.append(NodeRefusal(text.name, count, text.sentence))
     never = never_fits(session, shape)
     short = allowed & (room == 0) if idle is None else allowed
     if never is Refusal.EXCEEDS_ANY_NODE:
         idle = session.nodes.allocatable
     elif idle is None:
         idle = session.ledger.idle if session.has_moved else session.nodes.idle
-    misses.extend(_shortages(session, request, idle, short))
-    misses.sort(key=lambda miss: (-miss.nodes, miss.reason, miss.detail))
-    return never or code, tuple(misses)
+    refused.extend(_shortages(session, request, idle, short))
+    refused.sort(key=lambda each: (-each.nodes, each.reason, each.detail))
+    return never or code, tuple(refused)
 
 
 def never_fits(session: Session, shape: int) -> Refusal | None:
@@ -70,7 +70,7 @@ def _shortages(
     session: Session, request: Amounts, idle: Amounts, short: BoolVec
 ) -> list[NodeRefusal]:
     """Count nodes by the first resource they lack; what is left lacks something plugins bound."""
-    misses: list[NodeRefusal] = []
+    refused: list[NodeRefusal] = []
     left = short.copy()
     for resource in _by_scarcity(request):
         lacking = left & (idle[resource] < request[resource])
@@ -81,14 +81,14 @@ def _shortages(
         gap = int((request[resource] - idle[resource][lacking]).min())
         reason = Refusal.POD_SLOTS if resource == PODS else Refusal.RESOURCES
         detail = f"{name} short by at least {format_amount(name, gap)}"
-        misses.append(NodeRefusal(TEXTS[reason].name, count, detail))
+        refused.append(NodeRefusal(TEXTS[reason].name, count, detail))
         left &= ~lacking
     if left.any():
         text = TEXTS[Refusal.HOST_PORT]
-        misses.append(
+        refused.append(
             NodeRefusal(text.name, int(np.count_nonzero(left)), "host port or anti-affinity")
         )
-    return misses
+    return refused
 
 
 def _by_scarcity(request: Amounts) -> list[int]:

@@ -41,7 +41,7 @@ class DecisionRecord:
     node_misses: tuple[NodeRefusal, ...] = ()
     plugin: str = ""
     """The plugin that refused, where one did."""
-    untaken: Mapping[str, str] = field(default_factory=dict)
+    eviction_refusals: Mapping[str, str] = field(default_factory=dict)
     """By evicting action, why it took nothing from others for the job."""
     advice: tuple[Advice, ...] = ()
     """Changes that were tried for it; none where nobody asked for that."""

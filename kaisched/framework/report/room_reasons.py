@@ -23,7 +23,7 @@ class Lack(NamedTuple):
     code: int
     message: str
     numbers: dict[str, Any]
-    misses: tuple[NodeRefusal, ...]
+    refused: tuple[NodeRefusal, ...]
 
 
 def lack_of(session: Session, job: int, code: int) -> Lack:
@@ -32,23 +32,23 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     for shape, _ in shapes:
         if (wait := session.shapes.constraints[shape].wait) is not None:
             return Lack(int(wait[0]), wait[1], {}, ())
-    misses: tuple[NodeRefusal, ...] = ()
+    refused: tuple[NodeRefusal, ...] = ()
     if len(shapes) > MOST_SHAPES:  # taken up together: one after the other is quadratic
         session.placement.upper_bound(np.array([shape for shape, _ in shapes]))
     for shape, count in shapes[:MOST_SHAPES]:
         if session.placement.vacancy(shape).total < count:
-            code, misses = node_refusals_of(session, shape, code)
+            code, refused = node_refusals_of(session, shape, code)
             break
     fits, left, idle = _together(session, shapes)
-    if not misses and left >= 0 and len(shapes) > 1:
-        _, misses = node_refusals_of(session, left, code, idle)
+    if not refused and left >= 0 and len(shapes) > 1:
+        _, refused = node_refusals_of(session, left, code, idle)
     if code == Refusal.NO_ROOM and size > 1:
         code = Refusal.GANG_NO_ROOM
     nodes = len(session.nodes)
     message = _message(code, fits, size, nodes)
-    counted = ", ".join(f"{miss.nodes} {miss.detail or miss.reason}" for miss in misses)
+    counted = ", ".join(f"{each.nodes} {each.detail or each.reason}" for each in refused)
     numbers = {"pods": size, "fit": fits, "nodes": nodes}
-    return Lack(code, f"{message}: {counted}" if counted else message, numbers, misses)
+    return Lack(code, f"{message}: {counted}" if counted else message, numbers, refused)
 
 
 def _message(code: int, fits: int, size: int, nodes: int) -> str:

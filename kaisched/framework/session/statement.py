@@ -1,7 +1,7 @@
 """A journal of tentative moves: checkpoint, roll back to the bit, commit or discard.
 
-Every line knows its inverse; amounts are integers, so taking a line back leaves the ledger exactly
-as it was. Committing hands the moves to the session's outcome; nothing touches the world here.
+Every entry knows its inverse; amounts are integers, so taking an entry back leaves the ledger
+exactly as it was. Committing hands the moves to the session's outcome; nothing touches the world here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Change(NamedTuple):
     old_node: int
 
 
-_Line: TypeAlias = _Batch | _Promise | _Release | _Relocation | _Change
+_Entry: TypeAlias = _Batch | _Promise | _Release | _Relocation | _Change
 
 
 class Statement:
@@ -81,7 +81,7 @@ class Statement:
         """Start with an empty journal."""
         self._session = session
         self._ledger = session.ledger
-        self._journal: list[_Line] = []
+        self._journal: list[_Entry] = []
         self._listens = session.ask.has_moves
 
     def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
@@ -120,12 +120,12 @@ class Statement:
             return
         ledger = self._ledger
         self._session.placement.expect_releases()
-        line = _Release(tasks, ledger.node_of_task[tasks], ledger.state[tasks])
+        entry = _Release(tasks, ledger.node_of_task[tasks], ledger.state[tasks])
         ledger.release_all(tasks, 1)
         ledger.state[tasks] = _RELEASING
-        self._journal.append(line)
+        self._journal.append(entry)
         if self._listens:
-            self._session.placement.heed(tasks, line.nodes, -1)
+            self._session.placement.heed(tasks, entry.nodes, -1)
 
     def relocate(self, task: int, node: int) -> None:
         """Promise an evicted task another node; it moves once it has left its old one."""
@@ -147,26 +147,26 @@ class Statement:
         """Take back every move since ``mark``."""
         ledger = self._ledger
         while len(self._journal) > mark:
-            line = self._journal.pop()
-            if isinstance(line, _Batch | _Promise):
-                if isinstance(line, _Batch):
-                    ledger.take_back_pending(line.tasks, line.nodes, line.shape)
+            entry = self._journal.pop()
+            if isinstance(entry, _Batch | _Promise):
+                if isinstance(entry, _Batch):
+                    ledger.take_back_pending(entry.tasks, entry.nodes, entry.shape)
                 else:
-                    ledger.take_back_promised(line.tasks, line.nodes, line.shape)
+                    ledger.take_back_promised(entry.tasks, entry.nodes, entry.shape)
                 if self._listens:
-                    self._session.placement.heed(line.tasks, line.nodes, -1)
-            elif isinstance(line, _Release):
-                ledger.release_all(line.tasks, -1)
-                ledger.state[line.tasks] = line.old_states
+                    self._session.placement.heed(entry.tasks, entry.nodes, -1)
+            elif isinstance(entry, _Release):
+                ledger.release_all(entry.tasks, -1)
+                ledger.state[entry.tasks] = entry.old_states
                 if self._listens:
-                    self._session.placement.heed(line.tasks, line.nodes, 1)
-            elif isinstance(line, _Relocation):
-                ledger.take_back_relocated(line.task, line.old_node)
+                    self._session.placement.heed(entry.tasks, entry.nodes, 1)
+            elif isinstance(entry, _Relocation):
+                ledger.take_back_relocated(entry.task, entry.old_node)
                 if self._listens:
-                    self._session.placement.heed(np.array([line.task]), np.array([line.node]), -1)
+                    self._session.placement.heed(np.array([entry.task]), np.array([entry.node]), -1)
             else:
-                ledger.set_state(line.task, line.old_state, line.old_node)
-                self._tell(line.task, line.state, line.node, line.old_state, line.old_node)
+                ledger.set_state(entry.task, entry.old_state, entry.old_node)
+                self._tell(entry.task, entry.state, entry.node, entry.old_state, entry.old_node)
 
     def pipeline_all(self, mark: int = 0) -> None:
         """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
@@ -174,14 +174,14 @@ class Statement:
         Evictions stay as they are; a move of an evicted task may not stand behind ``mark``.
         """
         moves: list[tuple[int, int, int]] = []
-        for line in self._journal[mark:]:
-            assert not isinstance(line, _Relocation | _Release)
-            if isinstance(line, _Batch | _Promise):
-                pairs = zip(line.tasks.tolist(), line.nodes.tolist(), strict=True)
+        for entry in self._journal[mark:]:
+            assert not isinstance(entry, _Relocation | _Release)
+            if isinstance(entry, _Batch | _Promise):
+                pairs = zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
                 moves.extend((task, _PIPELINED, node) for task, node in pairs)
             else:
-                state = _PIPELINED if line.state == _ALLOCATED else line.state
-                moves.append((line.task, state, line.node))
+                state = _PIPELINED if entry.state == _ALLOCATED else entry.state
+                moves.append((entry.task, state, entry.node))
         self.rollback(mark)
         for task, state, node in moves:
             self._change(task, state, node)
@@ -190,13 +190,14 @@ class Statement:
     def has_pipelined(self) -> bool:
         """True when some move is a promise only."""
         return any(
-            isinstance(line, _Promise) or (isinstance(line, _Change) and line.state == _PIPELINED)
-            for line in self._journal
+            isinstance(entry, _Promise)
+            or (isinstance(entry, _Change) and entry.state == _PIPELINED)
+            for entry in self._journal
         )
 
     def evicted(self) -> int:
         """Return how many pods the moves let go, those that get another node included."""
-        return sum(len(_evicted(line)) for line in self._journal)
+        return sum(len(_evicted(entry)) for entry in self._journal)
 
     def is_promise(self, tasks: RowVec) -> BoolVec:
         """``(K,)`` which tasks are pipelined now."""
@@ -206,30 +207,30 @@ class Statement:
         """Keep the moves: they become the cycle's intents."""
         outcome, state = self._session.outcome, self._ledger.state
         start = outcome.counts()
-        for line in self._journal:
-            for task, node in _evicted(line):
+        for entry in self._journal:
+            for task, node in _evicted(entry):
                 if state[task] in _EVICTED:
                     outcome.evict(task, node, action, beneficiary, reason)
-            self._keep(line)
+            self._keep(entry)
         self._journal.clear()
         if beneficiary:
             outcome.end_step(action, beneficiary, start)
         outcome.commit()
 
-    def _keep(self, line: _Line) -> None:
-        """Tell the outcome what a line of the journal has placed."""
+    def _keep(self, entry: _Entry) -> None:
+        """Tell the outcome what an entry of the journal has placed."""
         outcome = self._session.outcome
-        if isinstance(line, _Batch):
-            outcome.bind(line.tasks, line.nodes)
-        elif isinstance(line, _Promise):
-            for task, node in zip(line.tasks.tolist(), line.nodes.tolist(), strict=True):
+        if isinstance(entry, _Batch):
+            outcome.bind(entry.tasks, entry.nodes)
+        elif isinstance(entry, _Promise):
+            for task, node in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True):
                 outcome.nominate(task, node)
-        elif isinstance(line, _Relocation):
-            outcome.nominate(line.task, line.node)
-        elif isinstance(line, _Change) and line.state == _ALLOCATED:
-            outcome.bind(np.array([line.task]), np.array([line.node]))
-        elif isinstance(line, _Change) and line.state == _PIPELINED:
-            outcome.nominate(line.task, line.node)
+        elif isinstance(entry, _Relocation):
+            outcome.nominate(entry.task, entry.node)
+        elif isinstance(entry, _Change) and entry.state == _ALLOCATED:
+            outcome.bind(np.array([entry.task]), np.array([entry.node]))
+        elif isinstance(entry, _Change) and entry.state == _PIPELINED:
+            outcome.nominate(entry.task, entry.node)
 
     def _change(self, task: int, state: int, node: int) -> None:
         old_state, old_node = self._ledger.set_state(task, state, node)
@@ -246,10 +247,10 @@ class Statement:
             heed(np.array([task]), np.array([node]), 1)
 
 
-def _evicted(line: _Line) -> list[tuple[int, int]]:
-    """Return (task, node) of what a line of the journal has evicted."""
-    if isinstance(line, _Release):
-        return list(zip(line.tasks.tolist(), line.nodes.tolist(), strict=True))
-    if isinstance(line, _Change) and line.state == _RELEASING:
-        return [(line.task, line.node)]
+def _evicted(entry: _Entry) -> list[tuple[int, int]]:
+    """Return (task, node) of what an entry of the journal has evicted."""
+    if isinstance(entry, _Release):
+        return list(zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True))
+    if isinstance(entry, _Change) and entry.state == _RELEASING:
+        return [(entry.task, entry.node)]
     return []

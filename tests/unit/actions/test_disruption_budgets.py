@@ -44,7 +44,8 @@ def decide(cluster, *budgets, policy=IN_PLACE):
 
 def refusals(result):
     return {
-        each.pod_group.partition("/")[2]: " ".join(each.untaken.values()) for each in result.records
+        each.pod_group.partition("/")[2]: " ".join(each.eviction_refusals.values())
+        for each in result.records
     }
 
 

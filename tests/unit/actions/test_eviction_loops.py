@@ -41,8 +41,8 @@ def test_the_second_round_stops_where_nobody_claims_a_quota():
     result, _ = run(cluster, memory)
     assert not moves_of(result)
     (record,) = [each for each in result.records if each.pod_group == PRIORITY]
-    assert "come back" in record.untaken["preempt"]
-    assert "any change" in record.untaken["preempt"]
+    assert "come back" in record.eviction_refusals["preempt"]
+    assert "any change" in record.eviction_refusals["preempt"]
     shares = {share.name: share for share in result.shares}
     assert shares["c"].allocated["gpu"] >= shares["c"].deserved["gpu"] > 0
 
