@@ -1,7 +1,8 @@
 """A journal of tentative moves: checkpoint, roll back to the bit, commit or discard.
 
 Every entry knows its inverse; amounts are integers, so taking an entry back leaves the ledger
-exactly as it was. Committing hands the moves to the session's outcome; nothing touches the world here.
+exactly as it was. Committing hands the moves to the session's outcome; nothing touches the world
+here.
 """
 
 from __future__ import annotations
