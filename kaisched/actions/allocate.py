@@ -157,7 +157,7 @@ class _Allocation:
         for item in run:
             walk.placed(item)
         self._go_on(run[-1])
-        if need == vacancy.total and not placement.has_releasing:
+        if need == vacancy.total and not session.capacity.has_releasing:
             self._drop_no_smaller(shape, 1)
 
     def _tasks(self, run: list[Item]) -> RowVec:
@@ -205,7 +205,7 @@ class _Allocation:
     def _wait_or_refuse(self, item: Item, shape: int) -> None:
         """Promise room that is being released to the job, or refuse it and all that ask no less."""
         session = self._session
-        if session.placement.has_releasing:
+        if session.capacity.has_releasing:
             statement = session.statement()
             if place_waiting(session, statement, self._tasks([item])):
                 self._keep(item, statement.has_pipelined)

@@ -184,16 +184,14 @@ def _keep(session: Session, job: int, batch: RowVec) -> bool:
 def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
     """Place one pod on its node, now or once it is free; False when neither will do."""
     shape = int(session.tasks.shape_of_task[task])
-    placement, ledger = session.placement, session.ledger
-    plan, room, _ = placement.vacancy(shape)
+    plan, room, _ = session.placement.vacancy(shape)
     code = 0 if plan.codes is None else int(plan.codes[node])
     if code and code not in PASSING:
         return False
     if room[node] > 0:
         statement.allocate(task, node)
         return True
-    free = ledger.idle[:, node] + ledger.releasing[:, node]
-    if (free < session.shapes.request[:, shape]).any():
+    if not session.capacity.fits(shape, node):
         return False
     if plan.cap is not None and plan.cap[node] <= 0:
         return False

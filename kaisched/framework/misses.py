@@ -39,7 +39,7 @@ def misses_of(
     if never is Refusal.EXCEEDS_ANY_NODE:
         idle = session.nodes.allocatable
     elif idle is None:
-        idle = session.ledger.idle if session.has_moved else session.nodes.idle
+        idle = session.capacity.idle
     misses.extend(_shortages(session, request, idle, short))
     misses.sort(key=lambda miss: (-miss.nodes, miss.reason, miss.detail))
     return never or code, tuple(misses)

@@ -15,12 +15,13 @@ import numpy as np
 
 from kaisched.core.refusals import PASSING
 from kaisched.framework.fill import fill_first, fill_level, fill_stepwise
-from kaisched.framework.rooms import Rooms, future_room
+from kaisched.framework.rooms import Rooms
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.capacity import Capacity
     from kaisched.framework.session import Session
 
 _HINT = "rooms"
@@ -70,16 +71,12 @@ class Placement:
         rooms = session.hints.get(_HINT)
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
-        rooms.begin(session.snapshot)
+        self._capacity: Capacity = session.capacity
+        rooms.begin(session.snapshot, self._capacity)
         self._shared: Rooms = rooms
         self._rows, self._none = rooms.rows, rooms.none
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
-        self.has_releasing = bool(np.count_nonzero(session.nodes.releasing))
-
-    def expect_releases(self) -> None:
-        """Look at room that is being released from now on: something was evicted."""
-        self.has_releasing = True
 
     @property
     def _session(self) -> Session:
@@ -91,33 +88,21 @@ class Placement:
 
     def upper_bound(self, shapes: RowVec) -> IntVec:
         """``(K,)`` pods of each shape the amounts alone allow, what is being released included."""
-        session = self._session
-        if self.has_releasing:
+        capacity = self._capacity
+        if capacity.has_releasing:
             distinct, which = np.unique(shapes, return_inverse=True)
-            request = session.shapes.request
-            future = [
-                future_room(session.ledger, request[:, shape], None, None).sum()
-                for shape in distinct.tolist()
-            ]
+            future = [capacity.room(shape).sum() for shape in distinct.tolist()]
             return np.array(future, np.int64)[which]
-        ledger = session.ledger if session.has_moved else None
         rooms = self._rooms()
-        slots = rooms.slots(shapes, session.snapshot, ledger)
+        slots = rooms.slots(shapes, self._session.snapshot, capacity)
         total: IntVec = rooms.total.take(slots)
         return total
-
-    def all_room(self) -> IntVec:
-        """``(R,)`` what all nodes together have idle, or are about to have."""
-        now = self._session.ledger if self._session.has_moved else self._session.nodes
-        # A node whose pods hold more than it has gives nothing, and takes nothing from others.
-        room: IntVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
-        return room
 
     @property
     def is_full(self) -> bool:
         """Whether, as far as can be told at a glance, no pod of any shape fits now or soon."""
         session = self._session
-        if self.has_releasing or session.has_moved:
+        if self._capacity.has_releasing or session.has_moved:
             return False
         return self._rooms().is_full(session.shapes.request.shape[1])
 
@@ -158,11 +143,11 @@ class Placement:
         """``(N,)`` pods that fit once what is being released is free."""
         if plan.cap is not None:
             self._refresh_cap(plan)
-        request = self._session.shapes.request[:, plan.shape]
         allowed: BoolVec | None = None
         if plan.codes is not None:
             allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
-        return future_room(self._session.ledger, request, allowed, plan.cap)
+        room = self._capacity.room(plan.shape, allowed)
+        return room if plan.cap is None else np.minimum(room, plan.cap)
 
     # -- choosing --------------------------------------------------------------------------------
 
@@ -248,26 +233,24 @@ class Placement:
 
     def _slot(self, shape: int) -> int:
         """Return the shape's slot in the room table, with every move taken in."""
-        session, rooms = self._session, self._rooms()
-        ledger = session.ledger if session.has_moved else None
+        rooms = self._rooms()
         slot = rooms.slot_of_shape.get(shape)
         if slot is None:
-            rooms.add([shape], session.snapshot, ledger)
+            rooms.add([shape], self._session.snapshot, self._capacity)
             slot = rooms.slot_of_shape[shape]
-        elif ledger is not None:
-            rooms.catch_up(slot, ledger)
+        else:
+            rooms.catch_up(slot, self._capacity)
         return slot
 
     def _refresh_cap(self, plan: ShapePlan) -> None:
-        session = self._session
-        if session.has_moved and plan.seen < len(session.ledger.touched):
-            plan.cap = self._ask.node_room(session, plan.shape, self._rows)
+        if plan.seen < len(self._capacity.touched):
+            plan.cap = self._ask.node_room(self._session, plan.shape, self._rows)
             plan.masked = None
 
     def _score(self, plan: ShapePlan, room: IntVec) -> FloatVec:
         """``(N,)`` scores as of now: asked in full once, then for touched rows."""
         session = self._session
-        touched = session.ledger.touched if session.has_moved else []
+        touched = self._capacity.touched
         if plan.score is None:
             plan.score = self._ask.node_score(session, plan.shape, self._rows, self._none)
             plan.masked = None

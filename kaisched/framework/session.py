@@ -15,6 +15,7 @@ import numpy as np
 
 from kaisched.core.once import once
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.capacity import Capacity
 from kaisched.framework.ledger import Ledger, rolled_up
 from kaisched.framework.outcome import Outcome
 from kaisched.framework.placement import Placement
@@ -122,8 +123,13 @@ class Session:
 
     @once
     def ledger(self) -> Ledger:
-        """The amounts as they are now."""
-        return Ledger(self.snapshot, self.held, self.held_non_preemptible)
+        """What queues hold and where every task stands, as of now."""
+        return Ledger(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
+
+    @once
+    def capacity(self) -> Capacity:
+        """What the nodes have room for, as of now."""
+        return Capacity(self.snapshot)
 
     @once
     def placement(self) -> Placement:
@@ -168,7 +174,7 @@ class Session:
     @property
     def moves(self) -> int:
         """A number that grows with every change of the ledger; 0 while there is none."""
-        return len(self.ledger.touched) + 1 if self.has_moved else 0
+        return len(self.capacity.touched) + 1 if self.has_moved else 0
 
     @property
     def has_moved(self) -> bool:
@@ -178,6 +184,14 @@ class Session:
     def room(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that the idle amounts of each node allow now."""
         return self.placement.amounts_room(shape)
+
+    def room_once_released(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that each node's amounts allow once all is released."""
+        return self.capacity.room(shape)
+
+    def free(self, resource: int, rows: RowVec) -> IntVec:
+        """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
+        return self.capacity.free_of(resource, rows)
 
     def pending_count(self, job: int) -> int:
         """Pending tasks of one job, as of now."""
