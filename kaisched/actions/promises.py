@@ -184,7 +184,7 @@ def _keep(session: Session, job: int, batch: RowVec) -> bool:
 def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
     """Place one pod on its node, now or once it is free; False when neither will do."""
     shape = int(session.tasks.shape_of_task[task])
-    plan, room, _ = session.placement.vacancy(shape)
+    plan, room, _, _ = session.placement.vacancy(shape)
     code = 0 if plan.codes is None else int(plan.codes[node])
     if code and code not in PASSING:
         return False

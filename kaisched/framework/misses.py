@@ -25,7 +25,7 @@ def misses_of(
     were empty, since what others hold there makes no difference; else by what is ``idle``, as of
     now where that is not given.
     """
-    plan, room, _ = session.placement.vacancy(shape)
+    plan, room, _, _ = session.placement.vacancy(shape)
     request = session.shapes.request[:, shape]
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
     misses: list[NodeMiss] = []

@@ -106,7 +106,7 @@ def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Ses
 def _photograph(session: Session) -> list[bytes]:
     """Return the bytes of every array of the session; the snapshot's refuse to be written to."""
     ledger, capacity = session.ledger, session.capacity
-    arrays = [capacity.idle, capacity.releasing, ledger.held, ledger.state]
+    arrays: list[Any] = [capacity.idle, capacity.releasing, ledger.held, ledger.state]
     arrays += [ledger.job_active, ledger.job_pending, ledger.podset_active, ledger.node_of_task]
     return [array.tobytes() for array in arrays]
 
