@@ -111,6 +111,13 @@ class Session:
         share.setflags(write=False)
         return share
 
+    def divide(self) -> Amounts:
+        """Return :attr:`fair_share`, divided now at the latest.
+
+        For plugins that find out something while the shares are divided.
+        """
+        return self.fair_share
+
     @property
     def fold(self) -> Fold | None:
         """The plugins' over-quota weight fold, or None when nobody answers it (the identity)."""

@@ -44,6 +44,9 @@ class PlainSession:
     def fair_share(self):
         return self.ask.fair_share(self)
 
+    def divide(self):
+        return self.fair_share
+
     @cached_property
     def requested(self):
         requested = np.zeros((len(self.axis), len(self.queues)), np.int64)
