@@ -20,6 +20,7 @@ _COLUMNS: Final = (
     "jobs.shape_of_job",
     "jobs.podset_count",
     "jobs.created_s",
+    "jobs.metadata_version",
     _MINIMUM,
 )
 
