@@ -15,9 +15,9 @@ _HOME = {
     "Arguments": "kaisched.framework.plugins.plugin",
     "Plugin": "kaisched.framework.plugins.plugin",
     "hookimpl": "kaisched.framework.plugins.specification",
-    "Session": "kaisched.framework.session",
-    "Claim": "kaisched.framework.claims",
-    "Units": "kaisched.framework.claims",
+    "Session": "kaisched.framework.session.session",
+    "Claim": "kaisched.framework.session.claims",
+    "Units": "kaisched.framework.session.claims",
     "SubGroup": "kaisched.core.tables",
     "Constraints": "kaisched.core.constraints",
     "NodeStatics": "kaisched.core.constraints",
@@ -30,6 +30,7 @@ _HOME = {
     "Workload": "kaisched.objects.workloads",
     "PluginRefusal": "kaisched.core.refusals",
     "Refusal": "kaisched.core.refusals",
+    "former_values": "kaisched.framework.shard_settings",
     "shard_setting": "kaisched.framework.shard_settings",
     "TaskState": "kaisched.core.states",
     "ACTIVE_STATES": "kaisched.core.states",
@@ -41,11 +42,11 @@ _HOME = {
     "PODS": "kaisched.core.axis",
     "PARTS": "kaisched.core.usage",
     "Claims": "kaisched.core.division",
-    "jobs_by_age": "kaisched.framework.job_order",
-    "ordered_jobs": "kaisched.framework.job_order",
-    "ordered_tasks": "kaisched.framework.task_order",
-    "Part": "kaisched.framework.parts",
-    "parts_of": "kaisched.framework.parts",
+    "jobs_by_age": "kaisched.framework.session.job_order",
+    "ordered_jobs": "kaisched.framework.session.job_order",
+    "ordered_tasks": "kaisched.framework.session.task_order",
+    "Unit": "kaisched.framework.session.units",
+    "units_of": "kaisched.framework.session.units",
     "Amounts": "kaisched.core.axis",
     "BoolVec": "kaisched.core.axis",
     "CodeVec": "kaisched.core.axis",
@@ -59,18 +60,18 @@ _HOME = {
     "fairshare": "kaisched.core",
     "shares": "kaisched.core",
     "worth": "kaisched.core.worth",
-    "Change": "kaisched.framework.advice",
-    "Kind": "kaisched.framework.advice",
-    "Proposal": "kaisched.framework.advice",
-    "end_of_work": "kaisched.framework.proposals",
-    "larger_bounds": "kaisched.framework.proposals",
-    "asked_of": "kaisched.framework.batching",
-    "batch_of": "kaisched.framework.batching",
-    "main_resource": "kaisched.framework.batching",
-    "Moves": "kaisched.framework.invariant_sums",
-    "Step": "kaisched.framework.records",
-    "Problem": "kaisched.framework.reason",
-    "Reason": "kaisched.framework.reason",
+    "Change": "kaisched.framework.advice.advice",
+    "Kind": "kaisched.framework.advice.advice",
+    "Proposal": "kaisched.framework.advice.advice",
+    "end_of_work": "kaisched.framework.advice.proposals",
+    "larger_bounds": "kaisched.framework.advice.proposals",
+    "asked_of": "kaisched.framework.session.next_batch",
+    "batch_of": "kaisched.framework.session.next_batch",
+    "main_resource": "kaisched.framework.session.next_batch",
+    "Moves": "kaisched.framework.invariants.sums",
+    "Step": "kaisched.framework.report.records",
+    "Problem": "kaisched.framework.report.reason",
+    "Reason": "kaisched.framework.report.reason",
     "format_amount": "kaisched.units",
 }
 
@@ -107,30 +108,31 @@ if TYPE_CHECKING:
     from kaisched.core.usage import PARTS as PARTS
     from kaisched.core.usage import Usage as Usage
     from kaisched.core.worth import worth as worth
-    from kaisched.framework.advice import Change as Change
-    from kaisched.framework.advice import Kind as Kind
-    from kaisched.framework.advice import Proposal as Proposal
-    from kaisched.framework.batching import asked_of as asked_of
-    from kaisched.framework.batching import batch_of as batch_of
-    from kaisched.framework.batching import main_resource as main_resource
-    from kaisched.framework.claims import Claim as Claim
-    from kaisched.framework.claims import Units as Units
-    from kaisched.framework.invariant_sums import Moves as Moves
-    from kaisched.framework.job_order import jobs_by_age as jobs_by_age
-    from kaisched.framework.job_order import ordered_jobs as ordered_jobs
-    from kaisched.framework.parts import Part as Part
-    from kaisched.framework.parts import parts_of as parts_of
+    from kaisched.framework.advice.advice import Change as Change
+    from kaisched.framework.advice.advice import Kind as Kind
+    from kaisched.framework.advice.advice import Proposal as Proposal
+    from kaisched.framework.advice.proposals import end_of_work as end_of_work
+    from kaisched.framework.advice.proposals import larger_bounds as larger_bounds
+    from kaisched.framework.invariants.sums import Moves as Moves
     from kaisched.framework.plugins.plugin import Arguments as Arguments
     from kaisched.framework.plugins.plugin import Plugin as Plugin
     from kaisched.framework.plugins.specification import hookimpl as hookimpl
-    from kaisched.framework.proposals import end_of_work as end_of_work
-    from kaisched.framework.proposals import larger_bounds as larger_bounds
-    from kaisched.framework.reason import Problem as Problem
-    from kaisched.framework.reason import Reason as Reason
-    from kaisched.framework.records import Step as Step
-    from kaisched.framework.session import Session as Session
+    from kaisched.framework.report.reason import Problem as Problem
+    from kaisched.framework.report.reason import Reason as Reason
+    from kaisched.framework.report.records import Step as Step
+    from kaisched.framework.session.claims import Claim as Claim
+    from kaisched.framework.session.claims import Units as Units
+    from kaisched.framework.session.job_order import jobs_by_age as jobs_by_age
+    from kaisched.framework.session.job_order import ordered_jobs as ordered_jobs
+    from kaisched.framework.session.next_batch import asked_of as asked_of
+    from kaisched.framework.session.next_batch import batch_of as batch_of
+    from kaisched.framework.session.next_batch import main_resource as main_resource
+    from kaisched.framework.session.session import Session as Session
+    from kaisched.framework.session.task_order import ordered_tasks as ordered_tasks
+    from kaisched.framework.session.units import Unit as Unit
+    from kaisched.framework.session.units import units_of as units_of
+    from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
-    from kaisched.framework.task_order import ordered_tasks as ordered_tasks
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec
     from kaisched.objects.workloads import Gang as Gang
     from kaisched.objects.workloads import Workload as Workload

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kaisched.framework.capacity import Capacity
-from kaisched.framework.ledger import Ledger
+from kaisched.framework.session.capacity import Capacity
+from kaisched.framework.session.ledger import Ledger
 
 LEDGER = tuple(Ledger.__annotations__)
 CAPACITY = tuple(name for name in Capacity.__annotations__ if name != "touched")

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from kaisched.framework import cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from tests.standing_still import pytest_runtest_protocol, pytest_terminal_summary
 
 __all__ = ["pytest_runtest_protocol", "pytest_terminal_summary"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.backlog import note_room, waiting_heads
-from kaisched.actions.candidates import (
+from kaisched.actions.order.backlog import note_room, waiting_heads
+from kaisched.actions.order.candidates import (
     Candidates,
     drop_gated,
     drop_roomless,
@@ -24,20 +24,20 @@ from kaisched.actions.candidates import (
     note_no_room,
     pending_jobs,
 )
-from kaisched.actions.heads import FEW, HeadWalk
-from kaisched.actions.line import Item
-from kaisched.actions.placing import place_mixed, place_waiting
-from kaisched.actions.promises import hold_broken, keep_promises
-from kaisched.actions.rations import rations_of
-from kaisched.actions.walk import QueueWalk
+from kaisched.actions.order.fair_order import PredictedOrder
+from kaisched.actions.order.rations import rations_of
+from kaisched.actions.order.sequence import Pick
+from kaisched.actions.order.stepwise import FEW, StepwiseOrder
+from kaisched.actions.room.placing import place_mixed, place_waiting
+from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
-from kaisched.framework.task_order import pending_tasks
+from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
-    from kaisched.actions.walk import Walk
+    from kaisched.actions.order.fair_order import FairOrder
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.session import Session
 
 _LONGEST_RUN: Final = 512
 _PENDING = int(TaskState.PENDING)
@@ -97,7 +97,9 @@ class _Allocation:
         self._action = action
         self._candidates = candidates
         few = candidates.most <= FEW or len(candidates) == 1
-        self._walk: Walk = (HeadWalk if few else QueueWalk)(session, action, candidates)
+        self._fair_order: FairOrder = (StepwiseOrder if few else PredictedOrder)(
+            session, action, candidates
+        )
         self._promised = self._with_a_promise()
         """Candidates with a promise: their further pods must not start before the gang does."""
         self._longest = 1 if session.is_careful else _LONGEST_RUN
@@ -112,26 +114,26 @@ class _Allocation:
         return set(np.isin(self._candidates.job, jobs).nonzero()[0].tolist())
 
     def run(self) -> None:
-        walk = self._walk
-        while (item := walk.peek()) is not None:
+        fair_order = self._fair_order
+        while (item := fair_order.peek()) is not None:
             job, shape = int(self._candidates.job[item.at]), int(self._candidates.shape[item.at])
             self._session.trying = (job,)
             if item.code:
                 self._session.outcome.refusal[job] = item.code
-                walk.refused(item)
+                fair_order.refused(item)
             elif shape >= 0:
                 self._take_run(item, shape)
             else:
                 self._take_mixed(item)
 
-    def _take_run(self, first: Item, shape: int) -> None:
+    def _take_run(self, first: Pick, shape: int) -> None:
         """Place the next turns together, as long as their pods are the same and fit."""
-        session, walk = self._session, self._walk
+        session, fair_order = self._session, self._fair_order
         placement = session.placement
         vacancy = placement.vacancy(shape)
-        run: list[Item] = []
+        run: list[Pick] = []
         need = 0
-        item: Item | None = first
+        item: Pick | None = first
         candidates = self._candidates
         while item is not None and not item.code and candidates.shape[item.at] == shape:
             size = int(candidates.size[item.at])
@@ -141,7 +143,7 @@ class _Allocation:
             need += size
             if need == vacancy.total or len(run) == self._longest:
                 break
-            last, item = item, walk.peek(len(run))
+            last, item = item, fair_order.peek(len(run))
             if item is not None and self._comes_back(last):
                 break
         if not run:
@@ -155,12 +157,12 @@ class _Allocation:
         statement.place(self._tasks(run), nodes, shape)
         statement.commit(self._action)
         for item in run:
-            walk.placed(item)
+            fair_order.placed(item)
         self._go_on(run[-1])
         if need == vacancy.total and not session.capacity.has_releasing:
             self._drop_no_smaller(shape, 1)
 
-    def _tasks(self, run: list[Item]) -> RowVec:
+    def _tasks(self, run: list[Pick]) -> RowVec:
         """Return the task rows of a run's batches, job after job."""
         session, candidates = self._session, self._candidates
         if len(run) == 1:
@@ -188,7 +190,7 @@ class _Allocation:
                 return first
         return pending_tasks(session, job)[: int(candidates.size[at])]
 
-    def _take_mixed(self, item: Item) -> None:
+    def _take_mixed(self, item: Pick) -> None:
         """Place the next batch of a job whose pods differ."""
         session = self._session
         tasks = self._candidates.batches[int(self._candidates.job[item.at])]
@@ -196,13 +198,13 @@ class _Allocation:
         if place_mixed(session, statement, tasks):
             self._keep(item, statement.has_pipelined)
             statement.commit(self._action)
-            self._walk.placed(item)
+            self._fair_order.placed(item)
             self._go_on(item)
             return
         statement.rollback()
         self._refuse(item)
 
-    def _wait_or_refuse(self, item: Item, shape: int) -> None:
+    def _wait_or_refuse(self, item: Pick, shape: int) -> None:
         """Promise room that is being released to the job, or refuse it and all that ask no less."""
         session = self._session
         if session.capacity.has_releasing:
@@ -210,7 +212,7 @@ class _Allocation:
             if place_waiting(session, statement, self._tasks([item])):
                 self._keep(item, statement.has_pipelined)
                 statement.commit(self._action)
-                self._walk.placed(item)
+                self._fair_order.placed(item)
                 self._go_on(item)
                 return
             statement.rollback()
@@ -220,32 +222,32 @@ class _Allocation:
 
     def _drop_no_smaller(self, shape: int, size: int) -> None:
         candidates = self._candidates
-        waits = self._walk.waiting()
+        waits = self._fair_order.waiting()
         if not np.count_nonzero(waits):
             return
         hopeless = (waits & (candidates.shape == shape) & (candidates.size >= size)).nonzero()[0]
         if hopeless.size:
             note_no_room(self._session, candidates.job[hopeless])
-            self._walk.drop(hopeless)
+            self._fair_order.drop(hopeless)
 
-    def _refuse(self, item: Item) -> None:
+    def _refuse(self, item: Pick) -> None:
         note_no_room(self._session, self._candidates.job[[item.at]])
-        self._walk.refused(item)
+        self._fair_order.refused(item)
 
-    def _keep(self, item: Item, is_waiting: bool) -> None:
+    def _keep(self, item: Pick, is_waiting: bool) -> None:
         if is_waiting:
             self._promised.add(item.at)
             self._session.outcome.refusal[int(self._candidates.job[item.at])] = _WAITING
 
-    def _comes_back(self, item: Item) -> bool:
+    def _comes_back(self, item: Pick) -> bool:
         job = int(self._candidates.job[item.at])
         size = int(self._candidates.size[item.at])
         return bool(self._session.ledger.job_pending[job] > size)
 
-    def _go_on(self, item: Item) -> None:
+    def _go_on(self, item: Pick) -> None:
         """Let a job with more pods to place take its turn again."""
         job = int(self._candidates.job[item.at])
         if self._session.ledger.job_pending[job] == 0:
             return
         if measure_again(self._session, self._candidates, item.at):
-            self._walk.again(item)
+            self._fair_order.again(item)

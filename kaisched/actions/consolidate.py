@@ -11,34 +11,34 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.candidates import ANY, drop_gated, gather, keep_best, pending_jobs
-from kaisched.actions.claimants import claimants
-from kaisched.actions.clearing import Clearing, Movable, Prices
-from kaisched.actions.evicting import anything_runs, running_jobs, without_delayed
-from kaisched.actions.heads import HeadWalk
-from kaisched.actions.placing import place_waiting
-from kaisched.actions.plan import Demand, Plan
-from kaisched.actions.promises import keep_promises
-from kaisched.actions.reasons import consolidate_reason
-from kaisched.actions.relocation import Relocation
-from kaisched.actions.search import Search
-from kaisched.actions.turns import is_turn, note_eviction, recall_evictions
+from kaisched.actions.eviction.claimants import claimants
+from kaisched.actions.eviction.evicting import anything_runs, running_jobs, without_delayed
+from kaisched.actions.eviction.loops import is_loop, note_eviction, recall_evictions
+from kaisched.actions.eviction.plan import Demand, Plan
+from kaisched.actions.eviction.reasons import consolidate_reason
+from kaisched.actions.eviction.relocation import Relocation
+from kaisched.actions.eviction.search import Search
+from kaisched.actions.order.candidates import ANY, drop_gated, gather, keep_best, pending_jobs
+from kaisched.actions.order.stepwise import StepwiseOrder
+from kaisched.actions.room.clearing import Clearing, Movable, Prices
+from kaisched.actions.room.placing import place_waiting
+from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
-from kaisched.framework.batching import main_resource
-from kaisched.framework.claims import Claim
-from kaisched.framework.disruption import has_budgets, may_disrupt
-from kaisched.framework.eviction_budget import is_spent, may_evict
-from kaisched.framework.parts import Part
-from kaisched.framework.task_order import pending_tasks
+from kaisched.framework.session.claims import Claim
+from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
+from kaisched.framework.session.eviction_budget import is_spent, may_evict
+from kaisched.framework.session.next_batch import main_resource
+from kaisched.framework.session.task_order import pending_tasks
+from kaisched.framework.session.units import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.actions.candidates import Candidates
+    from kaisched.actions.order.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.framework.session import Session
-    from kaisched.framework.statement import Statement
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
 
 TRIES: Final = 8
 """How many sets of nodes one claim may try; a set fails when what it moves finds no new place."""
@@ -89,22 +89,22 @@ class _Consolidation:
             self._running = running[~gained]
         self._search = Search(session)
         self._relocation = Relocation(session, self._action, self._search)
-        walk = HeadWalk(session, self._action, candidates)
-        while (item := walk.peek()) is not None:
+        fair_order = StepwiseOrder(session, self._action, candidates)
+        while (item := fair_order.peek()) is not None:
             at = item.at
             code = item.code or self._try(candidates, at)
             if not code:
-                walk.placed(item)
+                fair_order.placed(item)
                 continue
             shape, size = candidates.shape[at], candidates.size[at]
-            same = walk.waiting() & (candidates.shape == shape) & (candidates.size >= size)
+            same = fair_order.waiting() & (candidates.shape == shape) & (candidates.size >= size)
             if item.code or shape < 0:
                 same[:] = False
             same[at] = True
             gone = np.flatnonzero(same)
             codes = np.full(len(gone), code, np.int16)
             session.outcome.note_claims(self._action, candidates.job[gone], codes)
-            walk.drop(gone)
+            fair_order.drop(gone)
 
     def _claims(self) -> Candidates | None:
         """Return the preemptible jobs that all free room together could hold; None for nobody."""
@@ -148,7 +148,7 @@ class _Consolidation:
         job = int(candidates.job[at])
         session.trying = (job,)
         ask = candidates.asks(session, np.array([at]))[:, 0]
-        if is_turn(session, job, ask):
+        if is_loop(session, job, ask):
             return int(Refusal.TAKING_TURNS)
         if (ask > self._free()).any():
             return int(Refusal.NO_ROOM)
@@ -163,7 +163,7 @@ class _Consolidation:
             clearings = self._choose(demand, avoided, heeds_budgets=self._heeds_budgets)
             if clearings is None:
                 return self._nothing_to_clear(demand, avoided)
-            if not may_evict(session, sum(len(part.tasks) for part in _parts(clearings))):
+            if not may_evict(session, sum(len(unit.tasks) for unit in _units(clearings))):
                 return int(Refusal.EVICTION_BUDGET)
             stuck = self._carry_out(demand, clearings)
             if not stuck:
@@ -198,7 +198,7 @@ class _Consolidation:
                 continue
             prices = self._priced(shape, heeds_budgets=heeds_budgets)
             for clearing in prices.cheapest_first(movable):
-                moved = jobs | {item.part.job for item in clearing.items}
+                moved = jobs | {item.unit.job for item in clearing.items}
                 if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
                     continue
                 if demand.claim.job in moved:
@@ -217,7 +217,7 @@ class _Consolidation:
 
     def _may_move(self, clearings: list[Clearing]) -> bool:
         """Tell whether disruption budgets let all go that clearings move."""
-        moved = {task for part in _parts(clearings) for task in part.tasks}
+        moved = {task for unit in _units(clearings) for task in unit.tasks}
         return may_disrupt(self._session, sorted(moved))
 
     def _priced(self, shape: int, *, heeds_budgets: bool) -> Prices:
@@ -235,35 +235,35 @@ class _Consolidation:
         the other way round.
         """
         session = self._session
-        parts = _parts(clearings)
+        units = _units(clearings)
         nodes = {clearing.node for clearing in clearings}
-        plan = Plan(session.statement(), parts.copy())
+        plan = Plan(session.statement(), units.copy())
         is_done = self._claim_first(plan, demand)
         before = session.tasks.node_of_task
-        stuck = {int(before[task]) for part in plan.parts for task in part.tasks}
-        if not is_done and parts:
+        stuck = {int(before[task]) for unit in plan.units for task in unit.tasks}
+        if not is_done and units:
             plan.statement.rollback()
-            plan = Plan(session.statement(), parts.copy())
+            plan = Plan(session.statement(), units.copy())
             is_done = self._moves_first(plan, demand, nodes)
         if not is_done:
             plan.statement.rollback()
             return stuck or {-1}
-        moved = sum(len(part.tasks) for part in parts)
+        moved = sum(len(unit.tasks) for unit in units)
         reason = consolidate_reason(session, demand.claim, moved)
-        if parts:
+        if units:
             note_eviction(session, demand.claim.job)
         plan.statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
         # Nothing moves twice in one cycle.
         for movable in self._movable.values():
-            movable.forget(parts)
+            movable.forget(units)
         return set()
 
     def _claim_first(self, plan: Plan, demand: Demand) -> bool:
-        plan.statement.evict_all(_tasks(plan.parts))
+        plan.statement.evict_all(_tasks(plan.units))
         return self._put(plan.statement, demand) and self._relocation.relocate(plan)
 
     def _moves_first(self, plan: Plan, demand: Demand, nodes: set[int]) -> bool:
-        plan.statement.evict_all(_tasks(plan.parts))
+        plan.statement.evict_all(_tasks(plan.units))
         return self._relocation.relocate(plan, nodes) and self._put(plan.statement, demand)
 
     def _put(self, statement: Statement, demand: Demand) -> bool:
@@ -278,14 +278,14 @@ class _Consolidation:
         return nodes is not None
 
 
-def _parts(clearings: Iterable[Clearing]) -> list[Part]:
+def _units(clearings: Iterable[Clearing]) -> list[Unit]:
     """Return what clearings move, each once: a gang may stand on several of their nodes.
 
     The largest stand last, and are placed first: they find a place least easily.
     """
-    items = {item.part: item for clearing in clearings for item in clearing.items}
-    return sorted(items, key=lambda part: (max(items[part].amounts), -items[part].place))
+    items = {item.unit: item for clearing in clearings for item in clearing.items}
+    return sorted(items, key=lambda unit: (max(items[unit].amounts), -items[unit].place))
 
 
-def _tasks(parts: Iterable[Part]) -> RowVec:
-    return np.array([task for part in parts for task in part.tasks], np.int64)
+def _tasks(units: Iterable[Unit]) -> RowVec:
+    return np.array([task for unit in units for task in unit.tasks], np.int64)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.candidates import ANY
-from kaisched.actions.evicting import Evicting, running_jobs
+from kaisched.actions.eviction.evicting import Evicting, running_jobs
+from kaisched.actions.order.candidates import ANY
 
 if TYPE_CHECKING:
-    from kaisched.actions.claimants import Claimants
-    from kaisched.actions.plan import Demand
+    from kaisched.actions.eviction.claimants import Claimants
+    from kaisched.actions.eviction.plan import Demand
     from kaisched.core.axis import BoolVec, IntVec, RowVec
     from kaisched.core.marks import Mark
-    from kaisched.framework.claims import Claim
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.claims import Claim
+    from kaisched.framework.session.session import Session
 
 _LOWEST: Final = "preempt.lowest"
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kaisched.actions.evicting import Evicting
-from kaisched.actions.making_way import MakingWay
+from kaisched.actions.eviction.evicting import Evicting
+from kaisched.actions.eviction.making_way import MakingWay
 
 if TYPE_CHECKING:
-    from kaisched.actions.plan import Demand, Plan
-    from kaisched.actions.victim_line import VictimLine
+    from kaisched.actions.eviction.plan import Demand, Plan
+    from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.core.axis import RowVec
-    from kaisched.framework.claims import Claim
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.claims import Claim
+    from kaisched.framework.session.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +42,20 @@ class _Reclaiming(Evicting):
         others: RowVec = running[self._session.jobs.queue_of_job[running] != claim.queue]
         return others
 
-    def _otherwise(self, demand: Demand, line: VictimLine) -> Plan | None:
+    def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
         """Move what stands in the way and may not be evicted."""
         if not self._may_move(demand):
             return None
         if self._making_way is None:
             self._making_way = MakingWay(self._session, self._search, self._relocation)
-        return self._making_way.find(demand, line, self._running)
+        return self._making_way.find(demand, victim_list, self._running)
 
     def _may_move(self, demand: Demand) -> bool:
         policy = self._session.policy
         is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
         if not is_on or not self._search.lacks_one(demand):
             return False
-        return not self._prospects.is_out_of_reach(demand, self._running)
+        return not self._failed_claims.is_out_of_reach(demand, self._running)
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
         return demand.claim.queue, *demand.shapes

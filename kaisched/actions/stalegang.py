@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
-from kaisched.framework.disruption import may_disrupt
-from kaisched.framework.eviction_budget import may_evict
-from kaisched.framework.job_order import jobs_by_age
-from kaisched.framework.task_order import ordered_tasks
+from kaisched.framework.session.disruptions_left import may_disrupt
+from kaisched.framework.session.eviction_budget import may_evict
+from kaisched.framework.session.job_order import jobs_by_age
+from kaisched.framework.session.task_order import ordered_tasks
 from kaisched.units import format_duration
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.session import Session
 
 _DEFAULT: Final = "default"
 _NAME: Final = "stalegang"

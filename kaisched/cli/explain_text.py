@@ -151,7 +151,7 @@ def print_tables(pool: Pool, used: dict[str, Use]) -> None:
             Column("QUEUE"),
             *(
                 Column(head, is_number=True)
-                for head in ("WEIGHT", "USAGE", "BY WEIGHT", "NOW", "NONE FROM", "SPELL")
+                for head in ("WEIGHT", "USAGE", "BY WEIGHT", "NOW", "NONE FROM", "SLICE")
             ),
         ),
         (
@@ -162,7 +162,7 @@ def print_tables(pool: Pool, used: dict[str, Use]) -> None:
                 _gpus(row["gpusByWeight"]),
                 _gpus(row["gpusNow"]),
                 "never" if row["noSurplusFrom"] is None else f"{row['noSurplusFrom']:.3f}",
-                "none" if row["shortestSpell"] is None else row["shortestSpell"],
+                "none" if row["shortestTimeSlice"] is None else row["shortestTimeSlice"],
             )
             for row in facts["queues"]
         ),
@@ -182,7 +182,7 @@ def document(pool: Pool, used: dict[str, Use]) -> dict[str, Any]:
     plain, now = cost.plain_shares(pool), cost.shares_after(pool, used, 0.0)
     queues = []
     for queue, weight in pool.weights.items():
-        spell_s = cost.shortest_spell_s(pool, queue)
+        slice_s = cost.shortest_slice_s(pool, queue)
         queues.append(
             {
                 "queue": queue,
@@ -192,7 +192,7 @@ def document(pool: Pool, used: dict[str, Use]) -> dict[str, Any]:
                 "gpusNow": now[queue],
                 "noSurplusFrom": cost.no_surplus_from(pool, queue),
                 "back": format_duration(round(cost.back_after_s(pool, used, queue))),
-                "shortestSpell": None if spell_s is None else _time(spell_s),
+                "shortestTimeSlice": None if slice_s is None else _time(slice_s),
             }
         )
     return {

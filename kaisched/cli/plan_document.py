@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
-from kaisched.framework.advising import BUDGET, Adviser
+from kaisched.framework.advice.adviser import BUDGET, Adviser
 from kaisched.units import MEMORY_UNIT, is_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kaisched.framework.advice import Advice
-    from kaisched.framework.records import CycleResult, DecisionRecord, QueueShare
+    from kaisched.framework.advice.advice import Advice
+    from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
 
 SCHEMA: Final = "kaisched.io/plan/v1"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.cli.printing import Column, print_table
-from kaisched.framework.advising import Adviser
+from kaisched.framework.advice.adviser import Adviser
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kaisched.framework.records import CycleResult, QueueShare
+    from kaisched.framework.report.records import CycleResult, QueueShare
 
 _BINDS: Final = (Column("POD"), Column("NODE"))
 _EVICTIONS: Final = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.disruption import SEVERAL, UNPROTECTED, DisruptionBudgets
+from kaisched.core.disruption_budgets import SEVERAL, UNPROTECTED, DisruptionBudgets
 from kaisched.core.states import TaskState
 from kaisched.objects.disruption_budget import PodDisruptionBudget, is_valid
 from kaisched.objects.pod import LabelSelector, SelectorRequirement

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from kaisched.core.disruption import NO_DISRUPTION_BUDGETS, DisruptionBudgets
+from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, DisruptionBudgets
 from kaisched.core.marks import mark_of
 from kaisched.core.record import record
 from kaisched.core.tables import LabelSets

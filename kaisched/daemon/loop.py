@@ -16,8 +16,8 @@ from kaisched.core.usage import UsageState
 from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
-from kaisched.framework.eviction_budget import left_of
 from kaisched.framework.memory import Memory
+from kaisched.framework.session.eviction_budget import left_of
 from kaisched.telemetry.logs import log_cycle
 from kaisched.telemetry.stopwatch import Stopwatch
 

@@ -11,10 +11,10 @@ import structlog
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
+from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_desk import WEIGHTS
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.state import Kept
@@ -24,7 +24,7 @@ from kaisched.daemon.loop import Loop
 from kaisched.daemon.policy import policy_of
 from kaisched.daemon.recordings import Recordings
 from kaisched.daemon.usage import usage_feed
-from kaisched.framework.standing_advice import StandingAdvice
+from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.telemetry.adapter import OUTBOXES, AdapterState
 from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import CycleCollector

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-SPELLS_OF_HISTORY: Final = 16
+SLICES_OF_HISTORY: Final = 16
 """As in the plugin time-based-fairshare; a test compares them."""
 BACK_WITHIN: Final = 0.01
 """A queue is back when its share is so close to that by weight, as a part of the cluster."""
@@ -94,9 +94,9 @@ def no_surplus_from(pool: Pool, queue: str) -> float | None:
     return edge if edge <= 1 else None
 
 
-def shortest_spell_s(pool: Pool, queue: str) -> float | None:
+def shortest_slice_s(pool: Pool, queue: str) -> float | None:
     """Return for how long a job that cannot be divided keeps the surplus at least (R29)."""
     if not pool.k:
         return None
-    average_s = pool.history_s / (SPELLS_OF_HISTORY * pool.k)
+    average_s = pool.history_s / (SLICES_OF_HISTORY * pool.k)
     return average_s * pool.weight(queue) * len(pool.weights)

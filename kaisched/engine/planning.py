@@ -16,7 +16,7 @@ from kaisched.engine.shards import read_shard, shard_among
 from kaisched.engine.turn import take_turn
 from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.memory import Memory
-from kaisched.framework.records import who_failed
+from kaisched.framework.report.records import who_failed
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import time_of
 from kaisched.objects.load import Loaded, identity_of, load_manifests, load_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kaisched.clock import Clock
     from kaisched.framework.policy import Policy
-    from kaisched.framework.records import CycleResult
+    from kaisched.framework.report.records import CycleResult
     from kaisched.objects import SchedulingShard
     from kaisched.objects.load import Manifest
     from kaisched.objects.workloads import Table

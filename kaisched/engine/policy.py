@@ -17,7 +17,7 @@ from kaisched.errors import ConfigError, ObjectError, join_path
 from kaisched.framework.plugins.dispatch import workloads_of
 from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.framework.policy import Policy
-from kaisched.framework.shard_settings import SETTINGS, settings_of
+from kaisched.framework.shard_settings import SETTINGS, settings_of, without_former_values
 from kaisched.objects import SchedulingShard, kai_names
 from kaisched.objects.faults import did_you_mean
 from kaisched.objects.shard import PluginEntry, ShardSpec
@@ -111,6 +111,7 @@ def _plugins(
         name = _plugin_name(written, file, catalogue, warnings)
         if name is not None:
             wanted[name] = _merged(name, wanted.get(name), entry, warnings)
+    _rename_former_values(wanted, catalogue, warnings)
     _fill(wanted, spec, catalogue)
     enabled = {name for name, want in wanted.items() if want.is_enabled}
     warnings.extend(
@@ -157,6 +158,21 @@ def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: li
         weight=wanted.weight if entry.weight is None else float(entry.weight),
         arguments=arguments,
     )
+
+
+def _rename_former_values(
+    wanted: dict[str, _Wanted], catalogue: Catalogue, warnings: list[str]
+) -> None:
+    """Read the values of arguments that were called otherwise in earlier versions, and warn."""
+    for name, want in wanted.items():
+        entry = catalogue.by_name.get(name)
+        if entry is None or entry.plugin is None or not want.arguments:
+            continue
+        arguments, changed = without_former_values(entry.plugin.Arguments, want.arguments)
+        if changed:
+            wanted[name] = replace(want, arguments=arguments)
+            where = join_path("spec", "plugins", name, "arguments")
+            warnings.extend(f"{where}.{line} now; write the new name" for line in changed)
 
 
 def _fill(wanted: dict[str, _Wanted], spec: ShardSpec, catalogue: Catalogue) -> None:

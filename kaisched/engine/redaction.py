@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.engine.recording import RecordedUsage, Recording
     from kaisched.engine.replaying import Replay
-    from kaisched.framework.records import CycleResult
+    from kaisched.framework.report.records import CycleResult
 
 _OURS: Final = frozenset({"kaisched", "kai-scheduler", "default-scheduler", "default"})
 _OF_KUBERNETES: Final = frozenset({"system-node-critical", "system-cluster-critical"})

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.core.refusals import Refusal
 from kaisched.framework.plugins.answers import CycleAbandonedError
-from kaisched.framework.records import RUN, PluginFailure
+from kaisched.framework.report.records import RUN, PluginFailure
 
 if TYPE_CHECKING:
     from kaisched.framework.policy import Action
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.session import Session
 
 MOST: Final = 8
 """After so many failures in a cycle an action is left out: each costs a new ledger."""

@@ -12,12 +12,12 @@ import numpy as np
 from kaisched.core.refusals import Refusal
 from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
-from kaisched.framework.outcome import Outcome
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
-from kaisched.framework.records import CycleResult, CycleStats
-from kaisched.framework.report import Binds, Evictions, Nominations, Records, Shares
-from kaisched.framework.session import Session
+from kaisched.framework.report.records import CycleResult, CycleStats
+from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
+from kaisched.framework.session.outcome import Outcome
+from kaisched.framework.session.session import Session
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kaisched.framework.records import CycleResult
+    from kaisched.framework.report.records import CycleResult
 
 _ROWS = frozenset({"task", "node_row"})
 """Row numbers are the store's own business: two stores of the same objects may differ in them."""

@@ -16,7 +16,7 @@ from kaisched.objects.known_workloads import KNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.session import Session
     from kaisched.objects.workloads import Table
 
 

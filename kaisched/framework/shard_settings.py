@@ -1,10 +1,12 @@
-"""Settings of a shard that plugins take for arguments: which there are, and who takes which."""
+"""Settings of a shard that plugins take for arguments, and values that were called otherwise."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic import BaseModel
     from pydantic.config import JsonDict
 
@@ -20,6 +22,7 @@ SETTINGS: Final = (
 )
 """Paths below ``spec``."""
 _KEY: Final = "shardSetting"
+_FORMER: Final = "formerValues"
 
 
 def shard_setting(path: str) -> JsonDict:
@@ -44,3 +47,29 @@ def settings_of(arguments: type[BaseModel]) -> dict[str, str]:
         if isinstance(extra, dict) and _KEY in extra:
             found[field.alias or name] = str(extra[_KEY])
     return found
+
+
+def former_values(**now_called: str) -> JsonDict:
+    """Say what values of an argument were called in earlier versions: they are read with a warning.
+
+    For a field of a plugin's ``Arguments``: ``json_schema_extra=former_values(old="new")``.
+    """
+    return {_FORMER: dict(now_called)}
+
+
+def without_former_values(
+    model: type[BaseModel], arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return arguments, as a shard writes them, with today's values, and a line for each changed.
+
+    Each line is ``argument: former is called now``.
+    """
+    current, changed = dict(arguments), []
+    for name, field in model.model_fields.items():
+        key, extra = field.alias or name, field.json_schema_extra
+        former = extra.get(_FORMER) if isinstance(extra, dict) else None
+        value = arguments.get(key)
+        if isinstance(former, dict) and isinstance(value, str) and value in former:
+            current[key] = former[value]
+            changed.append(f"{key}: {value} is called {former[value]}")
+    return current, changed

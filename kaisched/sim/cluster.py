@@ -22,8 +22,8 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
 from kaisched.core.tables import QueueTable
 from kaisched.errors import InvariantBroken
-from kaisched.framework.records import CycleResult
-from kaisched.framework.report import Shares
+from kaisched.framework.report.records import CycleResult
+from kaisched.framework.report.result import Shares
 from kaisched.sim.workload import POD_CPU, POD_MEMORY, ClusterSize, PodKind, Workload
 
 NODE_PODS: Final = 110

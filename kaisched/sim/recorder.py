@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
-from kaisched.framework.records import CycleResult
+from kaisched.framework.report.records import CycleResult
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.history import VirtualHistory
 from kaisched.sim.replay import Pace

@@ -21,7 +21,7 @@ import numpy as np
 from kaisched.core.axis import RowVec
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import InvariantBroken, PluginError
-from kaisched.framework.records import CycleResult
+from kaisched.framework.report.records import CycleResult
 from kaisched.sim.arrivals import Listed, Source
 from kaisched.sim.cluster import Cluster
 from kaisched.sim.events import EventHeap

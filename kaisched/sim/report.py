@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kaisched.framework.records import who_failed
+from kaisched.framework.report.records import who_failed
 from kaisched.sim.grid import GRID_S
 from kaisched.sim.replay import Replay
 from kaisched.sim.workload import ClusterSize, QuotaMode, Workload

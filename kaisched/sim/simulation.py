@@ -12,10 +12,10 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.engine.turn import UsageSource
 from kaisched.errors import ConfigError, InvariantBroken
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.records import CycleResult
+from kaisched.framework.report.records import CycleResult
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import GRID_S, NEVER, tick_at
 from kaisched.sim.replay import CHECKPOINT_TICKS, Decide, Pace, Replay

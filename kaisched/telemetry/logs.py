@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import structlog
 
-from kaisched.framework.records import RUN
+from kaisched.framework.report.records import RUN
 from kaisched.telemetry.line_pipe import LinePipe
 from kaisched.telemetry.masking import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from kaisched.framework.records import CycleResult
+    from kaisched.framework.report.records import CycleResult
 
 LogFormat = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]

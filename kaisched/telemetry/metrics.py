@@ -22,7 +22,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from kaisched.framework.records import QueueShare
+from kaisched.framework.report.records import QueueShare
 from kaisched.telemetry.adapter import ADAPTER
 from kaisched.telemetry.history import HISTORY, UNITS, history_families
 from kaisched.telemetry.published import BUCKETS_S, Published

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts
     from kaisched.core.usage import Usage
-    from kaisched.framework.records import CycleResult, QueueShare
+    from kaisched.framework.report.records import CycleResult, QueueShare
 
 BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 """Upper bounds of the cycle duration histogram: half a decade apart, around the 1 s period."""

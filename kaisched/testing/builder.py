@@ -33,12 +33,12 @@ from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.loader import Catalogue, Installed, installed_plugins
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.policy import Policy
-from kaisched.framework.records import CycleResult
+from kaisched.framework.report.records import CycleResult
 from kaisched.objects import SchedulingShard
 from kaisched.objects.decode import decode_object
 from kaisched.testing.rows import Group, Job, Task, add_job

@@ -28,7 +28,7 @@ from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.plugins.validity import head_start_fault
 from kaisched.framework.plugins.workload_rows import row_faults
 from kaisched.framework.policy import Policy
-from kaisched.framework.session import Session
+from kaisched.framework.session.session import Session
 from kaisched.testing.builder import NOW_S, policy_of
 from kaisched.testing.promises import broken_promises
 from kaisched.testing.samples import samples

@@ -9,7 +9,7 @@ import numpy as np
 
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.plugin import Plugin
-from kaisched.framework.session import Session
+from kaisched.framework.session.session import Session
 
 _DAY_S: Final = 86400.0
 _HUGE: Final = 1 << 40

@@ -21,16 +21,16 @@ import structlog
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Answer
+from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_desk import WEIGHTS
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
 from kaisched.daemon import garbage
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
+from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.framework.standing_advice import StandingAdvice
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup

@@ -109,8 +109,8 @@ def turns(repeat: int, cycles: int, hand_over: str) -> Measured:
     measured, result = _measured(repeat, raw)
     expect(result.outcome.cycles >= cycles, "cycles were left out")
     expect(result.outcome.utilisation > 0.9, "the cluster is not in use")
-    # By weights they switch at 1, 30, 270, 510, 750 and 990, by spells every 12 cycles.
-    least = cycles // 15 if hand_over == "spells" else cycles // 256
+    # By weights they switch at 1, 30, 270, 510, 750 and 990, by time slices every 12 cycles.
+    least = cycles // 15 if hand_over == "timeSlices" else cycles // 256
     expect(result.outcome.evictions >= least, "the cluster does not change hands")
     return measured
 

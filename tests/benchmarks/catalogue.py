@@ -193,7 +193,7 @@ ROWS: tuple[Row, ...] = (
         tiny={"nodes": 2, "queues": 3, "jobs": 60, "days": 1},
     ),
     _turns("none", "two queues by weights"),
-    _turns("spells", "two queues by spells"),
+    _turns("timeSlices", "two queues by time slices"),
     Row(
         "B8",
         "Philly, two weeks, 64 nodes",

@@ -8,7 +8,7 @@ SLACK_S = 30.0
 
 
 @dataclass(slots=True)
-class Spell:
+class Shortfall:
     """A gang that is between 0 and its minimum."""
 
     since_s: float
@@ -24,7 +24,7 @@ class WholeGangs(Promise):
     def __init__(self, checker):
         super().__init__(checker)
         self.longest_s = 0.0
-        self._members, self._touched, self._spells = {}, set(), {}
+        self._members, self._touched, self._shortfalls = {}, set(), {}
 
     def changed(self, event, before, after):
         if event.kind == "podgroups":
@@ -46,30 +46,32 @@ class WholeGangs(Promise):
             active = sum(it.holds_room and not it.is_leaving for it in members)
             succeeded = sum(it.phase == "Succeeded" for it in members)
             is_below = group is not None and active > 0 and active + succeeded < group.minimum
-            spell = self._spells.get(key)
-            if is_below and spell is None:
-                self._spells[key] = Spell(event.at_s, event.order, active, succeeded)
+            shortfall = self._shortfalls.get(key)
+            if is_below and shortfall is None:
+                self._shortfalls[key] = Shortfall(event.at_s, event.order, active, succeeded)
             elif is_below:
-                spell.active, spell.succeeded = active, succeeded
-            elif spell is not None:
-                self._look(key, group, spell, event.at_s)
-                del self._spells[key]
+                shortfall.active, shortfall.succeeded = active, succeeded
+            elif shortfall is not None:
+                self._look(key, group, shortfall, event.at_s)
+                del self._shortfalls[key]
             if group is None and not members:
                 self._members.pop(key, None)
 
     def pass_time(self, now_s):
-        for key, spell in self._spells.items():
-            self._look(key, self.cluster.podgroups.get(key), spell, now_s)
+        for key, shortfall in self._shortfalls.items():
+            self._look(key, self.cluster.podgroups.get(key), shortfall, now_s)
 
-    def _look(self, key, group, spell, now_s):
+    def _look(self, key, group, shortfall, now_s):
         if group is None or group.grace_s < 0:
             return
-        counted_s = self.checker.outages.counted(spell.since_s, now_s)
+        counted_s = self.checker.outages.counted(shortfall.since_s, now_s)
         self.longest_s = max(self.longest_s, counted_s - group.grace_s)
-        if counted_s > group.grace_s + SLACK_S and not spell.is_told:
-            spell.is_told = True
+        if counted_s > group.grace_s + SLACK_S and not shortfall.is_told:
+            shortfall.is_told = True
             text = (
-                f"{spell.active} of its {group.minimum} pods on nodes and {spell.succeeded}"
+                f"{shortfall.active} of its {group.minimum} pods on nodes and {shortfall.succeeded}"
                 f" succeeded for {counted_s:.0f} s, with a grace of {group.grace_s:.0f} s"
             )
-            self.checker.breach(self.NAME, f"pod group {key}", spell.order, spell.since_s, text)
+            self.checker.breach(
+                self.NAME, f"pod group {key}", shortfall.order, shortfall.since_s, text
+            )

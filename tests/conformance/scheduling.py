@@ -12,7 +12,7 @@ from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
-from kaisched.framework.records import CycleResult
+from kaisched.framework.report.records import CycleResult
 from tests.conformance import policy as policies
 from tests.conformance.cluster import NOW_S, Builder, TaskCopy, copies
 from tests.conformance.comparing import differences

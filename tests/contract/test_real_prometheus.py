@@ -14,7 +14,7 @@ from kaisched.daemon.listening import serve
 from kaisched.daemon.serving import Page, Source, metrics_page
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.records import QueueShare
+from kaisched.framework.report.records import QueueShare
 from kaisched.objects.cron import parse_cron
 from kaisched.telemetry.metrics import CycleCollector, registry_of
 from kaisched.telemetry.published import Published

@@ -10,7 +10,7 @@ from kaisched.usage.feed import believed
 from kaisched.usage.memory import MemoryStore
 from kaisched.usage.port import Sample
 from kaisched.usage.window import Window
-from tests.unit.usage.samples import HOUR, RESOURCES, fill, parts_of, sample
+from tests.unit.usage.samples import HOUR, RESOURCES, fill, sample, units_of
 
 
 @pytest.mark.fault("C57")
@@ -24,8 +24,8 @@ def test_c57_a_day_is_as_long_as_it_is(midnight, hours):
     end = begin + hours * HOUR
     for at in range(-60, hours * 60):
         store.record(sample(begin + 60 * at, a=10 if at < 60 else 0))
-    assert parts_of(store.usage(end, ["a"], RESOURCES)) == pytest.approx(PARTS / hours, abs=1)
-    assert parts_of(store.usage(end + 60, ["a"], RESOURCES)) == 0
+    assert units_of(store.usage(end, ["a"], RESOURCES)) == pytest.approx(PARTS / hours, abs=1)
+    assert units_of(store.usage(end + 60, ["a"], RESOURCES)) == 0
 
 
 @pytest.mark.fault("C57")
@@ -33,10 +33,10 @@ def test_c57_the_first_window_and_one_that_is_yet_to_begin():
     window = Window("tumbling", HOUR, anchor_s=HOUR)
     store = fill(MemoryStore(window), [sample(60 * at, a=10) for at in range(60)])
     early = store.usage(HOUR - 1, ["a"], RESOURCES)
-    assert (parts_of(early), early.coverage) == (0, 1.0)
+    assert (units_of(early), early.coverage) == (0, 1.0)
     fill(store, [sample(HOUR + 60 * at, a=5) for at in range(60)])
-    assert parts_of(store.usage(2 * HOUR - 1, ["a"], RESOURCES)) == PARTS // 2
-    assert parts_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == 0
+    assert units_of(store.usage(2 * HOUR - 1, ["a"], RESOURCES)) == PARTS // 2
+    assert units_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == 0
 
 
 @pytest.mark.fault("C46")
@@ -45,12 +45,12 @@ def test_c46_with_most_samples_gone_nothing_is_decided_by_history():
     store = MemoryStore(Window())
     fill(store, [sample(600 * at, a=10) for at in range(40)])
     usage = store.usage(24_000.0, ["a"], RESOURCES)
-    assert parts_of(usage) == PARTS
+    assert units_of(usage) == PARTS
     assert usage.coverage == pytest.approx(0.5, abs=0.01)
     fill(store, [sample(36_000 + 1200 * at, a=10) for at in range(20)])
     thin = believed(store.usage(60_000.0, ["a"], RESOURCES))
     assert thin.coverage < 0.5
-    assert parts_of(thin) == 0
+    assert units_of(thin) == 0
     assert "history is not used" in thin.reasons[-1]
 
 
@@ -77,6 +77,6 @@ def test_c55_history_goes_by_name():
     fill(store, [sample(60 * at, old=10) for at in range(60)])
     fill(store, [sample(HOUR + 60 * at, new=10) for at in range(61)])
     usage = store.usage(2 * HOUR, ["old", "new"], RESOURCES)
-    assert [parts_of(usage, 0), parts_of(usage, 1)] == [PARTS // 2, PARTS // 2]
+    assert [units_of(usage, 0), units_of(usage, 1)] == [PARTS // 2, PARTS // 2]
     fill(store, [sample(2 * HOUR + 60 * at, old=0, new=0) for at in range(1, 61)])
-    assert parts_of(store.usage(3 * HOUR, ["old"], RESOURCES)) == pytest.approx(PARTS / 3, rel=0.01)
+    assert units_of(store.usage(3 * HOUR, ["old"], RESOURCES)) == pytest.approx(PARTS / 3, rel=0.01)

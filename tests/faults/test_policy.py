@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kaisched.actions import search
+from kaisched.actions.eviction import search
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore

@@ -16,9 +16,9 @@ from kaisched.cluster import compaction
 from kaisched.cluster.kubernetes import binder, cluster, eviction_plan, pods, stale_marks
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
+from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_desk import WEIGHTS
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.store import StateStore
 from kaisched.daemon.loop import Loop

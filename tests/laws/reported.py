@@ -17,16 +17,16 @@ from kaisched.cluster.embedded.apiserver.requests import request_of
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer
+from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_desk import WEIGHTS
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, queue_statuses, says
 from kaisched.cluster.store import StateStore
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
 from kaisched.errors import ClusterUnavailable
+from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.memory import Memory
-from kaisched.framework.standing_advice import StandingAdvice
 from kaisched.objects.decode import decode_json
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
@@ -199,7 +199,7 @@ class Cluster:
 
     def counts(self):
         """Return how many reports the server has taken."""
-        return self.reporter._desk._counts.read().get(("report", "done"), (0,))[0]
+        return self.reporter._writers._counts.read().get(("report", "done"), (0,))[0]
 
     def objects(self, group, plural):
         records = self.server.api.storage.collection((group, plural)).records

@@ -4,16 +4,16 @@ import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 
-from kaisched.actions.relocation import Relocation
-from kaisched.actions.search import Search
+from kaisched.actions.eviction.relocation import Relocation
+from kaisched.actions.eviction.search import Search
 from kaisched.framework import cycle as cycles
 from kaisched.framework.containment import start_over
-from kaisched.framework.invariants import violations
-from kaisched.framework.ledger import Ledger
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.framework.outcome import Outcome
-from kaisched.framework.session import Session
-from kaisched.framework.statement import Statement
+from kaisched.framework.session.ledger import Ledger
+from kaisched.framework.session.outcome import Outcome
+from kaisched.framework.session.session import Session
+from kaisched.framework.session.statement import Statement
 from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import crowded, moves_of

@@ -4,8 +4,8 @@ from hypothesis import given, note
 
 from kaisched.core.refusals import text_of
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.explain import dominant
 from kaisched.framework.memory import Memory
+from kaisched.framework.report.explain import dominant
 from tests.laws.clusters import NOW_S, clusters, policies, told
 from tests.oracles.naive_allocate import naive_allocate
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kaisched.actions import backlog, claimants
+from kaisched.actions.eviction import claimants
+from kaisched.actions.order import backlog
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore

@@ -12,7 +12,7 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.constraints import Constraints
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.framework.policy import Policy
 from kaisched.testing.rows import Group, Job, Task

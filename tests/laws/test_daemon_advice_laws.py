@@ -20,15 +20,15 @@ from hypothesis import strategies as st
 from kaisched.clock import ManualClock
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Answer
+from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_desk import WEIGHTS
 from kaisched.cluster.kubernetes.reports import Reporter
 from kaisched.cluster.store import StateStore
 from kaisched.core.states import TaskState
-from kaisched.framework import advice
-from kaisched.framework.advice import Advice, Kind
-from kaisched.framework.look import HOLD_S
-from kaisched.framework.standing_advice import StandingAdvice
+from kaisched.framework.advice import advice
+from kaisched.framework.advice.advice import Advice, Kind
+from kaisched.framework.advice.look import HOLD_S
+from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.objects.podgroup import PodGroup
 from kaisched.units import base_units
 from tests.laws.clusters import NOW_S, make_cluster

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import event, example, given, note
 from hypothesis import strategies as st
 
-from kaisched.actions import evicting
 from kaisched.actions.drain import Drain
-from kaisched.actions.plan import Plan
-from kaisched.actions.search import Search
+from kaisched.actions.eviction import evicting
+from kaisched.actions.eviction.plan import Plan
+from kaisched.actions.eviction.search import Search
 from kaisched.actions.stalegang import StaleGangs
 from kaisched.core.states import TaskState
 from kaisched.core.tables import DRAINED, HELD, OPEN
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group
 from tests.amounts import amounts_of, assert_equal

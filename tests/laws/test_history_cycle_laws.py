@@ -24,7 +24,7 @@ def policy_with(**arguments):
 POLICIES = {
     "weights": policy_with(),
     "as KAI": policy_with(normalization="cluster", countInQuota="true"),
-    "spells": policy_with(handOver="spells"),
+    "timeSlices": policy_with(handOver="timeSlices"),
 }
 
 
@@ -36,21 +36,28 @@ def used_by(cluster, seed):
     return {name: dice.choice([0.0, 0.1, 0.3, 0.6]) * dice.random() for name in leaves}
 
 
-# The head starts of several lumps of one queue, or of one above its limit, were more than it wants.
+# The head starts of several indivisible jobs of one queue, or of one above its limit, were more
+# than it wants.
 @example(
-    make_crowded(3297972347, nodes=6, queues=2, running=4, pending=2, most=5), 833651729, "spells"
+    make_crowded(3297972347, nodes=6, queues=2, running=4, pending=2, most=5),
+    833651729,
+    "timeSlices",
 )
 @example(
-    make_crowded(2549289568, nodes=4, queues=6, running=4, pending=5, most=1), 548882109, "spells"
+    make_crowded(2549289568, nodes=4, queues=6, running=4, pending=5, most=1),
+    548882109,
+    "timeSlices",
 )
 @example(
-    make_crowded(3055554167, nodes=2, queues=6, running=8, pending=10, most=1), 813915443, "spells"
+    make_crowded(3055554167, nodes=2, queues=6, running=8, pending=10, most=1),
+    813915443,
+    "timeSlices",
 )
 # A job that lost its core to one claim went on to claim for its elastic pods.
 @example(
     make_crowded(2118811898, nodes=2, queues=8, running=16, pending=2, most=8),
     1029521222,
-    "spells",
+    "timeSlices",
 )
 @given(crowded, st.integers(0, 1 << 30), st.sampled_from(sorted(POLICIES)))
 def test_a_history_abandons_no_cycle_and_hints_change_nothing(cluster, seed, kind):
@@ -66,8 +73,8 @@ def test_a_history_abandons_no_cycle_and_hints_change_nothing(cluster, seed, kin
         cluster, memory = carried_out(cluster, result), after
 
 
-# Of lumps that started together, which went on was settled by who came first.
-@example(make_crowded(52705378, nodes=1, queues=4, running=8, pending=2, most=1), 0, "spells")
+# Of indivisible jobs that started together, which went on was settled by who came first.
+@example(make_crowded(52705378, nodes=1, queues=4, running=8, pending=2, most=1), 0, "timeSlices")
 @given(crowded, st.integers(0, 1 << 30), st.sampled_from(sorted(POLICIES)))
 def test_with_a_history_the_order_of_loading_does_not_matter(cluster, seed, kind):
     note(told(cluster))
@@ -87,12 +94,12 @@ def decided(store, used, kind, memory):
 
 
 def history_of(cluster, seed, count):
-    """Return what each cycle decides with spells; the clock and the usage stand still."""
+    """Return what each cycle decides with time slices; the clock and the usage stand still."""
     memory, used, told_of = Memory(), used_by(cluster, seed), []
     for _ in range(count):
         snapshot = cluster.store().snapshot()
         result, memory = run_cycle(
-            snapshot, usage_of(snapshot, used), POLICIES["spells"], NOW_S, memory
+            snapshot, usage_of(snapshot, used), POLICIES["timeSlices"], NOW_S, memory
         )
         told_of.append(moves_of(result))
         bound = {bind.pod_group.removeprefix("default/") for bind in result.binds}
@@ -104,10 +111,10 @@ def history_of(cluster, seed, count):
 
 # Others of a queue took what was due to a job of four GPUs, one by one, and had to give it back.
 @example(make_crowded(3923076575, nodes=4, queues=8, running=16, pending=2, most=5), 299984827)
-# A job was a lump for what its queue held besides, and none any more when it ran.
+# A job was an indivisible job for what its queue held besides, and none any more when it ran.
 @example(make_crowded(3201176303, nodes=2, queues=6, running=8, pending=2, most=3), 560257584)
 @given(crowded, st.integers(0, 1 << 30))
-def test_spells_come_to_rest_while_nothing_is_used(cluster, seed):
+def test_time_slices_come_to_rest_while_nothing_is_used(cluster, seed):
     note(told(cluster))
     history = history_of(cluster, seed, CYCLES + AFTER)
     for at, moves in enumerate(history):

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kaisched.actions import backlog, rations
-from kaisched.actions.kinds import steps_of
+from kaisched.actions.order import backlog, rations
+from kaisched.actions.order.kinds import steps_of
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -13,7 +13,7 @@ from kaisched.core.constraints import Constraints, Requirement
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 
 pytestmark = pytest.mark.fault("I123")

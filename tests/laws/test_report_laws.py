@@ -35,11 +35,11 @@ class Play:
     def __init__(self):
         self.cluster, self.names, self.groups, self.spoiled = Cluster(), [], [], set()
 
-    def step(self, event, told, is_turn, bound, written, seconds):
+    def step(self, event, told, is_loop, bound, written, seconds):
         cluster = self.cluster
         self.do(*event)
         cluster.deliver(told)
-        if is_turn:
+        if is_loop:
             cluster.take_turn()
         cluster.bind(bound)
         cluster.write(written)

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kaisched.core.states import TaskState
 from kaisched.framework.memory import Memory
-from kaisched.framework.session import Session
+from kaisched.framework.session.session import Session
 from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, make_cluster, policy
 from tests.oracles.naive_allocate import PlainSession

@@ -20,7 +20,7 @@ from kaisched.cluster.kubernetes.binder import BindWork, Gang
 from kaisched.cluster.kubernetes.cluster import BIND
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
-from kaisched.cluster.kubernetes.pods import Desk
+from kaisched.cluster.kubernetes.pods import Writers
 from kaisched.framework.intents import Bind
 from tests.on_kubernetes.bench_cluster import NAMESPACE, PODS, cluster_of, daemon_on, pod_of
 from tests.waiting import until
@@ -146,11 +146,11 @@ def binder(nodes):
         gate = Gate()
         gate.open(math.inf)
         outbox = Outbox(gate, writers=8, per_second=100_000, write_s=1.0)
-        desk = Desk(cluster.client, gate, lambda _: None, structlog.get_logger())
+        writers = Writers(cluster.client, gate, lambda _: None, structlog.get_logger())
         start_s, cpu_s = time.monotonic(), time.process_time()
         for number, (name, uid) in enumerate(uids.items()):
             bind = Bind(f"{NAMESPACE}/{name}", uid, f"n{number % nodes}", name, 0, 0)
-            outbox.put(BIND, BindWork(desk, bind, Gang(name)))
+            outbox.put(BIND, BindWork(writers, bind, Gang(name)))
         until(lambda: time.sleep(0.05) or not outbox.waiting, PATIENCE_S)
         cpu_s, took_s = time.process_time() - cpu_s, time.monotonic() - start_s
         outbox.close(1.0)

@@ -1,4 +1,6 @@
-"""What tests of faults look at afterwards."""
+"""What tests look at afterwards."""
+
+from tests.waiting import until
 
 ALONE = {"leaderElection": {"enabled": False}}
 
@@ -24,3 +26,10 @@ def assert_no_overcommit(cluster, gpus=8):
         if node:
             used[node] = used.get(node, 0) + int(limits.get("nvidia.com/gpu", 0))
     assert all(held <= gpus for held in used.values()), used
+
+
+def evicting(cluster, count):
+    """Return by which actions pods were evicted, once so many evictions have been logged."""
+    evicted = until(lambda: len(lines := events(cluster, "pod_evicted")) >= count and lines)
+    assert len(evicted) == count
+    return {line["action"] for line in evicted}

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.on_kubernetes.looking import evicting
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -84,9 +85,7 @@ def test_reclaim_gives_a_queue_what_it_deserves(cluster):
     cluster.gang("b", "b", 8)
     placed = cluster.wait_placed(*(f"b-{number}" for number in range(8)))
     assert sum(name.startswith("a") for name in placed) == 8
-    evicted = [line for line in cluster.logs if line["event"] == "pod_evicted"]
-    assert len(evicted) == 8
-    assert {line["action"] for line in evicted} == {"reclaim"}
+    assert evicting(cluster, 8) == {"reclaim"}
 
 
 def test_preempt_takes_from_lower_priorities_of_the_same_queue(cluster):
@@ -117,9 +116,7 @@ def test_consolidation_moves_pods_together(cluster):
     cluster.pod("whole", "a", 8)
     placed = cluster.wait_placed("whole")
     assert sum(node == placed["whole"] for node in placed.values()) == 1
-    evicted = [line for line in cluster.logs if line["event"] == "pod_evicted"]
-    assert len(evicted) == 4
-    assert {line["action"] for line in evicted} == {"consolidate"}
+    assert evicting(cluster, 4) == {"consolidate"}
     assert daemon.error is None
 
 
@@ -130,8 +127,7 @@ def test_stale_gang_is_evicted_after_its_grace(cluster):
     until(lambda: all(pod["status"]["phase"] == "Running" for pod in cluster.pods().values()))
     cluster.delete_pod("g-0")
     until(lambda: not cluster.placed())
-    actions = {line["action"] for line in cluster.logs if line["event"] == "pod_evicted"}
-    assert actions == {"stalegang"}
+    assert evicting(cluster, 3) == {"stalegang"}
 
 
 def test_elastic_jobs_start_at_their_minimum_and_grow(cluster):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.on_kubernetes.looking import evicting
 from tests.on_kubernetes.rig import RUN
 from tests.waiting import until
 
@@ -34,8 +35,7 @@ def test_a_queue_is_held_drained_and_opened_again(cluster):
     assert set(cluster.placed()) == {"x"}
     stop(cluster, "HoldAndDrain")
     until(lambda: "x" not in cluster.pods(), what="the drain")
-    (evicted,) = [line for line in cluster.logs if line["event"] == "pod_evicted"]
-    assert evicted["action"] == "drain"
+    assert evicting(cluster, 1) == {"drain"}
     stop(cluster, "None")
     cluster.wait_placed("y")
 

@@ -8,16 +8,16 @@ from itertools import combinations
 
 import numpy as np
 
-from kaisched.actions.gates import first_shut
-from kaisched.actions.victim_line import as_units
-from kaisched.actions.victims import victim_order
+from kaisched.actions.eviction.victim_list import as_units
+from kaisched.actions.eviction.victim_order import victim_order
+from kaisched.actions.order.gates import first_shut
 from kaisched.core.axis import GPU
 from kaisched.core.snapshot import Snapshot
-from kaisched.framework.claims import Claim
 from kaisched.framework.memory import Memory
-from kaisched.framework.parts import Part
 from kaisched.framework.policy import Policy
-from kaisched.framework.session import Session
+from kaisched.framework.session.claims import Claim
+from kaisched.framework.session.session import Session
+from kaisched.framework.session.units import Unit
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Exhaustive:
         self.units = self._units()
         self.gpus = [int(amount) for amount in as_units(session, self.units).amounts[GPU]]
 
-    def _units(self) -> list[Part]:
+    def _units(self) -> list[Unit]:
         session, jobs = self.session, self.session.jobs
         row, column = np.array([self.job]), self.claim.ask[:, None]
         codes = session.ask.claim_gate(session, self.claim.action, row, column)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kaisched.core.refusals import TEXTS, Refusal
-from kaisched.framework.advice import MEANINGS
+from kaisched.framework.advice.advice import MEANINGS
 from kaisched.framework.plugins.loader import describe_plugins, installed_plugins
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.questions import Decisions

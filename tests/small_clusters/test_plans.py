@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kaisched.engine.planning import plan, read_plan_input
-from kaisched.framework.advice import Kind
-from kaisched.framework.advising import Adviser
+from kaisched.framework.advice.advice import Kind
+from kaisched.framework.advice.adviser import Adviser
 
 HERE = Path(__file__).parent
 

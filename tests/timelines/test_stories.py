@@ -1,6 +1,6 @@
 """The user stories of time-aware fairness as the scenario files tell them: each file is run itself.
 
-Spells and budgets cycle by cycle are in ``test_spells.py``; here virtual time has jobs that end,
+Slices and budgets cycle by cycle are in ``test_spells.py``; here virtual time has jobs that end,
 checkpoints and minimum runtimes.
 """
 
@@ -60,7 +60,7 @@ def worst(run, marks, spans):
 @pytest.mark.parametrize(("k", "duration"), [(0.3, "12d"), (0.5, "1w"), (1, "1w"), (2, "1w")])
 @pytest.mark.parametrize(("name", "queues"), [("time-sharing", 2), ("time-sharing-three", 3)])
 def test_whole_cluster_jobs_share_time_equally(name, queues, k, duration):
-    """At k = 2 a spell is shorter than a job: parts are equal all the same, though work is lost."""
+    """At k = 2 a slice is shorter than a job: parts are equal all the same, though work is lost."""
     run = told(name, duration, kValue=k)
     marks = handovers(run)
     spans = 20 * queues

@@ -130,10 +130,10 @@ class VirtualCluster:
         self._sample(result)
         self.now += 1
 
-    def handovers(self, lumps: Iterable[str]) -> list[int]:
-        """The steps in which another of these queues began a spell."""
+    def handovers(self, indivisible_jobs: Iterable[str]) -> list[int]:
+        """The steps in which another of these queues began a time slice."""
         last, steps = "", []
-        names = set(lumps)
+        names = set(indivisible_jobs)
         for at, job in self.starts:
             queue = self.made[job][1].queue
             if queue in names and queue != last:
@@ -150,15 +150,17 @@ class VirtualCluster:
         whole = sum(sums.values())
         return {name: amount / whole for name, amount in sums.items()}
 
-    def worst(self, lumps: Mapping[str, float], spans: int) -> float:
+    def worst(self, indivisible_jobs: Mapping[str, float], spans: int) -> float:
         """The largest relative error of a queue's part over any so many hand-overs."""
-        marks = self.handovers(lumps)
-        whole = sum(lumps.values())
+        marks = self.handovers(indivisible_jobs)
+        whole = sum(indivisible_jobs.values())
         worst = 0.0
-        sums = np.cumsum([[row[name] for name in lumps] for row in self.held], axis=0)
+        sums = np.cumsum([[row[name] for name in indivisible_jobs] for row in self.held], axis=0)
         for first, last in zip(marks, marks[spans:], strict=False):
             got = sums[last - 1] - (sums[first - 1] if first else 0)
-            for weight, part in zip(lumps.values(), (got / got.sum()).tolist(), strict=True):
+            for weight, part in zip(
+                indivisible_jobs.values(), (got / got.sum()).tolist(), strict=True
+            ):
                 worst = max(worst, abs(part / (weight / whole) - 1))
         return worst
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kaisched.clock import monotonic_s
-from kaisched.cluster.kubernetes.claims import Claims, ClaimsFailedError, PassingError
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.pauses import Pauses
@@ -19,13 +18,14 @@ from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
     GONE,
     SERVER_FAULT,
-    Desk,
     Note,
+    Writers,
     is_passing,
     lacks_right,
     path_of,
     why_not_waiting,
 )
+from kaisched.cluster.kubernetes.volume_claims import PassingError, VolumeClaims, VolumesFailedError
 from kaisched.errors import ClusterUnavailable
 from kaisched.framework.intents import Bind, Nominate
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
@@ -36,7 +36,7 @@ DEADLINE_S: Final = 60.0
 """So long a bind is tried; then its pod is held back for a while and decided again."""
 
 
-class Gang:
+class GangBinds:
     """The binds of one job in one cycle: once one of them cannot be done, no more are begun."""
 
     __slots__ = ("_lock", "_why", "done", "name")
@@ -69,10 +69,10 @@ class Gang:
 class BindWork:
     """One pod to bind."""
 
-    desk: Desk
+    writers: Writers
     bind: Bind
-    gang: Gang
-    claims: Claims | None = None
+    gang: GangBinds
+    claims: VolumeClaims | None = None
     """Claims that get their volumes before the pod is bound."""
     begun_s: float = -1.0
     is_lost: bool = False
@@ -93,16 +93,16 @@ class BindWork:
         except ClusterUnavailable as error:
             return self._again(str(error))
 
-    def _settle(self, claims: Claims) -> float | None:
+    def _settle(self, claims: VolumeClaims) -> float | None:
         """Bind once all claims have their volumes."""
         try:
             pause_s = claims.settle()
-        except ClaimsFailedError as error:
+        except VolumesFailedError as error:
             return self._failed(str(error))
         except (PassingError, ClusterUnavailable) as error:
             if claims.is_overdue:
                 return self._failed(str(error))
-            self.desk.counts.add("bind", RETRIED)
+            self.writers.counts.add("bind", RETRIED)
             return self.pauses.next_s(getattr(error, "retry_after_s", 0.0))
         if pause_s is not None:
             return pause_s
@@ -113,16 +113,16 @@ class BindWork:
     def drop(self, why: str) -> None:
         """Let the pod be decided again; one that may be bound keeps its room until it is read."""
         self._settled()
-        self.desk.counts.add("bind", DROPPED)
-        self.desk.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
+        self.writers.counts.add("bind", DROPPED)
+        self.writers.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
         if not self.is_lost:
-            self.desk.refute_bind(self.bind)
+            self.writers.refute_bind(self.bind)
 
     def _bind(self) -> float | None:
-        bind, desk = self.bind, self.desk
+        bind, writers = self.bind, self.writers
         namespace, _, name = bind.pod.partition("/")
         metadata = {"name": name, "namespace": namespace, "uid": bind.uid}
-        annotations = desk.annotations()
+        annotations = writers.annotations()
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -131,7 +131,7 @@ class BindWork:
         }
         passing("bind.before_post")
         self.is_lost = True
-        answer = desk.client.call("POST", path_of(bind.pod, "binding"), body=body)
+        answer = writers.client.call("POST", path_of(bind.pod, "binding"), body=body)
         passing("bind.after_post")
         # A server in trouble may have done what it could not say: then the pod is read first.
         self.is_lost = answer.code >= SERVER_FAULT
@@ -147,9 +147,11 @@ class BindWork:
         # Refused for what we are (403) or what we sent: that passes only by somebody's doing, so
         # the pod keeps its room and is tried again ever more rarely.
         if lacks_right(answer):
-            desk.log.error("bind_forbidden", answer=answer.text(), needs="create on pods/binding")
+            writers.log.error(
+                "bind_forbidden", answer=answer.text(), needs="create on pods/binding"
+            )
         else:
-            desk.log.error("bind_refused", pod=bind.pod, node=bind.node, answer=answer.text())
+            writers.log.error("bind_refused", pod=bind.pod, node=bind.node, answer=answer.text())
         return self._again(answer.text(), REFUSED_S)
 
     def _read(self, unless_bound: str = "") -> float | None:
@@ -159,7 +161,7 @@ class BindWork:
             unless_bound: why it is given up, even though it waits still.
 
         """
-        pod = self.desk.read(self.bind.pod, self.bind.uid)
+        pod = self.writers.read(self.bind.pod, self.bind.uid)
         is_it = pod is not None and pod.metadata.uid == self.bind.uid
         if is_it and pod is not None and pod.spec.node_name == self.bind.node:
             self._done()
@@ -176,15 +178,15 @@ class BindWork:
     def _done(self) -> None:
         self._settled()
         self.gang.count()
-        self.desk.counts.add("bind", DONE)
+        self.writers.counts.add("bind", DONE)
         bind = self.bind
         text = f"assigned to {bind.node}"
-        self.desk.note(Note(bind.pod, bind.uid, "Scheduled", "Binding", text))
+        self.writers.note(Note(bind.pod, bind.uid, "Scheduled", "Binding", text))
 
     def _again(self, why: str, asked_s: float = 0.0) -> float | None:
         if self._is_overdue and not self.is_lost:
             return self._failed(why)
-        self.desk.counts.add("bind", RETRIED)
+        self.writers.counts.add("bind", RETRIED)
         return self.pauses.next_s(asked_s)
 
     @property
@@ -192,25 +194,25 @@ class BindWork:
         return monotonic_s() - self.begun_s > DEADLINE_S
 
     def _failed(self, why: str) -> float | None:
-        desk, bind = self.desk, self.bind
+        writers, bind = self.writers, self.bind
         self._settled()
-        desk.counts.add("bind", FAILED)
-        desk.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
+        writers.counts.add("bind", FAILED)
+        writers.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
             # Those that are bound stay until the stale-gang action judges the job as a whole.
-            desk.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
-        desk.hold_back(bind)
+            writers.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
+        writers.hold_back(bind)
         return None
 
     def _settled(self) -> None:
-        self.desk.under_way.discard((self.bind.pod, self.bind.uid))
+        self.writers.under_way.discard((self.bind.pod, self.bind.uid))
 
 
 @dataclass(slots=True)
 class NominateWork:
     """A node to be named in a pod's status, for autoscalers to see; nobody relies on it."""
 
-    desk: Desk
+    writers: Writers
     nominate: Nominate
     tries: int = 3
     pauses: Pauses = field(default_factory=Pauses)
@@ -220,18 +222,18 @@ class NominateWork:
         nominate = self.nominate
         self.tries -= 1
         try:
-            answer = self.desk.patch_status(
+            answer = self.writers.patch_status(
                 nominate.pod, nominate.uid, {"nominatedNodeName": nominate.node}
             )
         except ClusterUnavailable:
             answer = Answer(SERVER_FAULT, b"")
         if is_passing(answer) and self.tries:
-            self.desk.counts.add("nominate", RETRIED)
+            self.writers.counts.add("nominate", RETRIED)
             return self.pauses.next_s(answer.retry_after_s)
-        self.desk.counts.add("nominate", DONE if answer.is_done else FAILED)
+        self.writers.counts.add("nominate", DONE if answer.is_done else FAILED)
         return None
 
     def drop(self, why: str) -> None:
         """Do without."""
         del why
-        self.desk.counts.add("nominate", DROPPED)
+        self.writers.counts.add("nominate", DROPPED)

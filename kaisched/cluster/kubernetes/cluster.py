@@ -16,9 +16,8 @@ import structlog
 
 from kaisched.clock import Clock, monotonic_s
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, NominateWork
 from kaisched.cluster.kubernetes.change import Change, ChangeFilter
-from kaisched.cluster.kubernetes.claims import Claims
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.counts import Counts
 from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan, EvictWork
@@ -27,9 +26,10 @@ from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.plans import Plans, promises_to
-from kaisched.cluster.kubernetes.pods import Desk, News, Note, later_leader
+from kaisched.cluster.kubernetes.pods import News, Note, Writers, later_leader
 from kaisched.cluster.kubernetes.reads import Reads, is_older
 from kaisched.cluster.kubernetes.stale_marks import HOPES, STALE_GANGS, StaleMarks
+from kaisched.cluster.kubernetes.volume_claims import VolumeClaims
 from kaisched.cluster.sent import SentOf
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
@@ -92,15 +92,15 @@ class KubernetesCluster:
         self._outbox, self._clock = outbox, clock
         self._why_stale, self._is_observing = why_stale, is_observing
         self._log: Any = structlog.get_logger().bind(shard=shard)
-        self._desk = Desk(client, gate, self.post, self._log, is_deleting, note=note)
+        self._writers = Writers(client, gate, self.post, self._log, is_deleting, note=note)
         self._news: deque[News] = deque()
         self._store_lock = threading.Lock()
         self._has_loop = False
         self._sent: deque[tuple[float, str]] = deque()  # (when to look after it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
         self._plans = Plans()
-        self._evictor = Evictor(self._desk, self._protect)
-        self._marks = StaleMarks(self._desk, lambda work: outbox.put(NOMINATE, work))
+        self._evictor = Evictor(self._writers, self._protect)
+        self._marks = StaleMarks(self._writers, lambda work: outbox.put(NOMINATE, work))
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
         self._filter = ChangeFilter()
@@ -109,7 +109,7 @@ class KubernetesCluster:
     @property
     def counts(self) -> Counts:
         """What became of the writes, by write and outcome."""
-        return self._desk.counts
+        return self._writers.counts
 
     @property
     def waiting(self) -> int:
@@ -206,7 +206,7 @@ class KubernetesCluster:
         What was bound before we knew of it does not count: a lease that was deleted begins again.
         """
         if pod.spec.node_name and self.store.is_waiting(pod.key):
-            holder = later_leader(pod, self._desk.gate.term)
+            holder = later_leader(pod, self._writers.gate.term)
             if holder:
                 self.on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
 
@@ -235,8 +235,8 @@ class KubernetesCluster:
             if not self.store.is_assumed(key):
                 continue
             uid = self.store.version_of(key)[0]
-            if (key, uid) not in self._desk.under_way and key not in to_be_sent:
-                self._outbox.put(READ, _ReadWork(self._desk, key, uid, self.store.sent.of(key)))
+            if (key, uid) not in self._writers.under_way and key not in to_be_sent:
+                self._outbox.put(READ, _ReadWork(self._writers, key, uid, self.store.sent.of(key)))
             self._sent.append((now_s + CONFIRM_S, key))
 
     # -- intents ---------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class KubernetesCluster:
                 self._plans.is_promised(nominate.pod)
                 or self.store.is_told(nominate.pod, nominate.node)
             ):
-                self._outbox.put(NOMINATE, NominateWork(self._desk, nominate))
+                self._outbox.put(NOMINATE, NominateWork(self._writers, nominate))
         self._nominated = {
             nominate.pod: nominate.node
             for nominate in nominations
@@ -269,18 +269,18 @@ class KubernetesCluster:
         passing("apply.after")
 
     def _bind(self, binds: Sequence[Bind]) -> None:
-        gangs: dict[str, Gang] = {}
+        gangs: dict[str, GangBinds] = {}
         due_s = monotonic_s() + CONFIRM_S
         for bind in binds:
             gang = gangs.get(bind.pod_group) or gangs.setdefault(
-                bind.pod_group, Gang(bind.pod_group)
+                bind.pod_group, GangBinds(bind.pod_group)
             )
             keys = self.store.claims_to_select(bind.pod)
-            claims = Claims(self._desk, bind.node, keys) if keys else None
+            claims = VolumeClaims(self._writers, bind.node, keys) if keys else None
             self.store.assume_bound(bind.pod, bind.node)
-            self._desk.under_way.add((bind.pod, bind.uid))
+            self._writers.under_way.add((bind.pod, bind.uid))
             self._sent.append((due_s, bind.pod))
-            self._outbox.put(BIND, BindWork(self._desk, bind, gang, claims))
+            self._outbox.put(BIND, BindWork(self._writers, bind, gang, claims))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
         """Make a plan for each beneficiary; what is evicted for nobody goes job by job."""
@@ -329,19 +329,19 @@ class KubernetesCluster:
 class _ReadWork:
     """A pod of which something is assumed, to be read."""
 
-    def __init__(self, desk: Desk, key: str, uid: str, sent: SentOf) -> None:
+    def __init__(self, writers: Writers, key: str, uid: str, sent: SentOf) -> None:
         """Keep what is needed; ``sent`` is what the answer speaks of."""
-        self._desk, self._key, self._uid, self._sent = desk, key, uid, sent
+        self._writers, self._key, self._uid, self._sent = writers, key, uid, sent
 
     def send(self) -> float | None:
         """Read it; if nothing was done about it, that is what the store shall believe."""
         try:
-            pod = self._desk.read(self._key, self._uid)
+            pod = self._writers.read(self._key, self._uid)
         except ClusterUnavailable:
             return None  # looked after again later
         if pod is not None:
-            self._desk.post(lambda store: store.refute(self._key, self._sent))
-            self._desk.log.info("assumption_checked", pod=self._key, node=pod.spec.node_name)
+            self._writers.post(lambda store: store.refute(self._key, self._sent))
+            self._writers.log.info("assumption_checked", pod=self._key, node=pod.spec.node_name)
         return None
 
     def drop(self, why: str) -> None:

@@ -69,7 +69,7 @@ class EvictionPlan:
         self._evictor, self._put = evictor, put
         self._left = {evict.pod: evict for evict in evictions}
         """Victims of which nothing final was heard."""
-        self._epoch = evictor.desk.gate.term.epoch
+        self._epoch = evictor.writers.gate.term.epoch
         self._why, self._is_unwanted = "", False
         self._in_hand: set[str] = set()
         """Victims whose eviction may be under way."""
@@ -77,7 +77,7 @@ class EvictionPlan:
         self._lock = threading.Lock()
         self._is_evicting = False
         self._steps: deque[Step] = deque(Step(partial(evictor.promise, it)) for it in promises)
-        if len(evictions) > 1 and not evictor.desk.is_deleting:
+        if len(evictions) > 1 and not evictor.writers.is_deleting:
             self._steps += [Step(partial(evictor.try_out, evict), evict.pod) for evict in evictions]
         requests = len(self._steps) + len(evictions)
         self._due_s = monotonic_s() + PLAN_S + REQUEST_S * requests
@@ -112,7 +112,7 @@ class EvictionPlan:
             return self._why
         if monotonic_s() > self._due_s:
             return "it could not be carried out in time"
-        is_ours = self._evictor.desk.gate.term.epoch == self._epoch
+        is_ours = self._evictor.writers.gate.term.epoch == self._epoch
         return "" if is_ours else "it was made under an earlier leadership"
 
     def withdraw(self, why: str, *, is_unwanted: bool = False) -> None:
@@ -183,7 +183,7 @@ class EvictionPlan:
 
     def retried(self, asked_s: float, pauses: Pauses) -> float:
         """Return how long to wait before a step is tried again: not beyond the plan's time."""
-        self._evictor.desk.counts.add("evict", RETRIED)
+        self._evictor.writers.counts.add("evict", RETRIED)
         return min(pauses.next_s(asked_s), max(self._due_s - monotonic_s(), 0.0) + 0.01)
 
     def _go_on(self) -> None:
@@ -210,10 +210,10 @@ class EvictionPlan:
             self._put(EvictWork(self, is_evicting=self._is_evicting), self._is_evicting)
 
     def _spared(self, evict: Evict) -> None:
-        desk = self._evictor.desk
-        desk.counts.add("evict", WITHDRAWN if self._is_unwanted else DROPPED)
-        desk.log.info("eviction_dropped", pod=evict.pod, why=self._why)
-        desk.refute_eviction(evict)
+        writers = self._evictor.writers
+        writers.counts.add("evict", WITHDRAWN if self._is_unwanted else DROPPED)
+        writers.log.info("eviction_dropped", pod=evict.pod, why=self._why)
+        writers.refute_eviction(evict)
 
 
 class EvictWork:

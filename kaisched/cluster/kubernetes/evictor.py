@@ -18,8 +18,8 @@ from kaisched.cluster.kubernetes.pods import (
     CONFLICT,
     GONE,
     SERVER_FAULT,
-    Desk,
     Note,
+    Writers,
     is_passing,
     path_of,
     why_not_waiting,
@@ -55,7 +55,7 @@ GRANTED: Final = Verdict()
 class Evictor:
     """Asks for what one step of a plan needs."""
 
-    desk: Desk
+    writers: Writers
     protect: Callable[[str, str, float], None]
     """Told (pod, UID, seconds) of each pod that its disruption budget protects."""
 
@@ -63,14 +63,14 @@ class Evictor:
         """Name the node of a pod that waits for the room, and see whether it still does."""
         status = {"nominatedNodeName": nominate.node}
         try:
-            answer = self.desk.patch_status(nominate.pod, nominate.uid, status)
+            answer = self.writers.patch_status(nominate.pod, nominate.uid, status)
         except ClusterUnavailable as error:
             return Verdict(str(error))
         if answer.code in (GONE, CONFLICT, INVALID):  # the UID of a pod cannot be changed
             return Verdict(f"{nominate.pod} is not the pod it was made for", True, is_unwanted=True)
         if is_passing(answer):
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
-        self.desk.counts.add("nominate", DONE if answer.is_done else FAILED)
+        self.writers.counts.add("nominate", DONE if answer.is_done else FAILED)
         why = _why_unwanted(answer, nominate.uid) if answer.is_done else ""
         return Verdict(f"{nominate.pod}: {why}", True, is_unwanted=True) if why else GRANTED
 
@@ -97,41 +97,41 @@ class Evictor:
         if not is_protected and (answer.code == CONFLICT or is_passing(answer)):
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
         if is_protected:
-            self.desk.counts.add("evict", PROTECTED)
+            self.writers.counts.add("evict", PROTECTED)
             self.protect(evict.pod, evict.uid, max(answer.retry_after_s, PROTECTED_S))
         return Verdict(f"{evict.pod} may not be evicted: {answer.text()}", is_final=True)
 
     def _settled(self, evict: Evict, answer: Answer) -> None:
         if answer.is_done:
-            self.desk.counts.add("evict", DONE)
+            self.writers.counts.add("evict", DONE)
             self._told(evict)
         else:
-            self.desk.counts.add("evict", FAILED)
-            self.desk.refute_eviction(evict)  # what it held is free already
+            self.writers.counts.add("evict", FAILED)
+            self.writers.refute_eviction(evict)  # what it held is free already
 
     def _ask(self, evict: Evict, *, is_dry_run: bool) -> Answer:
-        desk = self.desk
+        writers = self.writers
         namespace, _, name = evict.pod.partition("/")
         options: dict[str, Any] = {"preconditions": {"uid": evict.uid}}
-        if desk.grace_s is not None:
-            options["gracePeriodSeconds"] = desk.grace_s
-        if desk.is_deleting:
-            desk.patch_status(evict.pod, evict.uid, {"conditions": _target(evict)})
+        if writers.grace_s is not None:
+            options["gracePeriodSeconds"] = writers.grace_s
+        if writers.is_deleting:
+            writers.patch_status(evict.pod, evict.uid, {"conditions": _target(evict)})
             body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
-            return desk.client.call("DELETE", path_of(evict.pod), body=body)
+            return writers.client.call("DELETE", path_of(evict.pod), body=body)
         if is_dry_run:
             options["dryRun"] = ["All"]
-        metadata = {"name": name, "namespace": namespace, "annotations": desk.annotations()}
+        metadata = {"name": name, "namespace": namespace, "annotations": writers.annotations()}
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": metadata,
             "deleteOptions": options,
         }
-        return desk.client.call("POST", path_of(evict.pod, "eviction"), body=body)
+        return writers.client.call("POST", path_of(evict.pod, "eviction"), body=body)
 
     def _told(self, evict: Evict) -> None:
-        self.desk.log.info(
+        self.writers.log.info(
             "pod_evicted",
             pod=evict.pod,
             node=evict.node,
@@ -139,7 +139,7 @@ class Evictor:
             beneficiary=evict.beneficiary,
             reason=evict.reason,
         )
-        self.desk.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", evict.reason, True))
+        self.writers.note(Note(evict.pod, evict.uid, "Evicted", "Evicting", evict.reason, True))
 
 
 def _target(evict: Evict) -> list[dict[str, str]]:

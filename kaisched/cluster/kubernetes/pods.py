@@ -47,7 +47,7 @@ def _ignored(_: Note) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Writers:
     """What all writers of a shard share."""
 
     client: Client

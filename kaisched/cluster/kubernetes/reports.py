@@ -16,26 +16,26 @@ from kaisched.clock import Clock
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.counts import Counts
-from kaisched.cluster.kubernetes.lone_pods import LonePods
-from kaisched.cluster.kubernetes.pods import Note
-from kaisched.cluster.kubernetes.report_box import ReportBox
-from kaisched.cluster.kubernetes.report_desk import (
+from kaisched.cluster.kubernetes.desired_reports import (
     AMOUNTS,
     GROUP,
     POD,
     QUEUE,
-    ReportDesk,
+    DesiredReports,
     Write,
 )
+from kaisched.cluster.kubernetes.lone_pods import LonePods
+from kaisched.cluster.kubernetes.pods import Note
+from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.seen import SeenObjects, key_of
 from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueStatuses
 from kaisched.cluster.kubernetes.stuck_pods import StuckPods
 from kaisched.cluster.kubernetes.waiting_jobs import WaitingJobs
 from kaisched.cluster.store import StateStore
 from kaisched.core.snapshot import Snapshot
-from kaisched.framework.advice import is_same, is_sentence
-from kaisched.framework.records import CycleResult, DecisionRecord
-from kaisched.framework.standing_advice import StandingAdvice
+from kaisched.framework.advice.advice import is_same, is_sentence
+from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.framework.report.records import CycleResult, DecisionRecord
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
@@ -80,12 +80,12 @@ class Reporter:
         self._clock, self._store, self._box = clock, store, box
         self._node_pool = node_pool or "default"
         self._seen = SeenObjects(store, self._node_pool)
-        self._desk = ReportDesk(
+        self._writers = DesiredReports(
             client, box, self._seen,
             stamp=lambda: self._now("%Y-%m-%dT%H:%M:%SZ"),
             on_told=self._told, counts=counts or Counts(),
         )  # fmt: skip
-        self.step: Callable[[], bool] = self._desk.step
+        self.step: Callable[[], bool] = self._writers.step
         """Writes what is due next; from any thread."""
         self._last_s = -ROUND_S
         self._advice = advice or StandingAdvice()
@@ -101,11 +101,11 @@ class Reporter:
         """Note what an object says already; from any thread."""
         obj = change.obj
         if isinstance(obj, Pod | PodGroup | Queue):
-            self._desk.tell(obj, key_of(obj), is_gone=change.is_gone)
+            self._writers.tell(obj, key_of(obj), is_gone=change.is_gone)
 
     def note(self, note: Note) -> None:
         """Make an event, if there is time for it; from any thread."""
-        self._desk.note(self._event(note))
+        self._writers.note(self._event(note))
 
     def _told(self, pod: str, uid: str, message: str) -> None:
         self.note(Note(pod, uid, "FailedScheduling", "Scheduling", message, is_warning=True))
@@ -113,11 +113,11 @@ class Reporter:
     def after(self, snapshot: Snapshot, result: CycleResult) -> None:
         """Report on a cycle."""
         for bind in result.binds:
-            self._desk.withdraw(POD, f"pods/{bind.pod}")
+            self._writers.withdraw(POD, f"pods/{bind.pod}")
         if not result.stats.abandoned:
             for note in (*self._stuck.after(self._store, result), *self._alone.after(self._store)):
                 self.note(note)
-        self._desk.mend()
+        self._writers.mend()
         now_s = self._box.now()
         if now_s - self._last_s < ROUND_S or result.stats.abandoned:
             return
@@ -132,7 +132,7 @@ class Reporter:
         records, names = result.records, snapshot.jobs.name
         for job in self._jobs.heed(snapshot, records):
             for key in self._pods.pop(job, ()):
-                self._desk.withdraw(POD, key)
+                self._writers.withdraw(POD, key)
             self._group(job, [])
         for job in list(self._seen.marked):  # other threads change it
             if not self._jobs.waits(job):
@@ -149,10 +149,10 @@ class Reporter:
         pods = {f"pods/{key}": uid for key, uid in self._store.pending_pods(job)}
         for key in self._pods.get(job, ()):
             if key not in pods:
-                self._desk.withdraw(POD, key)
+                self._writers.withdraw(POD, key)
         self._pods[job] = list(pods)
         for key, uid in pods.items():
-            self._desk.wish(POD, key, (uid, message))
+            self._writers.wish(POD, key, (uid, message))
 
     def _message(self, record: DecisionRecord, advice: str | None = None) -> str:
         """Return why a job waits, what is wrong with it, and what would help, if that is known."""
@@ -188,7 +188,7 @@ class Reporter:
     def _group(self, job: str, ours: list[dict[str, str]]) -> None:
         """Say why our nodes could not take a pod group; what others say of theirs is kept."""
         if self._store.is_declared(job):
-            self._desk.wish(GROUP, f"podgroups/{job}", (self._node_pool, ours))
+            self._writers.wish(GROUP, f"podgroups/{job}", (self._node_pool, ours))
 
     # -- amounts ---------------------------------------------------------------------------------
 
@@ -201,12 +201,12 @@ class Reporter:
         store = self._store
         rows = [row for job in ripe if (row := store.row_of_job(job)) >= 0]
         for job, wanted in self._amounts.changed(snapshot, store.is_declared, rows):
-            self._desk.wish(AMOUNTS, f"podgroups/{job}", wanted)
+            self._writers.wish(AMOUNTS, f"podgroups/{job}", wanted)
 
     def _queues(self, snapshot: Snapshot, result: CycleResult) -> None:
         faults = self._store.queue_faults()
         for name, wanted in self._statuses.changed(snapshot, result.shares, faults):
-            self._desk.wish(QUEUE, f"queues/{name}", wanted)
+            self._writers.wish(QUEUE, f"queues/{name}", wanted)
 
     # -- events ----------------------------------------------------------------------------------
 

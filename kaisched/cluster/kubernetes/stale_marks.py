@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import STRATEGIC
-from kaisched.cluster.kubernetes.pods import Desk, path_of
+from kaisched.cluster.kubernetes.pods import Writers, path_of
 from kaisched.cluster.kubernetes.report import Report
 from kaisched.cluster.store import StateStore
 from kaisched.objects import labels
@@ -27,9 +27,9 @@ AGAIN_S: Final = 5.0
 class StaleMarks:
     """Compares what pods say with what the action remembers, in the loop's thread."""
 
-    def __init__(self, desk: Desk, put: Callable[[Report], object]) -> None:
+    def __init__(self, writers: Writers, put: Callable[[Report], object]) -> None:
         """Have written nothing; ``put`` takes what is to be sent."""
-        self._desk, self._put = desk, put
+        self._writers, self._put = writers, put
         self._written: dict[tuple[str, bool], float] = {}
         """When a pod was last told: (pod, whether its job is stale)."""
 
@@ -62,8 +62,10 @@ class StaleMarks:
         self._written[pod, is_stale] = monotonic_s()
         condition = _condition(since_s, is_stale=is_stale)
         body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-        desk = self._desk
-        report = Report(desk.client, "PATCH", path_of(pod, "status"), body, STRATEGIC, desk.counts)
+        writers = self._writers
+        report = Report(
+            writers.client, "PATCH", path_of(pod, "status"), body, STRATEGIC, writers.counts
+        )
         self._put(report)
 
 

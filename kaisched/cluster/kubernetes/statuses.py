@@ -17,7 +17,7 @@ from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ALLOCATED_STATES, TaskState
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
-from kaisched.framework.records import QueueShare
+from kaisched.framework.report.records import QueueShare
 from kaisched.units import MEBIBYTE, MEMORY_UNIT, is_in_bytes
 
 TRUE: Final = "True"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kaisched.framework.records import PluginFailure
+from kaisched.framework.report.records import PluginFailure
 
 Check = Callable[[Any, Any], str]
 """Returns what is wrong with an answer, or an empty string."""

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
-    from kaisched.framework.advice import Proposal
-    from kaisched.framework.claims import Claim, Units
-    from kaisched.framework.invariant_sums import Moves
-    from kaisched.framework.parts import Part
+    from kaisched.framework.advice.advice import Proposal
+    from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Answers
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
-    from kaisched.framework.reason import Problem, Reason
-    from kaisched.framework.session import Fold, Session
+    from kaisched.framework.report.reason import Problem, Reason
+    from kaisched.framework.session.claims import Claim, Units
+    from kaisched.framework.session.session import Fold, Session
+    from kaisched.framework.session.units import Unit
     from kaisched.objects.workloads import Table
 
     _P = ParamSpec("_P")
@@ -241,10 +241,10 @@ class Questions:
         return self._proposals(session, job, code) or []
 
     def eviction_reason(
-        self, session: Session, claim: Claim, parts: Sequence[Part]
+        self, session: Session, claim: Claim, units: Sequence[Unit]
     ) -> Callable[[Session], str] | None:
         """Return what makes the sentence of a claim's evictions, or None where nobody answers."""
-        made = self._eviction_reason(session, claim, parts)
+        made = self._eviction_reason(session, claim, units)
         return None if made is None else partial(_sentence, made)
 
     def gate_owner(self, session: Session, question: str, arguments: dict[str, Any]) -> str:

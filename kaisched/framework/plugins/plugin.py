@@ -16,7 +16,7 @@ from kaisched.framework.plugins.words import Words
 
 if TYPE_CHECKING:
     from kaisched.core.refusals import PluginRefusal
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.session import Session
 
 
 class Arguments(BaseModel):

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
-    from kaisched.framework.claims import Claim, Units
-    from kaisched.framework.session import Session
+    from kaisched.framework.session.claims import Claim, Units
+    from kaisched.framework.session.session import Session
     from kaisched.objects.workloads import Workload
 
 

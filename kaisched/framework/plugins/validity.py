@@ -13,7 +13,7 @@ import numpy as np
 
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, highest_code
 from kaisched.core.states import TaskState
-from kaisched.framework.reason import Problem, Reason
+from kaisched.framework.report.reason import Problem, Reason
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec

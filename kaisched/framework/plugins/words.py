@@ -13,18 +13,18 @@ from kaisched.framework.plugins.combine import First
 from kaisched.framework.plugins.combine_words import FirstOfEach, Lines, OfOwner
 from kaisched.framework.plugins.specification import question
 from kaisched.framework.plugins.validity import reason_fault, sentence_fault
-from kaisched.framework.reason import Reason
+from kaisched.framework.report.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kaisched.framework.advice import Proposal
-    from kaisched.framework.claims import Claim
-    from kaisched.framework.invariant_sums import Moves
-    from kaisched.framework.parts import Part
+    from kaisched.framework.advice.advice import Proposal
+    from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Asked
-    from kaisched.framework.reason import Problem
-    from kaisched.framework.session import Session
+    from kaisched.framework.report.reason import Problem
+    from kaisched.framework.session.claims import Claim
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
 
 
 def _without_more(asked: Asked) -> Reason:
@@ -60,7 +60,7 @@ class Words:
 
     @question(First(sentence_fault, without="it names the claim and the queues that lose"))
     def eviction_reason(
-        self, session: Session, claim: Claim, parts: Sequence[Part]
+        self, session: Session, claim: Claim, units: Sequence[Unit]
     ) -> Callable[[Session], str] | None:
         """Return what makes the sentence that these evictions for a claim carry.
 

@@ -40,7 +40,7 @@ def test_an_equal_priority_takes_nothing_and_hears_why():
     ran = made.run(shard=SHARD)
     (record,) = [each for each in ran.result.records if each.pod_group == "default/late"]
     why = "queue other has priority 10, and no work of a lower one would make room"
-    assert record.untaken["reclaim"] == why
+    assert record.eviction_refusals["reclaim"] == why
 
 
 def test_a_limit_is_kept_and_named_by_the_plugin():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kaisched import PODS, UNLIMITED, Amounts, Session, ordered_jobs, parts_of, worth
+from kaisched import PODS, UNLIMITED, Amounts, Session, ordered_jobs, units_of, worth
 from kaisched_plugins.proportion.reclaim import Bounds
 from kaisched_plugins.proportion.rules import Row
 
@@ -111,7 +111,7 @@ def _pieces(session: Session, job: int) -> list[_Piece]:
         minimum = int(session.podsets.minimum[jobs.first_podset[job]])
         return [_Piece(request[:, shape].tolist(), min(minimum, active), active)]
     pieces = []
-    for part in reversed(parts_of(session, job, session.tasks.state)):
+    for part in reversed(units_of(session, job, session.tasks.state)):
         shapes = session.tasks.shape_of_task[list(part.tasks)]
         amounts: Row = request[:, shapes].sum(axis=1).tolist()
         pieces.append(_Piece(amounts, int(part.is_core), 1))

@@ -17,13 +17,13 @@ from kaisched import (
     FloatVec,
     IntVec,
     Moves,
-    Part,
     Plugin,
     Problem,
     Proposal,
     Reason,
     RowVec,
     Session,
+    Unit,
     Units,
     hookimpl,
 )
@@ -174,10 +174,10 @@ class Proportion(Plugin):
 
     @hookimpl
     def eviction_reason(
-        self, session: Session, claim: Claim, parts: Sequence[Part]
+        self, session: Session, claim: Claim, units: Sequence[Unit]
     ) -> Callable[[Session], str] | None:
         """Say of reclaim what both queues hold before and after, and are due."""
-        return reasons.reclaimed(session, claim, parts) if claim.action == _RECLAIM else None
+        return reasons.reclaimed(session, claim, units) if claim.action == _RECLAIM else None
 
     @hookimpl
     def queue_problems(self, session: Session) -> dict[int, Problem]:

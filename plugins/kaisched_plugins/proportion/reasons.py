@@ -12,10 +12,10 @@ from kaisched import (
     UNLIMITED,
     Amounts,
     Claim,
-    Part,
     Problem,
     Reason,
     Session,
+    Unit,
     asked_of,
     batch_of,
     format_amount,
@@ -90,14 +90,14 @@ def _over_fair_share(session: Session, job: int) -> Reason | None:
 # -- evictions -----------------------------------------------------------------------------------
 
 
-def reclaimed(session: Session, claim: Claim, parts: Sequence[Part]) -> Callable[[Session], str]:
+def reclaimed(session: Session, claim: Claim, units: Sequence[Unit]) -> Callable[[Session], str]:
     """Return what makes for example ``reclaimed for team/job (queue b: gpu 0 to 1, ...) from ...``.
 
     The sentence is made when somebody reads it, of what the queues hold now.
     """
-    queues = {int(session.jobs.queue_of_job[part.job]) for part in parts}
+    queues = {int(session.jobs.queue_of_job[unit.job]) for unit in units}
     held = session.ledger.held.copy()
-    short = _undershoot(session, parts, held) if claim.pass_number else ""
+    short = _undershoot(session, units, held) if claim.pass_number else ""
     return partial(_reclaimed, claim, sorted(queues), held, short)
 
 
@@ -142,18 +142,18 @@ def _counts(session: Session, queue: int, resource: int) -> str:
     return f", which count as {share} and {quota}"
 
 
-def _undershoot(session: Session, parts: Sequence[Part], held: Amounts) -> str:
+def _undershoot(session: Session, units: Sequence[Unit], held: Amounts) -> str:
     """Name a queue that is left with less than its quota, and what of it went whole."""
     queues, tree = session.queues, session.queues.tree
-    paths = [tree.path(int(session.jobs.queue_of_job[part.job])).tolist() for part in parts]
+    paths = [tree.path(int(session.jobs.queue_of_job[unit.job])).tolist() for unit in units]
     for row in dict.fromkeys(row for path in paths for row in path):
-        lost = [part for part, path in zip(parts, paths, strict=True) if row in path]
-        shapes = session.tasks.shape_of_task[[task for part in lost for task in part.tasks]]
+        lost = [unit for unit, path in zip(units, paths, strict=True) if row in path]
+        shapes = session.tasks.shape_of_task[[task for unit in lost for task in unit.tasks]]
         is_lost = session.shapes.request[:, shapes].any(axis=1)
         quota = queues.deserved[:, row]
         if not (is_lost & (held[:, row] < quota) & (quota < UNLIMITED)).any():
             continue
-        whole = max(len(part.tasks) for part in lost)
+        whole = max(len(unit.tasks) for unit in lost)
         why = f", as a gang of {whole} goes whole" if whole > 1 else ""
         return f"; queue {queues.name[row]} is left {UNDERSHOT}{why}"
     return ""

@@ -9,10 +9,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from kaisched import Arguments, parse_duration, shard_setting
+from kaisched import Arguments, former_values, parse_duration, shard_setting
 
 Normalization = Literal["siblings", "cluster"]
-HandOver = Literal["none", "spells", "budgets"]
+HandOver = Literal["none", "timeSlices", "budgets"]
 
 _NEVER = "never"
 _LIVES = 1.4426950408889634
@@ -22,7 +22,7 @@ _PARTS_OF_HISTORY = 8
 
 
 class TimeBasedFairshareArguments(Arguments):
-    """How past usage is measured, how strongly it counts, and who has the surplus by spells."""
+    """How past usage is measured, how strongly it counts, and who has the surplus by slices."""
 
     k_value: float = Field(
         default=1.0,
@@ -45,8 +45,9 @@ class TimeBasedFairshareArguments(Arguments):
     )
     hand_over: HandOver = Field(
         default="none",
-        description="Whether queues with jobs that cannot be divided have the surplus by spells, "
-        "and whether those last until another queue has used less or until a budget is used.",
+        description="Whether queues with jobs that cannot be divided have the surplus by time "
+        "slices, and whether those last until another queue has used less or a budget is used up.",
+        json_schema_extra=former_values(time_slices="timeSlices"),
     )
     eviction_cost: str = Field(
         default="30m",
@@ -55,7 +56,7 @@ class TimeBasedFairshareArguments(Arguments):
     )
     half_life_period: str = Field(
         default="0s",
-        description="Half-life of the history, 0 for none. Spells need it; `usageDBConfig` sets "
+        description="Half-life of the history, 0 for none. Slices need it; `usageDBConfig` sets "
         "it.",
         json_schema_extra=shard_setting("usageDBConfig.usageParams.halfLifePeriod"),
     )

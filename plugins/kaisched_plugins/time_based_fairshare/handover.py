@@ -1,6 +1,6 @@
-"""Hands the surplus over between lumps: builds the groups that the rules are about, and remembers.
+"""Hand the surplus over between indivisible jobs: build the groups that the rules are about.
 
-Nothing of a spell is remembered: who runs since when is in the snapshot, who has used what in the
+Nothing of a slice is remembered: who runs since when is in the snapshot, who has used what in the
 usage. What is remembered is only who had the way free and did not take it.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from kaisched import PARTS, Amounts, Claim, CodeVec, FloatVec, IntVec, RowVec, Session
 from kaisched_plugins.time_based_fairshare import refusals
-from kaisched_plugins.time_based_fairshare.lumps import Lump
-from kaisched_plugins.time_based_fairshare.spells import (
+from kaisched_plugins.time_based_fairshare.indivisible import Indivisible
+from kaisched_plugins.time_based_fairshare.time_slices import (
     Contest,
     Group,
     Need,
@@ -25,11 +25,11 @@ from kaisched_plugins.time_based_fairshare.spells import (
     share_out,
 )
 
-SPELLS_OF_HISTORY = 16
-"""An average queue's shortest spell at k = 1 is the length of the history divided by this."""
-_OTHERS_SPELL = np.int16(refusals.OTHERS_SPELL)
+SLICES_OF_HISTORY = 16
+"""An average queue's shortest time slice at k = 1 is the length of the history divided by this."""
+_OTHERS_SLICE = np.int16(refusals.OTHERS_SLICE)
 _PAUSE = 10
-"""Who did not take what was free is passed over for so many spells."""
+"""Who did not take what was free is passed over for so many time slices."""
 
 Facts = dict[str, list[float]]
 """Name of a queue or waiting job to since when its way is free, and what it held then."""
@@ -37,30 +37,31 @@ Facts = dict[str, list[float]]
 
 @dataclass(slots=True)
 class Handover:
-    """What one cycle knows about lumps."""
+    """What one cycle knows about indivisible jobs."""
 
-    lumps: list[Lump]
+    indivisible_jobs: list[Indivisible]
     excess: FloatVec
     """``(R, Q)`` usage beyond the quota, as a part of the cluster."""
     k: float
-    spell_s: float
+    slice_s: float
     elapsed: float
-    """How much of the budget period has passed, 0 to 1; NaN where spells do not follow budgets."""
+    """How much of the budget period has passed, 0 to 1; NaN where slices do not follow budgets."""
     before: Facts
-    granted: list[tuple[int, Lump, Need]] = field(default_factory=list)
-    """Waiting lumps whose spell it is, with the queue that was given something for it, and what."""
+    granted: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
+    """Waiting indivisible jobs whose time slice it is, with the queue that was given something for
+    it, and what."""
     young: set[int] = field(default_factory=set)
-    """Jobs of the running lumps that go on for their shortest spell, at some level."""
+    """Jobs of the running indivisible jobs that go on for their shortest slice, at some level."""
     ended: set[int] = field(default_factory=set)
-    """Jobs of the running lumps that do not go on, at some level."""
+    """Jobs of the running indivisible jobs that do not go on, at some level."""
     deferred: set[int] = field(default_factory=set)
     behind: dict[int, set[int]] = field(default_factory=dict)
-    """Resource to the queues that share it with a waiting lump whose spell it is."""
+    """Resource to the queues that share it with a waiting indivisible job whose slice it is."""
 
     @property
     def has_waiting(self) -> bool:
-        """Tell whether any lump waits."""
-        return any(not lump.is_running for lump in self.lumps)
+        """Tell whether any indivisible job waits."""
+        return any(not indivisible_job.is_running for indivisible_job in self.indivisible_jobs)
 
     def head_start(
         self,
@@ -75,7 +76,7 @@ class Handover:
         """Answer the question of that name."""
         tree = session.queues.tree
         parents = tree.parent_of_queue[queue].tolist()
-        leaves = {lump.leaf for lump in self.lumps}
+        leaves = {indivisible_job.leaf for indivisible_job in self.indivisible_jobs}
         above = {-1} | {row for leaf in leaves for row in tree.path(leaf)[1:].tolist()}
         columns = [each.tolist() for each in (resource, queue, weights, has, wants, surplus)]
         used = [each[resource, queue].tolist() for each in (self.excess, session.held)]
@@ -110,10 +111,10 @@ class Handover:
     def gate(
         self, session: Session, queue: RowVec, job: RowVec, ask: Amounts, held: Amounts
     ) -> CodeVec | None:
-        """Return OTHERS_SPELL ``(K,)`` for jobs that would take more than is left to their queue.
+        """Return OTHERS_SLICE ``(K,)`` for jobs that want more than their queue has left.
 
-        Else what is free would go to others before the lump has all that it needs. Promised room
-        is not taken back.
+        Else what is free would go to others before the indivisible job has all it needs. Promised
+        room is not taken back.
         """
         over = np.zeros(len(queue), np.bool_)
         for row, behind in self.behind.items():
@@ -123,29 +124,29 @@ class Handover:
         for at in np.flatnonzero(over).tolist():
             tasks = list(session.jobs.tasks[int(job[at])])
             over[at] = not (session.tasks.nominated_node[tasks] >= 0).any()
-        return over * _OTHERS_SPELL if over.any() else None
+        return over * _OTHERS_SLICE if over.any() else None
 
     def claim(self, session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
-        """Return OTHERS_SPELL ``(K,)`` for jobs that would claim what a lump was given (R30).
+        """Return OTHERS_SLICE ``(K,)`` for claims on what an indivisible job has (R30).
 
         Else its queue would take it from others bit by bit, only to give it back.
         """
         ends, leaf = session.queues.tree.end_of_queue, session.jobs.queue_of_job.take(job)
         held = (session.ledger if session.has_moved else session).held
         over = np.zeros(len(job), np.bool_)
-        for queue, lump, given in self.granted:
-            if not self._still_waits(session, lump):
+        for queue, indivisible_job, given in self.granted:
+            if not self._still_waits(session, indivisible_job):
                 continue
             is_other = (leaf >= queue) & (leaf < ends[queue])
-            asks = [ask[row] >= amount for row, amount in lump.amounts.items()]
-            is_other &= ~((leaf == lump.leaf) & np.logical_and.reduce(asks))
+            asks = [ask[row] >= amount for row, amount in indivisible_job.amounts.items()]
+            is_other &= ~((leaf == indivisible_job.leaf) & np.logical_and.reduce(asks))
             for row, amount in given.items():
                 most = session.fair_share[row, queue] - amount
                 over |= is_other & (ask[row] > 0) & (held[row, queue] + ask[row] > most)
-        return over * _OTHERS_SPELL if over.any() else None
+        return over * _OTHERS_SLICE if over.any() else None
 
     def spare(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
-        """Return OTHERS_SPELL ``(K,)`` for lumps whose spell is young (R27).
+        """Return OTHERS_SLICE ``(K,)`` for indivisible jobs whose time slice is young (R27).
 
         Their queue may have to give up another one, which has run for longer: victims go youngest
         first. Who claims what it deserves is not stopped.
@@ -156,21 +157,23 @@ class Handover:
         after = session.held[:, claim.queue] + claim.ask
         if not ((claim.ask > 0) & (after > session.queues.deserved[:, claim.queue])).any():
             return None
-        return np.isin(job, list(young)) * _OTHERS_SPELL
+        return np.isin(job, list(young)) * _OTHERS_SLICE
 
     def _group(self, session: Session, rows: list[tuple[Any, ...]]) -> Group | None:
-        """Return the siblings of some rows with the lumps below them, or None without any.
+        """Return the siblings of some rows with the indivisible jobs below them, or None.
 
         A row is a resource, a queue, and its numbers: weight, what it has, wants and may share;
         usage, what it holds, and that with what it asks for.
         """
         ends = session.queues.tree.end_of_queue
-        lumps = [
-            (queue, lump)
+        indivisible_jobs = [
+            (queue, indivisible_job)
             for queue in sorted({row[1] for row in rows})
-            for lump in self._by_use(session, members(self.lumps, queue, int(ends[queue])))
+            for indivisible_job in self._by_use(
+                session, members(self.indivisible_jobs, queue, int(ends[queue]))
+            )
         ]
-        if not lumps:
+        if not indivisible_jobs:
             return None
         contests: dict[int, Contest] = {}
         total, held = session.snapshot.total, session.held
@@ -179,7 +182,7 @@ class Handover:
             contest.sides[queue] = Side(weight, used / weight, has, wants, holds, asks > holds)
         for resource, contest in contests.items():
             part = contest.surplus / max(int(total[resource]), 1)
-            contest.margin = part * len(contest.sides) / (2 * SPELLS_OF_HISTORY * self.k)
+            contest.margin = part * len(contest.sides) / (2 * SLICES_OF_HISTORY * self.k)
             if not math.isnan(self.elapsed):
                 for queue, side in contest.sides.items():
                     used = float(self.excess[resource, queue]) * self.elapsed
@@ -194,33 +197,34 @@ class Handover:
 
         return Group(
             contests,
-            lumps,
+            indivisible_jobs,
             session.now_s,
-            self.spell_s,
+            self.slice_s,
             not math.isnan(self.elapsed),
             covers,
             is_passed_over,
         )
 
-    def _by_use(self, session: Session, lumps: list[Lump]) -> list[Lump]:
-        """Return the lumps of one sibling, those of its least used leaf queue first."""
+    def _by_use(self, session: Session, indivisible_jobs: list[Indivisible]) -> list[Indivisible]:
+        """Return the indivisible jobs of one sibling, those of its least used leaf queue first."""
         known: dict[tuple[int, ...], float] = {}
 
-        def use(lump: Lump) -> tuple[float, int]:
-            key = (lump.leaf, *lump.amounts)
+        def use(indivisible_job: Indivisible) -> tuple[float, int]:
+            key = (indivisible_job.leaf, *indivisible_job.amounts)
             used = known.get(key)
             if used is None:
-                weight = session.queues.weight[:, lump.leaf]
+                weight = session.queues.weight[:, indivisible_job.leaf]
                 used = known[key] = max(
-                    float(self.excess[row, lump.leaf]) / max(float(weight[row]), 1e-9)
-                    for row in lump.amounts
+                    float(self.excess[row, indivisible_job.leaf]) / max(float(weight[row]), 1e-9)
+                    for row in indivisible_job.amounts
                 )
-            return used, lump.leaf
+            return used, indivisible_job.leaf
 
         usable = [
-            lump
-            for lump in lumps
-            if lump.is_running or not self._is_passed_over(session, self._name(session, lump))
+            indivisible_job
+            for indivisible_job in indivisible_jobs
+            if indivisible_job.is_running
+            or not self._is_passed_over(session, self._name(session, indivisible_job))
         ]
         return sorted(usable, key=use)
 
@@ -228,24 +232,26 @@ class Handover:
 
     def _is_passed_over(self, session: Session, name: str) -> bool:
         entry = self.before.get(name)
-        return entry is not None and session.now_s - entry[0] >= self.spell_s
+        return entry is not None and session.now_s - entry[0] >= self.slice_s
 
     @staticmethod
-    def _still_waits(session: Session, lump: Lump) -> bool:
-        """Tell whether this cycle has found no place for a lump."""
-        return session.pending_count(lump.job) == int(session.jobs.pending[lump.job])
+    def _still_waits(session: Session, indivisible_job: Indivisible) -> bool:
+        """Tell whether this cycle has found no place for an indivisible job."""
+        return session.pending_count(indivisible_job.job) == int(
+            session.jobs.pending[indivisible_job.job]
+        )
 
     @staticmethod
-    def _name(session: Session, lump: Lump) -> str:
-        return f"job/{session.jobs.name[lump.job]}"
+    def _name(session: Session, it: Indivisible) -> str:
+        return f"job/{session.jobs.name[it.job]}"
 
     def facts(self, session: Session) -> Facts:
         """Return who has the way free and has not taken it, and since when."""
         now_s = session.now_s
         waits = {
-            self._name(session, lump): 0.0
-            for _, lump, _ in self.granted
-            if self._still_waits(session, lump)
+            self._name(session, indivisible_job): 0.0
+            for _, indivisible_job, _ in self.granted
+            if self._still_waits(session, indivisible_job)
         }
         waits |= {
             f"queue/{session.queues.name[queue]}": float(session.held[:, queue].sum())
@@ -254,7 +260,7 @@ class Handover:
         facts = {
             name: entry
             for name, entry in self.before.items()
-            if self.spell_s <= now_s - entry[0] < (1 + _PAUSE) * self.spell_s
+            if self.slice_s <= now_s - entry[0] < (1 + _PAUSE) * self.slice_s
         }
         for name, held in sorted(waits.items()):
             entry = self.before.get(name, [now_s, held])
@@ -275,7 +281,7 @@ def _weight_part(session: Session, resource: int, queue: int) -> float:
 
 def handover_of(
     session: Session,
-    lumps: list[Lump],
+    indivisible_jobs: list[Indivisible],
     quota: FloatVec,
     *,
     k: float,
@@ -287,7 +293,7 @@ def handover_of(
 
     Args:
         session: what runs, waits and was used.
-        lumps: of this cycle.
+        indivisible_jobs: of this cycle.
         quota: ``(R, Q)`` parts per billion of the cluster.
         k: how strongly usage counts, above 0.
         history_s: the length of the history.
@@ -297,5 +303,5 @@ def handover_of(
     """
     parts = np.zeros(quota.shape) if session.usage is None else session.usage.parts
     excess = np.maximum(parts - quota, 0.0) / PARTS
-    spell_s = history_s / (SPELLS_OF_HISTORY * k)
-    return Handover(lumps, excess, k, spell_s, elapsed, before)
+    slice_s = history_s / (SLICES_OF_HISTORY * k)
+    return Handover(indivisible_jobs, excess, k, slice_s, elapsed, before)

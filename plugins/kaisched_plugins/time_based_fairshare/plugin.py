@@ -1,4 +1,4 @@
-"""The answers: the weight fold ``max(0, W + k (W - U))``, and head starts for whose spell it is."""
+"""The answers: the weight fold ``max(0, W + k (W - U))``, and head starts for whose slice it is."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from kaisched_plugins.time_based_fairshare.history import (
     folded,
     measured,
 )
-from kaisched_plugins.time_based_fairshare.lumps import Lump, lumps_of
+from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
 
-_LUMPS = "time-based-fairshare.lumps"
+_INDIVISIBLES = "time-based-fairshare.indivisible jobs"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,12 +49,12 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Lumps:
+class _Indivisibles:
     """What holds while nothing in the cluster changes."""
 
     snapshot: object
     has: Entitlement
-    lumps: list[Lump]
+    indivisible_jobs: list[Indivisible]
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +62,7 @@ class _Cycle:
     usage: FloatVec | None
     """``(R, Q)`` what counts against each queue; None where nothing does."""
     handover: Handover | None = None
-    """None until the first head start is asked for, and without lumps."""
+    """None until the first head start is asked for, and without indivisible jobs."""
     is_asked: bool = False
     debts: Debts | None = None
     """None until a claim is judged."""
@@ -73,7 +73,7 @@ class TimeBasedFairshare(Plugin):
 
     name = "time-based-fairshare"
     is_class_bound = True
-    refusals = (refusals.OTHERS_SPELL, refusals.NOT_WORTH_IT)
+    refusals = (refusals.OTHERS_SLICE, refusals.NOT_WORTH_IT)
 
     Arguments = TimeBasedFairshareArguments
 
@@ -93,7 +93,7 @@ class TimeBasedFairshare(Plugin):
         )
 
     def is_silent(self, session: Session, question: str) -> bool:
-        """Promise silence where nothing was used, and where nobody has spells."""
+        """Promise silence where nothing was used, and where nobody has time slices."""
         if question == "head_start":
             return self._handover(session) is None
         cycle: _Cycle = session.state[self.name]
@@ -133,18 +133,18 @@ class TimeBasedFairshare(Plugin):
         wants: IntVec,
         surplus: IntVec,
     ) -> IntVec | None:
-        """Answer what the jobs take whose spell it is."""
+        """Answer what the jobs take whose time slice it is."""
         handover = self._handover(session)
         if handover is None:
             return None
         return handover.head_start(session, resource, queue, weights, has, wants, surplus)
 
     def has_gates(self, session: Session, action: str) -> bool:
-        """Promise silence unless a job waits whose spell it is."""
+        """Promise silence unless a job waits whose time slice it is."""
         handover = self._handover(session)
         if action != "allocate" or handover is None or not handover.has_waiting:
             return False
-        session.divide()  # which finds out whose spell it is
+        session.divide()  # which finds out whose time slice it is
         return bool(handover.granted)
 
     @hookimpl
@@ -158,7 +158,7 @@ class TimeBasedFairshare(Plugin):
         held: Amounts,
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
-        """Let allocate leave room to the jobs whose spell it is."""
+        """Let allocate leave room to the jobs whose time slice it is."""
         handover = self._handover(session)
         if action != "allocate" or handover is None or not handover.granted:
             return None
@@ -168,23 +168,23 @@ class TimeBasedFairshare(Plugin):
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
-        """Let nobody but a lump claim what it was given."""
+        """Let nobody but an indivisible job claim what it was given."""
         handover = self._handover(session)
         if action != "reclaim" or handover is None or not handover.has_waiting:
             return None
-        session.divide()  # which finds out whose spell it is
+        session.divide()  # which finds out whose time slice it is
         return handover.claim(session, job, ask) if handover.granted else None
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
-        """Let reclaim spare the jobs whose spell is young, and those worth more than is owed."""
+        """Let reclaim spare the jobs whose slice is young, and those worth more than is owed."""
         debts = self._debts(session, claim)
         if debts is not None:
             return debts.spared(session, claim, job)
         handover = self._handover(session)
         if claim.action != "reclaim" or handover is None:
             return None
-        session.divide()  # which finds out whose spell goes on
+        session.divide()  # which finds out whose time slice goes on
         return handover.spare(session, claim, job)
 
     @hookimpl
@@ -219,7 +219,7 @@ class TimeBasedFairshare(Plugin):
         return cycle.debts
 
     def _handover(self, session: Session) -> Handover | None:
-        """Return what this cycle knows of lumps, None where there are none."""
+        """Return what this cycle knows of indivisible jobs, None where there are none."""
         if self.arguments.hand_over == "none" or not self.arguments.k_value:
             return None
         cycle: _Cycle = session.state[self.name]
@@ -230,16 +230,16 @@ class TimeBasedFairshare(Plugin):
 
     def _new_handover(self, session: Session) -> Handover | None:
         has = self._entitlement(session)
-        known: _Lumps | None = session.hints.get(_LUMPS)
+        known: _Indivisibles | None = session.hints.get(_INDIVISIBLES)
         if known is None or known.snapshot is not session.snapshot or known.has is not has:
-            known = _Lumps(session.snapshot, has, lumps_of(session, has.own))
-            session.hints[_LUMPS] = known
-        lumps = known.lumps
-        if not lumps:
+            known = _Indivisibles(session.snapshot, has, indivisible_jobs_of(session, has.own))
+            session.hints[_INDIVISIBLES] = known
+        indivisible_jobs = known.indivisible_jobs
+        if not indivisible_jobs:
             return None
         return handover_of(
             session,
-            lumps,
+            indivisible_jobs,
             has.quota,
             k=self.arguments.k_value,
             history_s=self.arguments.history_s,

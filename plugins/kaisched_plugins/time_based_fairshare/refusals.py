@@ -1,4 +1,4 @@
-"""What time-based-fairshare refuses for: whose spell it is, and what evictions are worth."""
+"""What time-based-fairshare refuses for: whose time slice it is, and what evictions are worth."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 from kaisched import PluginRefusal
 
-OTHERS_SPELL: Final = PluginRefusal(
-    "OthersSpell",
-    "room is kept for another job, whose spell it is",
+OTHERS_SLICE: Final = PluginRefusal(
+    "OthersTimeSlice",
+    "room is kept for another job, whose time slice it is",
     cure="Nothing: it waits for its share, or until that job has started.",
 )
 NOT_WORTH_IT: Final = PluginRefusal(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.actions.candidates import gather
+from kaisched.actions.order.candidates import gather
 from kaisched.core.axis import CPU, FIXED, GPU, MEMORY
 from kaisched.core.refusals import text_of
 from kaisched.core.shares import first_over

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.actions.candidates import gather, keep_best, pending_jobs
-from kaisched.actions.victims import victim_order
-from kaisched.actions.walk import QueueWalk
+from kaisched.actions.eviction.victim_order import victim_order
+from kaisched.actions.order.candidates import gather, keep_best, pending_jobs
+from kaisched.actions.order.fair_order import PredictedOrder
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.states import TaskState
-from kaisched.framework.session import Session
+from kaisched.framework.session.session import Session
 from kaisched.testing.rows import Group, Job, Task
 from tests.conformance.amounts import ROWS, Scale
 from tests.conformance.asking import ELSEWHERE, queue_row, session_of, store_of
@@ -87,7 +87,7 @@ def _popped(session: Session, options: Mapping[str, Any]) -> list[int]:
         candidates = candidates.keep(session.jobs.preemption_delay_s[candidates.job] <= 0)
     if options["depth"] >= 0:
         candidates = keep_best(session, candidates, options["depth"])
-    walk = QueueWalk(session, "allocate", candidates)
+    walk = PredictedOrder(session, "allocate", candidates)
     rows = []
     # To push a popped job back unplaced is to look at it and leave it there, so that
     # `requeue_first_popped` changes nothing.

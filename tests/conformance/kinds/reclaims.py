@@ -6,9 +6,9 @@ import numpy as np
 
 from kaisched.core.refusals import text_of
 from kaisched.core.states import TaskState
-from kaisched.framework.claims import Claim, Units
-from kaisched.framework.parts import parts_of
-from kaisched.framework.session import Session
+from kaisched.framework.session.claims import Claim, Units
+from kaisched.framework.session.session import Session
+from kaisched.framework.session.units import units_of
 from kaisched.testing.rows import Group, Job, Task
 from kaisched_plugins.proportion.reclaim import Bounds
 from kaisched_plugins.proportion.rules import is_fair_share_victim, is_quota_victim, is_within
@@ -103,7 +103,7 @@ def victim_resources(case: dict[str, Any]) -> str:
     root = groups[0] if len(groups) == 1 else Group("job", None, groups)
     row = queue_row(scale, {"id": QUEUE, "parent": None})
     session = session_of(store_of([row], [Job("job", QUEUE, tasks, root=root)]))
-    parts = [part.tasks for part in parts_of(session, 0)]
+    parts = [part.tasks for part in units_of(session, 0)]
     cpu = scale.column({"cpu_millis": case["expected"]["cpu_millis_each"]})[0]
     request = session.shapes.request[0, session.tasks.shape_of_task]
     got = [int(request[list(members)].sum()) for members in parts]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kaisched.actions import rations
+from kaisched.actions.order import rations
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.constraints import Constraints
@@ -12,9 +12,9 @@ from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.placement import Placement
 from kaisched.framework.policy import Policy
-from kaisched.framework.reasons import MOST_SHAPES
+from kaisched.framework.report.codes import MOST_SHAPES
+from kaisched.framework.session.placement import Placement
 from kaisched.testing.rows import Group, Job, Task, add_job
 from tests.unit.framework.fakes import cycle, job, placed, plugin, policy, store, with_default
 

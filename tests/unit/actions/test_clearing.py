@@ -57,7 +57,7 @@ def test_so_many_jobs_may_be_moved_for_one(most, moved):
 @pytest.mark.fault("I123")
 def test_nodes_that_are_too_small_are_not_priced(monkeypatch):
     """Whoever asks for more than any node has would have every node priced in every cycle."""
-    monkeypatch.setattr("kaisched.actions.clearing.Movable.on", lambda *_: 1 / 0)
+    monkeypatch.setattr("kaisched.actions.room.clearing.Movable.on", lambda *_: 1 / 0)
     nodes = (node("n0", 4), node("n1", 4))
     runs = (job("s", "q", (1, 1, "n0")), job("t", "q", (1, 1, "n1")))
     mixed = job("w", "q", (5, 1))

@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kaisched.core.disruption import SEVERAL, UNPROTECTED, DisruptionBudgets
+from kaisched.core.disruption_budgets import SEVERAL, UNPROTECTED, DisruptionBudgets
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import build_policy, default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta
@@ -44,7 +44,8 @@ def decide(cluster, *budgets, policy=IN_PLACE):
 
 def refusals(result):
     return {
-        each.pod_group.partition("/")[2]: " ".join(each.untaken.values()) for each in result.records
+        each.pod_group.partition("/")[2]: " ".join(each.eviction_refusals.values())
+        for each in result.records
     }
 
 

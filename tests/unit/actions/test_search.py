@@ -6,17 +6,17 @@ from weakref import WeakSet
 
 import pytest
 
-from kaisched.actions import evicting
-from kaisched.actions.attempt import Attempt
-from kaisched.actions.plan import Plan
+from kaisched.actions.eviction import evicting
+from kaisched.actions.eviction.attempt import Attempt
+from kaisched.actions.eviction.plan import Plan
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.framework.parts import Part
+from kaisched.framework.session.units import Unit
 from kaisched.testing.rows import Group, Job, Task
 from tests.laws.clusters import Cluster
 from tests.laws.crowded import carried_out
@@ -184,13 +184,13 @@ def test_of_the_classes_that_are_refused_only_the_last_keeps_its_victims_in_line
     )  # fmt: skip
     alive, most = WeakSet(), []
 
-    class Line(evicting.VictimLine):
+    class Line(evicting.VictimList):
         def __init__(self, *words):
             super().__init__(*words)
             alive.add(self)
             most.append(len(alive))
 
-    monkeypatch.setattr(evicting, "VictimLine", Line)
+    monkeypatch.setattr(evicting, "VictimList", Line)
     result, broken = decide(cluster)
     assert (evicted(result), broken) == ([], [])
     assert len(most) == len(names)
@@ -200,12 +200,12 @@ def test_of_the_classes_that_are_refused_only_the_last_keeps_its_victims_in_line
 def test_a_claim_that_found_no_room_is_lined_up_for_again_when_it_could_have_some(monkeypatch):
     lines = []
 
-    class Counted(evicting.VictimLine):
+    class Counted(evicting.VictimList):
         def __init__(self, session, job):
             lines.append(len(job))
             super().__init__(session, job)
 
-    monkeypatch.setattr(evicting, "VictimLine", Counted)
+    monkeypatch.setattr(evicting, "VictimList", Counted)
     full = [job(f"r{at}", "over", (1, 1, "n0")) for at in range(3)]
     fixed = job("fixed", "over", (1, 1, "n0"), is_preemptible=False)
     whole = job("whole", "starved", (4, 1))
@@ -225,8 +225,8 @@ def test_a_claim_that_found_no_room_is_lined_up_for_again_when_it_could_have_som
 
 def test_a_plan_that_lets_a_unit_stay_is_made_again_from_all_units():
     """Without the unit that may stay, the claim finds other places, or none."""
-    small, large = (Part(job, (job,), is_core=True) for job in (0, 1))
-    third = Part(2, (2,), is_core=True)
+    small, large = (Unit(job, (job,), is_core=True) for job in (0, 1))
+    third = Unit(2, (2,), is_core=True)
     tried = []
 
     def place(parts):
@@ -236,5 +236,5 @@ def test_a_plan_that_lets_a_unit_stay_is_made_again_from_all_units():
 
     attempt = SimpleNamespace(_place=place, _search=SimpleNamespace(step=lambda: True))
     plan = Attempt._fewer(attempt, place([small, large, third]), [small, large, third])
-    assert plan.parts == [small, large]
+    assert plan.units == [small, large]
     assert tried[1:] == [[small], [small, large, third], [large], [small, large, third]]

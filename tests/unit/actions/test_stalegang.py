@@ -12,7 +12,7 @@ from kaisched.actions.stalegang import StaleGangs
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group, Job, Task
 from tests.unit.framework.fakes import store

@@ -6,7 +6,7 @@ from kaisched.clock import ManualClock
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy, without_evictions
 from kaisched.engine.turn import take_turn
-from kaisched.framework.invariants import violations
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.objects.load import load_text
 from kaisched.objects.shard import ActionEntry, SchedulingShard, ShardSpec

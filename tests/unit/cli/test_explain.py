@@ -61,11 +61,11 @@ def test_a_share_is_back_when_the_usage_is_gone():
     assert history_cost.back_after_s(pool(), {}, "a") == 0
 
 
-def test_spells_are_those_of_the_plugin():
-    assert history_cost.SPELLS_OF_HISTORY == handover.SPELLS_OF_HISTORY
-    assert history_cost.shortest_spell_s(pool(window_s=16 * HOUR), "a") == HOUR
-    assert history_cost.shortest_spell_s(pool(0.5, window_s=16 * HOUR), "a") == 2 * HOUR
-    assert history_cost.shortest_spell_s(pool(0), "a") is None
+def test_time_slices_are_those_of_the_plugin():
+    assert history_cost.SLICES_OF_HISTORY == handover.SLICES_OF_HISTORY
+    assert history_cost.shortest_slice_s(pool(window_s=16 * HOUR), "a") == HOUR
+    assert history_cost.shortest_slice_s(pool(0.5, window_s=16 * HOUR), "a") == 2 * HOUR
+    assert history_cost.shortest_slice_s(pool(0), "a") is None
 
 
 LINE = ("explain", "fairness", "--weights", "A=1,B=1", "--usage", "A=16x12h", "--half-life", "12h")

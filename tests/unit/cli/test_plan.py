@@ -7,7 +7,7 @@ import pytest
 
 from kaisched import hookimpl
 from kaisched.engine import turn
-from kaisched.framework.ledger import Ledger
+from kaisched.framework.session.ledger import Ledger
 from kaisched_plugins.binpack.plugin import Binpack
 
 TABLES = """\

@@ -11,7 +11,7 @@ from kaisched.engine.planning import PlanInput, plan
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.session import Session
+from kaisched.framework.session.session import Session
 from kaisched.objects.load import load_text
 from kaisched.objects.shard import SchedulingShard, ShardSpec
 from kaisched.objects.wire import ObjectMeta

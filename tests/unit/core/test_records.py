@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.core.once import once
+from kaisched.core.lazy import lazy
 from kaisched.core.record import record
 
 
@@ -19,7 +19,7 @@ class Counted:
 
     asked = 0
 
-    @once
+    @lazy
     def answer(self) -> int:
         """Say what is asked for."""
         self.asked += 1
@@ -44,5 +44,5 @@ def test_an_attribute_is_worked_out_once_and_again_after_it_was_dropped():
 
 
 def test_an_attribute_keeps_its_words():
-    assert isinstance(Counted.answer, once)
+    assert isinstance(Counted.answer, lazy)
     assert Counted.answer.__doc__ == "Say what is asked for."

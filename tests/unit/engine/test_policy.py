@@ -1,13 +1,13 @@
 """A shard's words over the defaults: order, names, arguments, and what is said in vain."""
 
 from types import NoneType
-from typing import get_args, get_type_hints
+from typing import Literal, get_args, get_type_hints
 
 import msgspec
 import pytest
 from pydantic import Field
 
-from kaisched import Arguments, Plugin, shard_setting
+from kaisched import Arguments, Plugin, former_values, shard_setting
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginLoadError
 from kaisched.framework.plugins.loader import Catalogue, Installed
@@ -33,6 +33,10 @@ class MinRuntimeArguments(Arguments):
 class BinpackArguments(Arguments):
     gpu: str = Field("binpack", json_schema_extra=shard_setting("placementStrategy.gpu"))
     cpu: str = Field("binpack", json_schema_extra=shard_setting("placementStrategy.cpu"))
+
+
+class SlicingArguments(Arguments):
+    hand_over: Literal["new"] = Field("new", json_schema_extra=former_values(old="new"))
 
 
 def installed(name, arguments=Arguments):
@@ -180,6 +184,15 @@ def test_without_a_store_or_when_told_so_history_is_off(spec):
 def test_arguments_win_over_settings_of_the_shard():
     policy, _ = built({"kValue": 0.5, "plugins": {"proportion": {"arguments": {"kValue": "0.25"}}}})
     assert setting(policy, "proportion").plugin.arguments.k_value == 0.25
+
+
+def test_a_value_that_was_called_otherwise_is_read_with_a_warning():
+    plugin = installed("slicing", SlicingArguments)
+    policy, (warning,) = built({"plugins": {"slicing": {"arguments": {"handOver": "old"}}}}, plugin)
+    assert setting(policy, "slicing").plugin.arguments.hand_over == "new"
+    where = "spec.plugins.slicing.arguments.handOver"
+    assert warning == f"{where}: old is called new now; write the new name"
+    assert built({"plugins": {"slicing": {"arguments": {"handOver": "new"}}}}, plugin)[1] == []
 
 
 def test_names_of_kai_are_mapped_or_warned_about():

@@ -13,7 +13,7 @@ from kaisched.framework.plugins.plugin import Arguments, Plugin
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.plugins.specification import QUESTIONS, hookimpl
 from kaisched.framework.policy import Policy
-from kaisched.framework.session import Session
+from kaisched.framework.session.session import Session
 from kaisched.testing.rows import Group, Job, Task, add_job
 
 

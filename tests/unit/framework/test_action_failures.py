@@ -16,11 +16,11 @@ from kaisched.core.tables import DRAINED
 from kaisched.engine.policy import default_policy
 from kaisched.framework import cycle as cycles
 from kaisched.framework.containment import MOST
-from kaisched.framework.invariants import violations
-from kaisched.framework.ledger import Ledger
+from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
-from kaisched.framework.outcome import Outcome
-from kaisched.framework.statement import Statement
+from kaisched.framework.session.ledger import Ledger
+from kaisched.framework.session.outcome import Outcome
+from kaisched.framework.session.statement import Statement
 from kaisched.testing.rows import Group, Job, Task
 from tests.amounts import amounts_of
 from tests.unit.framework.fakes import job, placed, plugin, store, with_default

@@ -6,8 +6,8 @@ import pytest
 
 from kaisched.cluster.queues import QueueRow
 from kaisched.engine.policy import default_policy
-from kaisched.framework.advice import Advice, Change, Kind, sentence_of
-from kaisched.framework.advising import Adviser
+from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
+from kaisched.framework.advice.adviser import Adviser
 from tests.laws.crowded import make_crowded
 from tests.unit.framework.fakes import cycle, job, store
 

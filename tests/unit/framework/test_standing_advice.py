@@ -8,12 +8,13 @@ from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.core.states import TaskState
 from kaisched.engine.policy import default_policy
-from kaisched.framework import look, standing_advice
-from kaisched.framework.advice import Change, Kind
+from kaisched.framework.advice import look
+from kaisched.framework.advice import standing as standing_advice
+from kaisched.framework.advice.advice import Change, Kind
+from kaisched.framework.advice.look import HOLD_S
+from kaisched.framework.advice.standing import StandingAdvice
 from kaisched.framework.cycle import run_cycle
-from kaisched.framework.look import HOLD_S
 from kaisched.framework.memory import Memory
-from kaisched.framework.standing_advice import StandingAdvice
 from tests.unit.framework.fakes import job, plugin, store
 
 POLICY = default_policy()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from kaisched.framework import task_order
 from kaisched.framework.memory import Memory
-from kaisched.framework.task_order import ordered_tasks, pending_tasks
+from kaisched.framework.session import task_order
+from kaisched.framework.session.task_order import ordered_tasks, pending_tasks
 from kaisched.testing.rows import Job, Task
 from tests.unit.framework.fakes import plugin, session, store
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kaisched.errors import InvariantBroken, PluginError
-from kaisched.framework.records import RUN, PluginFailure
+from kaisched.framework.report.records import RUN, PluginFailure
 from kaisched.sim.cluster import Cluster, equal_nodes, equal_queues
 from kaisched.sim.grid import NEVER
 from kaisched.sim.reading import read_trace

@@ -6,7 +6,7 @@ import json
 import pytest
 import structlog
 
-from kaisched.framework.records import RUN, PluginFailure
+from kaisched.framework.report.records import RUN, PluginFailure
 from kaisched.telemetry.logs import configure_logs, log_cycle
 from kaisched.telemetry.masking import hide, masked
 from tests.unit.telemetry.test_metrics import result

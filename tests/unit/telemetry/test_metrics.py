@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 
 from kaisched.core.usage import Usage, UsageState
 from kaisched.framework.intents import Bind, Evict, Nominate
-from kaisched.framework.records import (
+from kaisched.framework.report.records import (
     CycleResult,
     CycleStats,
     PluginFailure,

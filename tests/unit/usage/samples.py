@@ -22,7 +22,7 @@ def fill(store, samples):
     return store
 
 
-def parts_of(usage, queue=0, resource=2):
+def units_of(usage, queue=0, resource=2):
     return int(usage.parts[resource, queue])
 
 

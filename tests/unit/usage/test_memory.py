@@ -12,7 +12,7 @@ from kaisched.objects.cron import parse_cron
 from kaisched.usage.history import HOLD_S
 from kaisched.usage.memory import MemoryStore
 from kaisched.usage.window import Window
-from tests.unit.usage.samples import HOUR, RESOURCES, fill, independent, parts_of, sample
+from tests.unit.usage.samples import HOUR, RESOURCES, fill, independent, sample, units_of
 
 
 def every_minute(hours, held):
@@ -26,7 +26,7 @@ def test_24_gpu_hours_of_100_are_024(held):
     gpus, hours = held
     store = fill(MemoryStore(Window()), every_minute(10, lambda at: gpus if at < 60 * hours else 0))
     usage = store.usage(10 * HOUR, ["a"], RESOURCES)
-    assert parts_of(usage) == 240_000_000
+    assert units_of(usage) == 240_000_000
     assert (usage.coverage, usage.state, usage.reasons) == (1.0, UsageState.FRESH, ())
 
 
@@ -51,28 +51,28 @@ def test_hourly_use_decays_as_published(first, then, share):
     held = [first] * 60 + [then] * 60
     store = MemoryStore(Window(half_life_s=HOUR))
     fill(store, [sample(60 * at, a=gpus) for at, gpus in enumerate(held)])
-    assert parts_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == pytest.approx(
+    assert units_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == pytest.approx(
         share * PARTS, rel=1e-6
     )
 
 
 def test_what_left_a_sliding_window_no_longer_counts():
     store = fill(MemoryStore(Window(size_s=HOUR)), every_minute(3, lambda at: 10 * (at < 60)))
-    assert parts_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == 0
+    assert units_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == 0
 
 
 def test_half_of_a_sliding_window():
     store = fill(MemoryStore(Window(size_s=2 * HOUR)), every_minute(3, lambda at: 10 * (at < 120)))
-    assert parts_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, rel=1e-9)
+    assert units_of(store.usage(3 * HOUR, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, rel=1e-9)
 
 
 def test_a_tumbling_window_begins_anew_at_its_edge():
     window = Window("tumbling", size_s=HOUR, anchor_s=0.0)
     store = fill(MemoryStore(window), every_minute(1, lambda at: 10)[:-1])
-    assert parts_of(store.usage(HOUR - 1, ["a"], RESOURCES)) == PARTS
+    assert units_of(store.usage(HOUR - 1, ["a"], RESOURCES)) == PARTS
     fresh = fill(store, [sample(HOUR + 30, a=0)])
     usage = fresh.usage(HOUR + 60, ["a"], RESOURCES)
-    assert parts_of(usage) == PARTS // 2
+    assert units_of(usage) == PARTS // 2
     assert usage.coverage == 1.0
 
 
@@ -80,20 +80,20 @@ def test_what_was_before_an_edge_does_not_leak_over_it():
     """A sample at the very edge: the stretch before it ends there."""
     store = MemoryStore(Window("tumbling", size_s=24 * HOUR))
     fill(store, [sample(24 * HOUR - 50, a=10), sample(24 * HOUR, a=0), sample(24 * HOUR + 50, a=0)])
-    assert parts_of(store.usage(24 * HOUR + 50, ["a"], RESOURCES)) == 0
+    assert units_of(store.usage(24 * HOUR + 50, ["a"], RESOURCES)) == 0
 
 
 def test_a_tumbling_window_that_is_yet_to_begin_is_empty():
     window = Window("tumbling", size_s=HOUR, anchor_s=100 * HOUR)
     usage = fill(MemoryStore(window), every_minute(1, lambda at: 10)).usage(HOUR, ["a"], RESOURCES)
-    assert (parts_of(usage), usage.coverage) == (0, 1.0)
+    assert (units_of(usage), usage.coverage) == (0, 1.0)
 
 
 def test_a_cron_window_begins_when_it_fires():
     window = Window("cron", cron=parse_cron("0 * * * *"))
     store = fill(MemoryStore(window), every_minute(2, lambda at: 10 * (at < 90)))
-    assert parts_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == PARTS // 2
-    assert parts_of(store.usage(2 * HOUR + 60, ["a"], RESOURCES)) == 0
+    assert units_of(store.usage(2 * HOUR, ["a"], RESOURCES)) == PARTS // 2
+    assert units_of(store.usage(2 * HOUR + 60, ["a"], RESOURCES)) == 0
 
 
 def test_coverage_counts_from_the_first_sample():
@@ -126,7 +126,7 @@ def test_a_gap_lowers_coverage_and_is_neither_use_nor_idleness():
     store = fill(MemoryStore(Window()), every_minute(1, lambda at: 4))
     fill(store, [sample(3 * HOUR + 60 * at, a=4) for at in range(61)])
     usage = store.usage(4 * HOUR, ["a"], RESOURCES)
-    assert parts_of(usage) == pytest.approx(0.4 * PARTS, abs=1)
+    assert units_of(usage) == pytest.approx(0.4 * PARTS, abs=1)
     assert usage.coverage == pytest.approx((2 * HOUR + HOLD_S) / (4 * HOUR))
 
 
@@ -158,7 +158,7 @@ def test_queues_come_and_go():
 def test_a_clock_that_was_set_back_adds_nothing():
     store = fill(MemoryStore(Window()), [sample(1000, a=10), sample(1060, a=10)])
     fill(store, [sample(100, a=0), sample(160, a=0)])
-    assert parts_of(store.usage(160, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, abs=1)
+    assert units_of(store.usage(160, ["a"], RESOURCES)) == pytest.approx(PARTS / 2, abs=1)
 
 
 @pytest.mark.fault("B31")
@@ -166,8 +166,8 @@ def test_a_clock_that_leapt_forward_adds_no_more_than_a_sample_holds():
     store = fill(MemoryStore(Window()), [sample(0, a=10), sample(1e6 - 60, a=0), sample(1e6, a=0)])
     window = MemoryStore(Window(size_s=2e6))
     fill(window, [sample(0, a=10), sample(1e6, a=0), sample(1e6 + HOLD_S, a=0)])
-    assert parts_of(store.usage(1e6, ["a"], RESOURCES)) == 0
-    assert parts_of(window.usage(1e6 + HOLD_S, ["a"], RESOURCES)) == PARTS // 2
+    assert units_of(store.usage(1e6, ["a"], RESOURCES)) == 0
+    assert units_of(window.usage(1e6 + HOLD_S, ["a"], RESOURCES)) == PARTS // 2
 
 
 gpus = st.integers(0, 10)
@@ -225,13 +225,13 @@ def test_a_week_of_a_thousand_queues_stays_small():
         store.record(sample(60 * at, capacity=100, **names))
     history = store.history
     assert len(history._kept) <= 721
-    assert parts_of(store.usage(60 * 3 * 10_080, list(names), RESOURCES)) == PARTS // 100
+    assert units_of(store.usage(60 * 3 * 10_080, list(names), RESOURCES)) == PARTS // 100
 
 
 def test_an_answer_for_a_time_before_the_first_sample_held_has_no_use_in_it():
     """What an answer included of the last sample must not be taken for a part of the sums."""
     first = sample(100, a=8, b=2)
     store = fill(MemoryStore(Window()), [first])
-    assert parts_of(store.usage(160, first.queues, first.resources)) > 0
+    assert units_of(store.usage(160, first.queues, first.resources)) > 0
     before = store.usage(100, first.queues, first.resources)
     assert before.parts.tolist() == [[0, 0]] * len(RESOURCES)

@@ -19,7 +19,7 @@ from kaisched.usage.sqlite import SqliteStore
 from kaisched.usage.sqlite.file import Row, UsageFile
 from kaisched.usage.sums import Stretch
 from kaisched.usage.window import Window
-from tests.unit.usage.samples import HOUR, RESOURCES, fill, parts_of, sample
+from tests.unit.usage.samples import HOUR, RESOURCES, fill, sample, units_of
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -94,7 +94,7 @@ def test_what_is_older_than_the_window_is_not_read_again(tmp_path):
     store = fill(opened(tmp_path / "u.db", window=window), [sample(0, a=10), sample(60, a=0)])
     store.close()
     later = opened(tmp_path / "u.db", 2 * HOUR, window)
-    assert parts_of(later.usage(2 * HOUR, ["a"], RESOURCES)) == 0
+    assert units_of(later.usage(2 * HOUR, ["a"], RESOURCES)) == 0
     later.close()
 
 
@@ -115,7 +115,7 @@ def test_a_short_restart_leaves_no_gap(tmp_path):
     fill(second, [sample(HOUR + 120, a=5)])
     usage = second.usage(HOUR + 120, ["a"], RESOURCES)
     second.close()
-    assert (usage.coverage, parts_of(usage)) == (1.0, PARTS // 2)
+    assert (usage.coverage, units_of(usage)) == (1.0, PARTS // 2)
 
 
 KILLED = """
@@ -157,7 +157,7 @@ def test_a_kill_at_any_moment_loses_no_more_than_one_sample(tmp_path):
         store.close()
         assert usage.reasons == ()
         assert newest_s >= seen[-1] - 1
-        assert parts_of(usage) == PARTS // 2
+        assert units_of(usage) == PARTS // 2
         begin = seen[-1] + 1
 
 
@@ -184,7 +184,7 @@ def test_a_corrupt_file_is_moved_aside_and_told(tmp_path, harm):
     fill(store, [sample(50 * HOUR, a=1), sample(50 * HOUR + 60, a=1)])
     store.close()
     again = opened(path, 51 * HOUR)
-    assert parts_of(again.usage(51 * HOUR, ["a"], RESOURCES)) == PARTS // 10
+    assert units_of(again.usage(51 * HOUR, ["a"], RESOURCES)) == PARTS // 10
     again.close()
 
 
@@ -195,7 +195,7 @@ def test_a_second_process_keeps_its_hands_off(tmp_path):
     usage = second.usage(HOUR, ["a"], RESOURCES)
     assert "history is kept in memory only" in usage.reasons[0]
     assert "locked" in usage.reasons[0]
-    assert parts_of(usage) == parts_of(first.usage(HOUR, ["a"], RESOURCES)) > 0
+    assert units_of(usage) == units_of(first.usage(HOUR, ["a"], RESOURCES)) > 0
     first.close()
     second.close()
 
@@ -225,7 +225,7 @@ def test_a_place_that_cannot_be_is_told(tmp_path):
     store = fill(opened(tmp_path / "file" / "u.db"), samples_of(1))
     usage = store.usage(HOUR, ["a"], RESOURCES)
     assert "history is kept in memory only" in usage.reasons[0]
-    assert parts_of(usage) > 0
+    assert units_of(usage) > 0
     store.close()
 
 

@@ -18,13 +18,13 @@ from kaisched import (
     IntVec,
     Kind,
     Moves,
-    Part,
     Plugin,
     PluginRefusal,
     Proposal,
     Reason,
     RowVec,
     Session,
+    Unit,
     hookimpl,
     larger_bounds,
     roll_up,
@@ -116,12 +116,12 @@ class StrictPriority(Plugin):
 
     @hookimpl
     def eviction_reason(
-        self, session: Session, claim: Claim, parts: Sequence[Part]
+        self, session: Session, claim: Claim, units: Sequence[Unit]
     ) -> Callable[[Session], str] | None:
         """Say whose priority was higher."""
         queues, of_job = session.queues, session.jobs.queue_of_job
         taker = f"queue {queues.name[claim.queue]} has priority {queues.priority[claim.queue]}"
-        givers = sorted({int(of_job[part.job]) for part in parts})
+        givers = sorted({int(of_job[unit.job]) for unit in units})
         lower = ", ".join(f"{queues.name[row]} {queues.priority[row]}" for row in givers)
         return lambda _: f"{taker}, above {lower}"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kaisched.framework.advising import Adviser
+from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
@@ -76,7 +76,7 @@ def test_a_gpu_more_than_by_weight_is_taken_when_so_much_is_owed(hours, more, ev
 def test_who_is_owed_too_little_hears_what_quota_needs_no_debt():
     records = Adviser(result_of(singles(AT_PART, 16), LITTLE, 0.9 * HOUR_S)).records()
     found = next(it for it in records if it.pod_group == "default/b8")
-    assert "owes its queue less" in found.untaken["reclaim"]
+    assert "owes its queue less" in found.eviction_refusals["reclaim"]
     assert "would help: a quota of gpu 9 for queue b" in found.message
 
 

@@ -8,7 +8,7 @@ from kaisched.cluster.embedded.apiserver import ApiServer
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.gate import Gate
-from kaisched.cluster.kubernetes.pods import Desk
+from kaisched.cluster.kubernetes.pods import Writers
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def news():
 
 
 @pytest.fixture
-def desk(client, news):
+def writers(client, news):
     gate = Gate()
     gate.open(1e9, "us", 3, "kaisched-a")
-    return Desk(client, gate, news.append, structlog.get_logger())
+    return Writers(client, gate, news.append, structlog.get_logger())
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kaisched.cluster.embedded.apiserver import Fault
-from kaisched.cluster.kubernetes.binder import BindWork, Gang, NominateWork
+from kaisched.cluster.kubernetes.binder import BindWork, GangBinds, NominateWork
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE
@@ -39,14 +39,14 @@ def refuted(news):
 
 
 @pytest.fixture
-def work(desk, make_pod):
+def work(writers, make_pod):
     """A bind of a new pod to n0."""
 
     def work(name, gang=None, uid="", **spec):
         pod = make_pod(name, **spec)
         uid = uid or pod["metadata"]["uid"]
         bind = Bind(f"default/{name}", uid, "n0", "default/g", 0, 0)
-        return BindWork(desk, bind, gang or Gang("default/g"))
+        return BindWork(writers, bind, gang or GangBinds("default/g"))
 
     return work
 
@@ -136,10 +136,10 @@ def test_a07_the_server_says_how_long_to_wait(work, server):
         ),
     ],
 )
-def test_only_who_lacks_a_right_is_told_to_get_it(work, desk, monkeypatch, message, told):
+def test_only_who_lacks_a_right_is_told_to_get_it(work, writers, monkeypatch, message, told):
     binding = work("p")
     answer = Answer(403, msgspec.json.encode({"code": 403, "message": message}))
-    monkeypatch.setattr(desk.client, "call", lambda *_, **__: answer)
+    monkeypatch.setattr(writers.client, "call", lambda *_, **__: answer)
     with capture_logs() as logs:
         assert binding.send() > 0
     (line,) = logs
@@ -159,20 +159,20 @@ def test_a_bind_is_given_up_in_the_end(work, server, news):
 
 @pytest.mark.fault("I121")
 @pytest.mark.parametrize("fault", [Fault("drop_after"), Fault("status", code=504, times=None)])
-def test_a_bind_that_may_have_happened_is_taken_back_by_nobody(work, server, news, desk, fault):
+def test_a_bind_that_may_have_happened_is_taken_back_by_nobody(work, server, news, writers, fault):
     """Neither for taking long, nor when it is dropped: whoever reads the pod knows."""
     fault.subresource = "binding"
     server.faults.add(fault)
     server.faults.add(Fault("drop_before", verb="get", plural="pods", times=None))
     binding = work("p")
-    desk.under_way.add((binding.bind.pod, binding.bind.uid))
+    writers.under_way.add((binding.bind.pod, binding.bind.uid))
     assert binding.send() > 0
     binding.begun_s -= 100.0
     assert binding.send() > 0
-    assert desk.under_way
+    assert writers.under_way
     binding.drop("stopping")
     assert refuted(news) == []
-    assert not desk.under_way
+    assert not writers.under_way
 
 
 def test_what_was_never_sent_is_dropped_and_taken_back(work, news):
@@ -183,7 +183,7 @@ def test_what_was_never_sent_is_dropped_and_taken_back(work, news):
 @pytest.mark.fault("A11")
 @pytest.mark.fault("A13")
 def test_the_rest_of_a_gang_that_cannot_be_whole_is_not_begun(work, news, client, get_pod):
-    gang = Gang("default/g")
+    gang = GangBinds("default/g")
     first, second, third = (work(name, gang) for name in ("p", "q", "r"))
     assert first.send() is None
     assert client.call("DELETE", "/api/v1/namespaces/default/pods/q").is_done
@@ -193,10 +193,10 @@ def test_the_rest_of_a_gang_that_cannot_be_whole_is_not_begun(work, news, client
     assert sorted(refuted(news)) == ["default/q", "default/r"]
 
 
-def test_a_nominated_node_is_named(desk, make_pod, get_pod):
+def test_a_nominated_node_is_named(writers, make_pod, get_pod):
     uid = make_pod("p")["metadata"]["uid"]
     nominate = Nominate("default/p", uid, "n7", "default/g", 0, 0)
-    assert NominateWork(desk, nominate).send() is None
+    assert NominateWork(writers, nominate).send() is None
     assert get_pod("p")["status"]["nominatedNodeName"] == "n7"
 
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.fault("I124")
 class Fake:
     """An evictor that answers as it is told, and notes what was asked."""
 
-    def __init__(self, desk):
-        self.desk = desk
+    def __init__(self, writers):
+        self.writers = writers
         self.asked = []
         self.answers = {}
 
@@ -40,8 +40,8 @@ class Fake:
 
 
 @pytest.fixture
-def fake(desk):
-    return Fake(desk)
+def fake(writers):
+    return Fake(writers)
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def test_one_victim_needs_no_dry_run_and_nobody_s_plan_no_promise(plan, works, f
 
 
 @pytest.fixture
-def outbox(desk):
-    made = Outbox(desk.gate, writers=8, per_second=10_000, write_s=1.0)
+def outbox(writers):
+    made = Outbox(writers.gate, writers=8, per_second=10_000, write_s=1.0)
     yield made
     made.close(5.0)
 
@@ -211,7 +211,7 @@ def test_a_retry_is_not_put_off_beyond_the_plan_s_time(plan, works, fake):
 
 def test_a_plan_of_an_earlier_leadership_is_not_sent(fake, works, plan, news):
     plan(2)
-    fake.desk.gate.open(1e9, "us", 4, "kaisched-a")
+    fake.writers.gate.open(1e9, "us", 4, "kaisched-a")
     run(works)
     assert fake.asked == []
     assert sorted(refuted(news)) == ["v0", "v1"]
@@ -238,20 +238,20 @@ def test_what_nobody_wants_is_no_failure(plan, works, fake, verdict, outcome):
     fake.answers["promise", "b"] = verdict
     plan(3)
     run(works)
-    assert fake.desk.counts.read()["evict", outcome][0] == 3
+    assert fake.writers.counts.read()["evict", outcome][0] == 3
 
 
 # -- the answers of a server ---------------------------------------------------------------------
 
 
 @pytest.fixture
-def promise(desk, make_pod):
+def promise(writers, make_pod):
     """Ask for a promise to a pod that is made so."""
 
     def promise(uid="", **spec):
         pod = make_pod("b", **spec)
         nominate = Nominate("default/b", uid or pod["metadata"]["uid"], "n0", "default/b", 0, 0)
-        return Evictor(desk, lambda *_: None).promise(nominate)
+        return Evictor(writers, lambda *_: None).promise(nominate)
 
     return promise
 
@@ -273,9 +273,9 @@ def test_the_answer_tells_that_nobody_waits(promise, how, why):
     assert promise(**how) == Verdict(why, is_final=True, is_unwanted=True)
 
 
-def test_a_pod_that_is_gone_needs_no_room(desk):
+def test_a_pod_that_is_gone_needs_no_room(writers):
     nominate = Nominate("default/b", "some", "n0", "default/b", 0, 0)
-    verdict = Evictor(desk, lambda *_: None).promise(nominate)
+    verdict = Evictor(writers, lambda *_: None).promise(nominate)
     assert verdict.is_final
 
 

@@ -17,10 +17,10 @@ def protected():
 class Sent:
     """A plan in the hands of one writer, which takes what is to be sent in turn."""
 
-    def __init__(self, desk, victims, promises, protect):
+    def __init__(self, writers, victims, promises, protect):
         self.works = []
         self.plan = EvictionPlan(
-            Evictor(desk, protect), victims, promises, lambda work, _: self.works.append(work)
+            Evictor(writers, protect), victims, promises, lambda work, _: self.works.append(work)
         )
         self.plan.start()
 
@@ -41,16 +41,16 @@ class Sent:
 
 
 @pytest.fixture
-def plan(desk, protected):
+def plan(writers, protected):
     """The victims of one job."""
 
-    def plan(*pods, desk=desk, promises=()):
+    def plan(*pods, writers=writers, promises=()):
         victims = [
             Evict(f"default/{pod['metadata']['name']}", pod["metadata"]["uid"], "n0", "default/v",
                   "reclaim", "default/b", "more than its share", 0, 0)
             for pod in pods
         ]  # fmt: skip
-        return Sent(desk, victims, promises, lambda *said: protected.append(said))
+        return Sent(writers, victims, promises, lambda *said: protected.append(said))
 
     return plan
 
@@ -112,10 +112,12 @@ def test_a_budget_that_selects_every_pod_protects_every_pod(
     assert [said[0] for said in protected] == ["default/p"]
 
 
-def test_deleting_does_not_ask_budgets(plan, budget, desk, client, make_pod, get_pod, protected):
+def test_deleting_does_not_ask_budgets(plan, budget, writers, client, make_pod, get_pod, protected):
     safe = ready(client, make_pod, "safe", labels={"app": "safe"})
-    desk = type(desk)(desk.client, desk.gate, desk.post, desk.log, is_deleting=True)
-    assert plan(safe, desk=desk).send() is None
+    writers = type(writers)(
+        writers.client, writers.gate, writers.post, writers.log, is_deleting=True
+    )
+    assert plan(safe, writers=writers).send() is None
     pod = get_pod("safe")
     assert pod["metadata"]["deletionTimestamp"]
     reasons = {it["type"]: it.get("reason") for it in pod["status"]["conditions"]}
@@ -170,8 +172,10 @@ def test_what_is_dropped_lives_on(plan, make_pod, get_pod, news):
     assert refuted(news) == ["default/p"]
 
 
-def test_the_reason_is_noted_for_people(desk, make_pod, plan):
+def test_the_reason_is_noted_for_people(writers, make_pod, plan):
     notes = []
-    desk = type(desk)(desk.client, desk.gate, desk.post, desk.log, note=notes.append)
-    assert plan(make_pod("p", nodeName="n0"), desk=desk).send() is None
+    writers = type(writers)(
+        writers.client, writers.gate, writers.post, writers.log, note=notes.append
+    )
+    assert plan(make_pod("p", nodeName="n0"), writers=writers).send() is None
     assert [(note.reason, note.text) for note in notes] == [("Evicted", "more than its share")]

@@ -8,10 +8,10 @@ from structlog.testing import capture_logs
 
 from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.client import Answer
+from kaisched.cluster.kubernetes.desired_reports import POD, QUEUE, WEIGHTS
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.kubernetes.report_box import Entry, ReportBox
-from kaisched.cluster.kubernetes.report_desk import POD, QUEUE, WEIGHTS
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
 from tests.laws.reported import NEVER, QUEUES, STRATEGIC, TEAM, Cluster
 from tests.waiting import until
@@ -263,7 +263,7 @@ def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
     for _ in range(40):
         cluster.now_s += 2.0
         cluster.write(1)
-    assert cluster.reporter._desk._events == {}
+    assert cluster.reporter._writers._events == {}
 
 
 # -- the writers -----------------------------------------------------------------------------------

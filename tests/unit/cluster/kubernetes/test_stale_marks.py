@@ -36,8 +36,8 @@ def reports():
 
 
 @pytest.fixture
-def marks(desk, reports):
-    return StaleMarks(desk, reports.append)
+def marks(writers, reports):
+    return StaleMarks(writers, reports.append)
 
 
 def said(reports):

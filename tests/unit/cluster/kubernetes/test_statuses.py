@@ -7,8 +7,8 @@ from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.states import TaskState
 from kaisched.errors import ObjectError
-from kaisched.framework.reason import Problem
-from kaisched.framework.records import QueueShare
+from kaisched.framework.report.reason import Problem
+from kaisched.framework.report.records import QueueShare
 
 READY = {"type": "Ready", "status": "True", "reason": "Usable", "message": ""}
 

@@ -1,0 +1,387 @@
+"""One pass over a list of victims: units are taken in order until the claim fits.
+
+The shortest sufficient prefix is found in one go because every count is kept up to date unit by
+unit. What the counting shows not to be needed is dropped again, the most important first; then the
+claim is really placed, and whatever it left unused stays too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.eviction.by_node import may_suffice, openings
+from kaisched.actions.eviction.need import Need, take_all
+from kaisched.actions.eviction.plan import Demand, Plan
+from kaisched.actions.eviction.protected import PROTECTED, judged
+from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.placing import place_waiting
+from kaisched.core.refusals import Refusal, text_of
+
+if TYPE_CHECKING:
+    from kaisched.actions.eviction.search import Search
+    from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
+
+    UnitList = list[Unit]
+_FEWEST: Final = 2
+"""Units looked at first: they are enough more often than not."""
+_FIRST: Final = 8
+"""Units looked at, one by one, before it is asked whether all of them could be enough."""
+_GROWTH: Final = 16
+"""So many times as many units are looked at next."""
+_FEW: Final = 4
+
+
+class Attempt:
+    """One pass over a list of victims."""
+
+    def __init__(
+        self, search: Search, session: Session, demand: Demand, victim_list: VictimList
+    ) -> None:
+        self._search = search
+        self._session = session
+        self.demand = demand
+        self.victim_list = victim_list
+        futures = [(search.future(shape), count) for shape, count in demand.shapes]
+        self._needs = [Need(session, future, count) for future, count in futures]
+        self._is_plain = all(future.is_plain for future, _ in futures)
+        self._is_exact = self._is_plain and len(futures) == 1
+        self._is_single = self._is_exact and futures[0][1] == 1
+        """True for one pod that only amounts decide on: what its node has to lose says it all."""
+        self._refused: dict[int, int] = {}
+        self._chosen: UnitList = []
+        """Units taken so far."""
+        self._placed: UnitList = []
+        """Those with which the claim was placed last."""
+        self._shut: set[int] = set()
+        """Jobs of which some unit is refused."""
+        self._delay = 0
+        """Units to be taken before the claim is placed again."""
+        self._grow = 1
+        self._nodes: list[int] = []
+        """Nodes on which a pod fits once the units that are kept have gone."""
+        self._is_tight = False
+        """True when no room would be left over."""
+        self._is_limited = False
+        """True once a queue on the claim's path was too full even without some victims."""
+
+    def run(self) -> Plan | int:
+        """Take units until the claim fits; return the plan or why there is none."""
+        allowed: list[int] = []
+        begin, end = 0, _FEWEST
+        while True:
+            allowed += self._allowed(begin, end)
+            # Before many are looked at one by one, all of them at once must be enough.
+            if begin < _FIRST or self._suffice(allowed):
+                for place in allowed[len(self._chosen) :]:
+                    found = self._take(place)
+                    if found is not None:
+                        return found
+            if end == _FIRST and not self._is_met() and not self._could_suffice():
+                return self._nobody()
+            if end >= _FIRST and (self._is_single or end >= len(self.victim_list.places)):
+                break
+            begin, end = end, end * _GROWTH if end >= _FIRST else _FIRST
+        if self._delay > 0 and self._is_met():
+            plan = self._settle(self._chosen)
+            if plan is not None:
+                return plan
+        return self._node_by_node(allowed) or self._why_not()
+
+    def _node_by_node(self, allowed: list[int]) -> Plan | None:
+        """Look at the units of each node by themselves, where the list as a whole is not enough.
+
+        In the order of the list a disruption budget may have kept units from going that free more.
+        """
+        session, victim_list = self._session, self.victim_list
+        is_open = self._is_single or PROTECTED in self._refused
+        if self._is_met() or not (
+            is_open or may_suffice(session, victim_list, self.demand.claim.ask, allowed)
+        ):
+            return None
+        take_all(self._needs, self._chosen, -1)
+        kept: list[int] = []
+        while not self._is_met():
+            need = next(each for each in self._needs if not each.is_met)
+            found = openings(session, victim_list, need.future, kept, self.judge_sets)
+            if not found or not self._search.step():
+                return None
+            best = found[0]
+            if need.count - need.total > 1:  # fewer units are needed where one set lets more fit
+                best = max(found, key=lambda places: need.gain(map(victim_list.unit, places)))
+            take_all(self._needs, [self.victim_list.unit(place) for place in best], 1)
+            kept = sorted((*kept, *best))
+        return self._settle([self.victim_list.unit(place) for place in kept])
+
+    def _take(self, place: int) -> Plan | int | None:
+        """Take one more unit; return a plan, why the search ends without one, or None."""
+        unit = self.victim_list.unit(place)
+        self._chosen.append(unit)
+        for need in self._needs:
+            need.take(unit.tasks)
+        self._delay -= 1
+        if self._delay > 0 or not self._is_met():
+            return None
+        plan = self._settle(self._chosen)
+        if plan is not None:
+            return plan
+        if not self._search.step():
+            return int(Refusal.SEARCH_BUDGET)
+        self._grow *= 2
+        self._delay = self._grow  # placing failed although amounts suffice: more must go
+        return None
+
+    def _is_met(self) -> bool:
+        return all(need.is_met for need in self._needs)
+
+    @property
+    def has_room_in_vain(self) -> bool:
+        """Whether the units taken leave room by amounts, and the claim could not be placed."""
+        return not self._is_exact and bool(self._chosen) and self._is_met()
+
+    def _could_suffice(self) -> bool:
+        """Tell whether the claim would fit if all that runs were gone, whoever may lose it."""
+        return all(
+            self.victim_list.most(shape, self._search.future(shape).allowed) >= count
+            for shape, count in self.demand.shapes
+        )
+
+    def _suffice(self, places: list[int]) -> bool:
+        """Tell whether the claim would fit if some units were gone."""
+        some = np.array(places, np.int64)
+        return all(
+            self.victim_list.room_without(some, shape, self._search.future(shape).allowed) >= count
+            for shape, count in self.demand.shapes
+        )
+
+    def _why_not(self) -> int:
+        """Return the refusal met most; one that the next pass may take back before all others."""
+        if not self._refused:
+            return self._nobody()
+        return max(self._refused, key=self._weight)
+
+    def _weight(self, code: int) -> tuple[bool, int, str]:
+        """Return what a refusal is compared by; names break ties, as numbers differ by process."""
+        text = text_of(code)
+        return text.is_retried, self._refused[code], text.name
+
+    def _nobody(self) -> int:
+        """Return that nothing makes room, or that budgets protect what would."""
+        victim_list = self.victim_list
+        if victim_list.protected.size and self._suffice(
+            [*victim_list.places, *victim_list.protected]
+        ):
+            return PROTECTED
+        return int(Refusal.NO_VICTIMS)
+
+    def _allowed(self, begin: int, end: int) -> list[int]:
+        """Return the units from ``begin`` to ``end`` that plugins let go, in order."""
+        victim_list = self.victim_list
+        places = victim_list.places[:end]
+        if len(places) <= begin:
+            return []
+        codes = self._judge(places)[begin:]
+        fresh = places[begin:]
+        self._count(codes)
+        if victim_list.victims.split_off:
+            return self._not_shut(fresh.tolist(), codes.tolist())
+        allowed: list[int] = fresh[codes == 0].tolist()
+        return allowed
+
+    def _not_shut(self, places: list[int], codes: list[int]) -> list[int]:
+        """Leave out units that are refused, and cores whose elastic pods before them are."""
+        job = self.victim_list.victims.job
+        left = []
+        for place, code in zip(places, codes, strict=True):
+            if code:
+                self._shut.add(int(job[place]))
+            elif int(job[place]) not in self._shut:
+                left.append(place)
+        return left
+
+    def _judge(self, places: RowVec) -> CodeVec:
+        return judged(self._session, self.victim_list, self.demand.claim, places)
+
+    def judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
+        """Return what budgets and plugins say of the units of several sets."""
+        codes = judged(self._session, self.victim_list, self.demand.claim, places, sets)
+        self._count(codes)
+        return codes
+
+    def _count(self, codes: CodeVec) -> None:
+        """Count refusals by code."""
+        refused = codes[codes != 0]
+        if refused.size:
+            for code, count in enumerate(np.bincount(refused).tolist()):
+                if count:
+                    self._refused[code] = self._refused.get(code, 0) + count
+
+    # -- a sufficient set --------------------------------------------------------------------------
+
+    def _settle(self, chosen: UnitList) -> Plan | None:
+        """Place the claim for real at the cost of as few of the chosen units as possible."""
+        if self._is_exact:
+            plan = self._place(self._without_unneeded(chosen))
+            if plan is not None or not self._is_limited:
+                return plan
+        # A queue is at its limit, so that units are needed which counting room calls superfluous;
+        # or more than amounts decides. Then only trying tells.
+        units = list(chosen)  # the caller may go on choosing
+        plan = self._place(units)
+        return None if plan is None else self._fewer(plan, units)
+
+    def _without_unneeded(self, chosen: UnitList) -> UnitList:
+        """Drop units that counting shows not to be needed, the most important first."""
+        need = self._needs[0]
+        cores: set[int] = set()
+        kept: UnitList = []
+        dropped: UnitList = []
+        for unit in reversed(chosen):
+            job, tasks, is_core = unit
+            if is_core or job not in cores:
+                need.give_back(tasks)
+                if need.is_met:
+                    dropped.append(unit)
+                    continue
+                need.take(tasks)
+            if is_core:
+                cores.add(job)
+            kept.append(unit)
+        self._nodes = need.nodes_with_room()
+        self._is_tight = need.total == need.count
+        for unit in dropped:  # the caller may go on taking units
+            need.take(unit.tasks)
+        return kept[::-1]
+
+    def _fewer(self, plan: Plan, units: UnitList) -> Plan:
+        """Try without units, the most important first, as long as steps are left.
+
+        Many are tried together at first: of a long list few may be needed.
+        """
+        left = plan.units[::-1]
+        size = max(1, len(left) // 2)
+        while left and len(plan.units) > 1 and self._search.step():
+            rest = _without(plan.units, left[:size])
+            if len(rest) == len(plan.units):
+                left = left[size:]
+                continue
+            plan.statement.rollback()
+            fewer = self._place(rest)
+            if fewer is not None:
+                plan, units, left = fewer, rest, left[size:]
+                size = min(2 * size, max(1, len(left) // 2))
+                continue
+            # Not the plan's own parts: without those it lets stay, the claim may find other places.
+            again = self._place(units)
+            assert again is not None  # it was placed just now from the same state
+            plan = again
+            if size == 1:
+                left = left[1:]
+            size = max(1, size // 2)
+        return plan
+
+    def _place(self, units: UnitList) -> Plan | None:
+        """Evict and place for real; None, with everything taken back, when it does not go."""
+        session, demand = self._session, self.demand
+        statement = session.statement()
+        statement.evict_all(np.array([task for unit in units for task in unit.tasks], np.int64))
+        if self._gates_open() and self._put(statement):
+            self._placed = units
+            return Plan(statement, self._spared(statement, units), demand.claim.pass_number)
+        statement.rollback()
+        return None
+
+    def settle(self, units: UnitList) -> Plan | None:
+        """Place the claim at the cost of some of these units; None when that does not go."""
+        take_all(self._needs, units, 1)
+        return self._settle(units)
+
+    def place_again(self) -> Plan | None:
+        """Place the claim as it was placed last."""
+        return self._place(self._placed)
+
+    def _put(self, statement: Statement) -> bool:
+        session, demand = self._session, self.demand
+        tasks = demand.tasks
+        if len(demand.shapes) > 1 or not self._is_exact:
+            return self._wait(statement)
+        shape = demand.shapes[0][0]
+        if len(tasks) == 1 and not self._is_limited:
+            nodes = self._nodes
+            if len(nodes) > 1:
+                rows = np.array(nodes)
+                score = session.ask.node_score(session, shape, rows, np.zeros(len(rows), np.int64))
+                nodes = [nodes[int(score.argmax())]]
+            if not nodes:
+                return self._wait(statement)
+            statement.promise(tasks, np.array(nodes[:1]), shape)
+            return True
+        if len(tasks) <= _FEW:
+            return self._wait(statement)
+        chosen = session.placement.choose_future(shape, len(tasks))
+        if chosen is None:
+            return False
+        statement.promise(tasks, chosen, shape)
+        return True
+
+    def _wait(self, statement: Statement) -> bool:
+        """Place pod by pod; with victims all of them wait, even where one would fit now.
+
+        A queue at its limit has to lose the victims first.
+        """
+        mark = statement.checkpoint()
+        if not place_waiting(self._session, statement, self.demand.tasks):
+            return False
+        if mark:
+            statement.pipeline_all(mark)
+        return True
+
+    def _gates_open(self) -> bool:
+        """Ask the queues on the claim's path, now that the victims are gone."""
+        claim = self.demand.claim
+        code = first_shut(self._session, claim.action, claim.job, claim.ask)
+        if code:
+            self._refused[code] = self._refused.get(code, 0) + 1
+            self._is_limited = True
+        return not code
+
+    def _spared(self, statement: Statement, units: UnitList) -> UnitList:
+        """Let units stay whose room the claim has left, the most important first."""
+        if self._is_tight or self._is_limited or not self._is_plain:
+            return units  # they may be in the way though their room is not needed
+        session = self._session
+        ledger, request = session.ledger, session.shapes.request
+        cores: set[int] = set()
+        kept: UnitList = []
+        for unit in reversed(units):
+            job, tasks, is_core = unit
+            if is_core or job not in cores:
+                mark = statement.checkpoint()
+                ask = request[:, session.tasks.shape_of_task[list(tasks)]].sum(axis=1)
+                shut = first_shut(session, self.demand.claim.action, job, ask)
+                for task in () if shut else tasks:
+                    node = int(ledger.node_of_task[task])
+                    shape = int(session.tasks.shape_of_task[task])
+                    if not session.capacity.fits(shape, node):
+                        break
+                    statement.spare(task)
+                else:
+                    if not shut:
+                        continue
+                statement.rollback(mark)
+            if is_core:
+                cores.add(job)
+            kept.append(unit)
+        return kept[::-1]
+
+
+def _without(units: UnitList, some: UnitList) -> UnitList:
+    """Leave out units, but not the elastic pods of a core that goes: they go with it."""
+    gone = set(some)
+    cores = {unit.job for unit in units if unit.is_core and unit not in gone}
+    return [unit for unit in units if unit not in gone or unit.job in cores]

@@ -1,0 +1,73 @@
+"""Claims that found no room last time: could they have any now, if all they may take were gone?
+
+A large job that waits in a full cluster fails in every cycle, and lining up everything that runs
+costs more than finding out. What is remembered decides nothing: the search would say the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.states import ACTIVE_STATES
+
+if TYPE_CHECKING:
+    from kaisched.actions.eviction.plan import Demand
+    from kaisched.actions.eviction.search import Search
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session.session import Session
+
+_HINT: Final = "evicting.hopeless"
+_MOST: Final = 10_000
+
+
+class FailedClaims:
+    """What one action knows about claims that failed."""
+
+    def __init__(self, session: Session, search: Search) -> None:
+        """Take what earlier cycles found."""
+        self._session = session
+        self._search = search
+        generation = session.snapshot.generation
+        known: tuple[int, set[tuple[object, ...]]] | None = session.hints.get(_HINT)
+        if known is None or known[0] != generation:  # queues and shapes had other numbers
+            known = session.hints[_HINT] = generation, set()
+        self._failed = known[1]
+
+    def note(self, demand: Demand) -> None:
+        """Remember that all that may be taken leaves too little room."""
+        if len(self._failed) >= _MOST:
+            self._failed.clear()
+        self._failed.add(_key(demand))
+
+    def is_hopeless(self, demand: Demand, job: RowVec) -> bool:
+        """Tell whether a claim that failed before fails again, even if all these jobs were gone."""
+        if _key(demand) not in self._failed:
+            return False
+        if self._could_suffice(demand, job):
+            self._failed.discard(_key(demand))
+            return False
+        return True
+
+    def is_out_of_reach(self, demand: Demand, job: RowVec) -> bool:
+        """Tell whether a claim does not fit even if all these jobs were gone."""
+        return not self._could_suffice(demand, job)
+
+    def _could_suffice(self, demand: Demand, job: RowVec) -> bool:
+        session = self._session
+        tasks, ledger = session.tasks, session.ledger
+        is_one = np.zeros(len(session.jobs.name) + 1, np.bool_)  # the last: of no job
+        is_one[job] = True
+        runs = ACTIVE_STATES[ledger.state] & is_one[tasks.job_of_task]
+        if session.stranded is not None:
+            runs &= ~session.stranded
+        left = session.capacity.without(ledger.holding(runs.nonzero()[0]))
+        return all(
+            left.room(shape, self._search.future(shape).allowed).sum() >= count
+            for shape, count in demand.shapes
+        )
+
+
+def _key(demand: Demand) -> tuple[object, ...]:
+    return demand.claim.action, demand.claim.queue, *demand.shapes

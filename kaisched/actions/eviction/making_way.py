@@ -1,0 +1,215 @@
+"""Room out of fragments: some of a node's pods are evicted, as may be, and the others are moved.
+
+Where what may be evicted stands beside what may not, on every node, no victims make room for a pod
+that needs a node of its own. Then pods that nobody may take are moved, those of the claim's own
+queue too, each to a new place in the same plan, and for nobody of lower priority than their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kaisched.actions.eviction.plan import Demand, Plan
+from kaisched.actions.eviction.protected import judged
+from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.clearing import Item, Movable
+from kaisched.actions.room.placing import place_waiting
+from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
+
+if TYPE_CHECKING:
+    from kaisched.actions.eviction.relocation import Relocation
+    from kaisched.actions.eviction.search import Search
+    from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.framework.session.capacity import Without
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
+
+TRIES: Final = 8
+"""How many nodes one claim may try."""
+_LOOKED_AT: Final = 128
+"""Who may lose anything is seen by so many units that would be the first to go."""
+_EXTRA: Final = 16
+"""So many units may go, at most, to make new places for what is moved."""
+
+
+class _Node(NamedTuple):
+    """What would leave a node, and what may go elsewhere for it."""
+
+    gone: list[int]
+    """Units by their places."""
+    moved: list[Unit]
+    extra: list[int]
+
+
+class MakingWay:
+    """Plans of one action that move what may not be evicted."""
+
+    def __init__(self, session: Session, search: Search, relocation: Relocation) -> None:
+        """Share the search's view of the room."""
+        self._session = session
+        self._search = search
+        self._relocation = relocation
+
+    def find(self, demand: Demand, victim_list: VictimList, running: RowVec) -> Plan | None:
+        """Return a plan with an open statement, for a claim that lacks room for one pod."""
+        self._search.begin(victim_list)
+        if not victim_list.places.size:
+            return None
+        most, shape = self._session.policy.max_consolidation_preemptees, demand.shapes[0][0]
+        able = _givers(self._session, victim_list, demand)
+        if not able.size:
+            return None
+        movable = self._movable_for(demand.claim.job, running)
+        for node in self._nodes(shape, victim_list, able, movable):
+            found = self._on(node, demand, victim_list, able, movable)
+            if found is None or (most > 0 and len({unit.job for unit in found.moved}) > most):
+                continue
+            plan = self._plan(demand, victim_list, found)
+            if plan is not None:
+                return plan
+        return None
+
+    def _movable_for(self, job: int, running: RowVec) -> Movable:
+        """Return what may be moved for a job: what is no more important, and not its own."""
+        session = self._session
+        jobs = session.jobs
+        use = (jobs.priority[running] <= jobs.priority[job]) & (running != job)
+        # Who gained pods in this cycle, perhaps by evictions, is not moved in it for others.
+        use &= session.ledger.job_active[running] <= jobs.active[running]
+        return Movable(session, running[use], heeds_budgets=has_budgets(session))
+
+    def _lack(self, shape: int, left: Without) -> Amounts:
+        """``(R', N)`` what nodes lack for one more pod of a shape, with what is counted as gone."""
+        future = self._search.future(shape)
+        return left.lack(future.asked, future.room + 1)
+
+    def _nodes(
+        self, shape: int, victim_list: VictimList, able: RowVec, movable: Movable
+    ) -> list[int]:
+        """Return the nodes of which the least would have to be moved, as many as may be tried."""
+        future = self._search.future(shape)
+        left = self._session.capacity.without(victim_list.pods.holding(able))
+        lack = np.maximum(self._lack(shape, left), 0)
+        left.give_back(movable.holding())
+        reached: BoolVec = np.logical_and.reduce(self._lack(shape, left) <= 0, axis=0)
+        if future.allowed is not None:
+            reached &= future.allowed
+        nodes = reached.nonzero()[0]
+        order = np.lexsort((nodes, lack[:, nodes].max(axis=0)))[:TRIES]
+        rows: list[int] = nodes[order].tolist()
+        return rows
+
+    def _on(
+        self, node: int, demand: Demand, victim_list: VictimList, able: RowVec, movable: Movable
+    ) -> _Node | None:
+        """Return what would leave a node; None when that is not enough."""
+        session, shape = self._session, demand.shapes[0][0]
+        future = self._search.future(shape)
+        entry, place, _ = victim_list.pods.by_node([at for at, _ in future.asked])
+        here = np.intersect1d(place[entry == node], able)
+        places = np.concatenate((here, np.setdiff1d(able, here)[:_LOOKED_AT]))
+        may_go = judged(session, victim_list, demand.claim, places) == 0
+        gone = here[may_go[: len(here)]].tolist()
+        extra = places[len(here) :][may_go[len(here) :]][:_EXTRA].tolist()
+        left = session.capacity.without(victim_list.pods.holding(np.array(gone, np.int64)))
+        lack = self._lack(shape, left)[:, node].tolist()
+        missing = [(at, amount) for (at, _), amount in zip(future.asked, lack, strict=True)]
+        tasks = {task for at in gone for task in victim_list.unit(at).tasks}
+        items = movable.on(node) if node in set(movable.nodes.tolist()) else []
+        moved = _fewest([item for item in items if tasks.isdisjoint(item.unit.tasks)], missing)
+        return None if moved is None else _Node(gone, moved, extra)
+
+    def _plan(self, demand: Demand, victim_list: VictimList, node: _Node) -> Plan | None:
+        """Find out what has to go, and carry out just that; None where it may not."""
+        session = self._session
+        units = [victim_list.unit(place) for place in node.gone]
+        extra = [victim_list.unit(place) for place in node.extra]
+        tried = self._carried_out(demand, units, node.moved, extra)
+        if tried is None:
+            return None
+        tried.statement.rollback()
+        if not tried.units:
+            return None  # nobody has to lose anything: consolidate moves
+        tasks = [task for unit in (*tried.units, *node.moved) for task in unit.tasks]
+        if not may_disrupt(session, tasks) or not _may_go(
+            session, victim_list, demand, tried.units
+        ):
+            return None
+        return self._carried_out(demand, tried.units, node.moved, [])
+
+    def _carried_out(
+        self, demand: Demand, units: list[Unit], moved: list[Unit], extra: list[Unit]
+    ) -> Plan | None:
+        """Evict, place and move for real; None, with everything taken back, when it does not go."""
+        session, claim = self._session, demand.claim
+        statement = session.statement()
+        gone = units.copy()
+        _evict(statement, [*units, *moved])
+        is_open = not first_shut(session, claim.action, claim.job, claim.ask)
+        mark = statement.checkpoint()
+        if not is_open or not place_waiting(session, statement, demand.tasks):
+            statement.rollback()
+            return None
+        statement.pipeline_all(mark)
+        left = iter(extra)
+        for unit in moved:
+            while not self._relocation.move(statement, unit, ()):
+                more = next(left, None)
+                if more is None or not self._search.step():
+                    statement.rollback()
+                    return None
+                _evict(statement, [more])
+                gone.append(more)
+        kept = self._relocation.left_over(statement, gone)
+        return Plan(statement, kept, moved=sum(len(p.tasks) for p in moved))
+
+
+def _givers(session: Session, victim_list: VictimList, demand: Demand) -> RowVec:
+    """Return the units, by their places, of queues that may lose any of the first on the list."""
+    first = victim_list.places[:_LOOKED_AT]
+    may_go = judged(session, victim_list, demand.claim, first) == 0
+    queue = victim_list.victims.queue
+    able: RowVec = victim_list.places[np.isin(queue[victim_list.places], queue[first[may_go]])]
+    return able
+
+
+def _fewest(items: list[Item], missing: list[tuple[int, int]]) -> list[Unit] | None:
+    """Return what has to move, the most important first; None where all is not enough."""
+    most = max((at for at, lack in missing if lack > 0), default=0)
+    chosen: list[Item] = []
+
+    def is_enough(some: list[Item]) -> bool:
+        return all(sum(item.amounts[at] for item in some) >= lack for at, lack in missing)
+
+    for item in sorted(items, key=lambda item: (len(item.unit.tasks), -item.amounts[most], item)):
+        if is_enough(chosen):
+            break
+        chosen.append(item)
+    if not is_enough(chosen):
+        return None
+    for item in chosen.copy():
+        rest = [each for each in chosen if each is not item]
+        if is_enough(rest):
+            chosen = rest
+    return [item.unit for item in sorted(chosen, key=lambda item: -item.place)]
+
+
+def _may_go(session: Session, victim_list: VictimList, demand: Demand, units: list[Unit]) -> bool:
+    """Tell whether plugins let units go together, none of them a core that leaves elastic pods."""
+    wanted = set(units)
+    job, is_core = victim_list.victims.job, victim_list.victims.is_core
+    jobs = {unit.job for unit in units}
+    places = [place for place in victim_list.places.tolist() if int(job[place]) in jobs]
+    chosen = [place for place in places if victim_list.unit(place) in wanted]
+    cores = {int(job[place]) for place in chosen if is_core[place]}
+    if any(int(job[place]) in cores and place not in set(chosen) for place in places):
+        return False
+    return not judged(session, victim_list, demand.claim, np.array(chosen, np.int64)).any()
+
+
+def _evict(statement: Statement, units: list[Unit]) -> None:
+    statement.evict_all(np.array([task for unit in units for task in unit.tasks], np.int64))

@@ -1,0 +1,60 @@
+"""The sentence that an eviction carries: what the policy says, or who takes from whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.actions.eviction.plan import Plan
+    from kaisched.framework.session.claims import Claim
+    from kaisched.framework.session.outcome import Reason
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
+
+_NAMED = 3
+"""So many queues are named."""
+
+
+def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
+    """Return what makes the sentence of a plan's evictions, when somebody reads it."""
+    claim = replace(claim, pass_number=plan.pass_number)
+    own = session.ask.eviction_reason(session, claim, plan.units)
+    plain = _preempted if claim.action == "preempt" else _taken
+    return partial(_sentence, own or partial(plain, claim, tuple(plan.units)), plan.moved)
+
+
+def _sentence(made: Callable[[Session], str], moved: int, session: Session) -> str:
+    text = made(session)
+    return f"{text}; pods that make way for it by moving: {moved}" if moved else text
+
+
+def _preempted(claim: Claim, units: tuple[Unit, ...], session: Session) -> str:
+    """Return for example ``preempted by team/job: priority 100 over 50 in queue a``."""
+    jobs = session.jobs
+    over = max((int(jobs.priority[unit.job]) for unit in units), default=0)
+    queue = session.queues.name[claim.queue]
+    return (
+        f"preempted by {jobs.name[claim.job]}:"
+        f" priority {int(jobs.priority[claim.job])} over {over} in queue {queue}"
+    )
+
+
+def _taken(claim: Claim, units: tuple[Unit, ...], session: Session) -> str:
+    """Return for example ``reclaim for team/job of queue a, from queue b``."""
+    jobs, names = session.jobs, session.queues.name
+    losers = sorted({names[int(jobs.queue_of_job[unit.job])] for unit in units})
+    more = f" and {len(losers) - _NAMED} more" if len(losers) > _NAMED else ""
+    return (
+        f"{claim.action} for {jobs.name[claim.job]} of queue {names[claim.queue]},"
+        f" from queue {', '.join(losers[:_NAMED])}{more}"
+    )
+
+
+def consolidate_reason(session: Session, claim: Claim, pods: int) -> str:
+    """Return for example ``moved, one of 3 pods, so that team/job fits``."""
+    number = "the only pod" if pods == 1 else f"one of {pods} pods"
+    return f"moved, {number}, so that {session.jobs.name[claim.job]} fits; its new node is planned"

@@ -1,0 +1,107 @@
+"""Victims that find another place in the same plan lose nothing but the move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.actions.order.gates import first_shut
+from kaisched.core.refusals import PASSING, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kaisched.actions.eviction.plan import Plan
+    from kaisched.actions.eviction.search import Search
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
+
+
+class Relocation:
+    """Places victims anew, behind the claim they made room for."""
+
+    def __init__(self, session: Session, action: str, search: Search) -> None:
+        """Share the search's view of the room."""
+        self._action = action
+        self._session = session
+        self._search = search
+
+    def relocate(self, plan: Plan, barred: Collection[int] = ()) -> bool:
+        """Move every victim that fits elsewhere as a whole; tell whether all of them did.
+
+        The most important go first. What fits where it was stays there, unless its node is among
+        those ``barred``; what goes together stays or moves as a whole.
+        """
+        is_complete = True
+        left = []
+        broken: set[int] = set()
+        """Jobs whose core has no other place: its elastic pods are no use without it."""
+        for unit in reversed(plan.units):
+            if unit.job not in broken and self.move(plan.statement, unit, barred):
+                continue
+            is_complete = False
+            if unit.is_core:
+                broken.add(unit.job)
+            left.append(unit)
+        plan.units = left[::-1]
+        return is_complete
+
+    def left_over(self, statement: Statement, units: list[Unit]) -> list[Unit]:
+        """Let units stay whose room nobody has taken, the last first; return those that go."""
+        cores: set[int] = set()
+        kept: list[Unit] = []
+        for unit in reversed(units):
+            mark = statement.checkpoint()
+            is_bound = unit.job in cores or self._is_shut(unit)
+            if not is_bound and all(self._stays(statement, task, ()) for task in unit.tasks):
+                continue
+            statement.rollback(mark)
+            if unit.is_core:
+                cores.add(unit.job)
+            kept.append(unit)
+        return kept[::-1]
+
+    def move(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
+        """Let an evicted unit stay, or promise it another place; tell whether there was any."""
+        session, tasks = self._session, unit.tasks
+        shape_of_task = session.tasks.shape_of_task
+        if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
+            return False
+        if self._is_shut(unit):
+            return False  # it had to go because of a limit
+        mark = statement.checkpoint()
+        if all(self._stays(statement, task, barred) for task in tasks):
+            return True
+        statement.rollback(mark)
+        if session.jobs.refusal[unit.job]:
+            return False  # as in a queue on hold: what is evicted would not start again
+        for task in tasks:
+            best = session.placement.best_future(int(shape_of_task[task]), barred)
+            # Pods that move together may come back to where one of them was; a single one may not.
+            is_same = best is not None and best[0] == int(session.ledger.node_of_task[task])
+            if best is None or (is_same and len(tasks) == 1):
+                statement.rollback(mark)
+                return False
+            statement.relocate(task, best[0])
+        return True
+
+    def _is_shut(self, unit: Unit) -> bool:
+        """Tell whether a queue would not take a unit again."""
+        session = self._session
+        shapes = session.tasks.shape_of_task[list(unit.tasks)]
+        ask = session.shapes.request[:, shapes].sum(axis=1)
+        return bool(first_shut(session, self._action, unit.job, ask))
+
+    def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:
+        """Let a pod stay where it was, if there is still room and nobody new keeps it away."""
+        session, ledger = self._session, self._session.ledger
+        old, shape = int(ledger.node_of_task[task]), int(session.tasks.shape_of_task[task])
+        if old in barred or not session.capacity.fits(shape, old):
+            return False
+        codes = session.placement.plan(shape).codes
+        code = 0 if codes is None else int(codes[old])
+        # A taint that came later does not drive it away, nor its own port, but another pod does.
+        if text_of(code).is_freeable and code not in PASSING:
+            return False
+        statement.spare(task)
+        return True

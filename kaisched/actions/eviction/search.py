@@ -1,0 +1,127 @@
+"""The victim search: the least that must be given up, in victim order, so that a claim is placed.
+
+An attempt finds units in order; where fewer pods, or as many with fewer GPUs, would do, those go
+instead. Nothing is tried without a bound: a search that would have to place the claim too often
+ends, counted in steps and never in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from kaisched.actions.eviction.attempt import Attempt
+from kaisched.actions.eviction.fewest import Fewest, cost_of, is_least, is_too_large
+from kaisched.actions.eviction.plan import Demand, Plan
+from kaisched.actions.room.future import Future
+from kaisched.core.refusals import text_of
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from kaisched.actions.eviction.fewest import Cost
+    from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session.claims import Claim
+    from kaisched.framework.session.session import Session
+
+PASSES: Final = 4
+"""So many passes at most: plugins that spare somebody in each of them do so for good."""
+STEPS: Final = 64
+"""How often one search may place its claim for real."""
+_ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
+_TRIES: Final = 8
+"""So many sets of units are tried where those in order make room that the claim cannot use."""
+
+
+class Search:
+    """Searches of one action in one cycle."""
+
+    def __init__(self, session: Session) -> None:
+        """Know nothing yet."""
+        self._session = session
+        self._futures: dict[int, Future] = {}
+        self._steps = 0
+
+    def future(self, shape: int) -> Future:
+        """Return the room of a shape once all is released, as of now."""
+        future = self._futures.get(shape)
+        if future is None or not future.is_current:
+            future = self._futures[shape] = Future(self._session, shape)
+        else:
+            future.catch_up()
+        return future
+
+    def demand(self, claim: Claim, tasks: RowVec) -> Demand:
+        """Count a claim's pods by shape."""
+        shapes: dict[int, int] = {}
+        for shape in self._session.tasks.shape_of_task[tasks].tolist():
+            shapes[shape] = shapes.get(shape, 0) + 1
+        return Demand(claim, tasks, list(shapes.items()))
+
+    def solve(self, demand: Demand, victim_list: VictimList) -> Plan | int:
+        """Return a plan with an open statement, or the refusal code of what stands in the way."""
+        self.begin(victim_list)
+        code = 0
+        for number in range(PASSES):
+            asked = replace(demand, claim=replace(demand.claim, pass_number=number))
+            attempt = Attempt(self, self._session, asked, victim_list)
+            found = attempt.run()
+            if isinstance(found, Plan):
+                return self._fewest(attempt, found)
+            if attempt.has_room_in_vain:
+                plan = self._cheaper(attempt, _ANY_COST, _TRIES)
+                if plan is not None:
+                    return plan
+            code = found
+            if not text_of(found).is_retried:
+                break
+        return code
+
+    def _fewest(self, attempt: Attempt, plan: Plan) -> Plan:
+        """Return the plan of an attempt, or another one that disturbs less."""
+        session, demand, victim_list = self._session, attempt.demand, attempt.victim_list
+        if is_too_large(victim_list, demand):
+            return plan
+        cost = cost_of(session, plan.units)
+        if is_least(session, victim_list, cost):
+            return plan
+        plan.statement.rollback()
+        cheaper = self._cheaper(attempt, cost, STEPS)
+        if cheaper is not None:
+            return cheaper
+        again = attempt.place_again()
+        assert again is not None  # it was placed just now from the same state
+        return again
+
+    def _cheaper(self, attempt: Attempt, cost: Cost, most: int) -> Plan | None:
+        """Return the cheapest plan that costs less, None without any among the first so many."""
+        session, demand, victim_list = self._session, attempt.demand, attempt.victim_list
+        if is_too_large(victim_list, demand):
+            return None
+        fewest = Fewest(
+            session, victim_list, [(self.future(shape), n) for shape, n in demand.shapes]
+        )
+        for places in islice(fewest.below(cost, attempt.judge_sets), most):
+            units = [victim_list.unit(place) for place in places]
+            found = Attempt(self, session, demand, victim_list).settle(units)
+            if found is not None:
+                return found
+            if not self.step():
+                break
+        return None
+
+    def begin(self, victim_list: VictimList) -> None:
+        """Count steps anew, for a list from which what has gone since is left out."""
+        victim_list.forget_gone()
+        self._steps = 0
+
+    def lacks_one(self, demand: Demand) -> bool:
+        """Tell whether a claim of equal pods lacks room for just one of them."""
+        shape, count = demand.shapes[0]
+        return len(demand.shapes) == 1 and count - self.future(shape).total == 1
+
+    def step(self) -> bool:
+        """Count a step; False when there have been enough."""
+        self._steps += 1
+        return self._steps <= STEPS

@@ -1,0 +1,254 @@
+"""The units that could make room for one class of claims, in the order in which they would go.
+
+A class is an action's claims of one queue, shape, size and priority. The order is made once; what
+has gone since is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+
+from kaisched.actions.eviction.protected import charges_in
+from kaisched.actions.eviction.victim_order import amounts_of, line_up
+from kaisched.core.axis import GPU, PODS
+from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.session.capacity import Holding
+from kaisched.framework.session.claims import Units
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from kaisched.actions.eviction.victim_order import Victims
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.units import Unit
+
+
+class VictimList:
+    """Units one after the other; those that were taken are forgotten."""
+
+    def __init__(self, session: Session, job: RowVec) -> None:
+        """Line up the running jobs of ``job``."""
+        self._session = session
+        self.victims = line_up(session, job)
+        self.queues = frozenset(self.victims.queue.tolist())
+        """Their leaf queues."""
+        self.places: RowVec = np.arange(len(self.victims))
+        """Units that still run where they did and that may be evicted, in order."""
+        self.charges = charges_in(session, self.victims)
+        """What units cost disruption budgets; None where there are none."""
+        self.protected: RowVec = self.places[:0]
+        """Units that are left out because their budgets allow no such eviction."""
+        self._seen = len(session.outcome.evictions)
+        if session.has_moved:
+            self._forget_moved()
+        self._forget_protected()
+        self.least_gpus = int(self.victims.amounts[GPU].min(initial=UNLIMITED))
+        """No unit holds less."""
+        self.most_gpus = int(self.victims.amounts[GPU].max(initial=0))
+        """No unit holds more."""
+        self._most: dict[int, int] = {}
+        self._pods: Pods | None = None
+
+    def unit(self, place: int) -> Unit:
+        """Return the unit at a place."""
+        return self.victims.unit(place)
+
+    @property
+    def pods(self) -> Pods:
+        """Where the units' pods are; looked up when first needed."""
+        if self._pods is None:
+            self._pods = Pods(self._session, self.victims)
+        return self._pods
+
+    @property
+    def sizes(self) -> RowVec:
+        """``(V,)`` how many pods each unit has."""
+        sizes: RowVec = self.victims.amounts[PODS]
+        return sizes
+
+    def units(self, places: RowVec, alternative: RowVec | None = None) -> Units:
+        """Return units as columns, as one set or as several."""
+        victims = self.victims
+        return Units(
+            victims.job[places],
+            victims.queue[places],
+            victims.amounts.take(places, axis=1),
+            victims.is_core[places],
+            _Tasks(victims, places),
+            alternative,
+        )
+
+    def most(self, shape: int, allowed: BoolVec | None) -> int:
+        """Return how many pods of a shape would fit if every unit of the list were gone.
+
+        An upper bound for the whole action, since room only shrinks: what is evicted is given away.
+        """
+        known = self._most.get(shape)
+        if known is None:
+            known = self._most[shape] = self.room_without(self.places, shape, allowed)
+        return known
+
+    def room_without(self, places: RowVec, shape: int, allowed: BoolVec | None) -> int:
+        """Return how many pods of a shape would fit if some units were gone."""
+        capacity = self._session.capacity
+        return int(capacity.room(shape, allowed, without=self.pods.holding(places)).sum())
+
+    def forget_gone(self) -> None:
+        """Drop the units that no longer run where they did.
+
+        A job of which pods have been moved keeps its core: without it they would be useless.
+        """
+        evictions = self._session.outcome.evictions
+        if self._seen == len(evictions):
+            return
+        victims, job_of_task = self.victims, self._session.tasks.job_of_task
+        state = self._session.ledger.state
+        gone: set[int] = set()
+        for eviction in evictions[self._seen :]:
+            has_moved = ACTIVE_STATES[state[eviction.task]]
+            for place in (victims.job == job_of_task[eviction.task]).nonzero()[0].tolist():
+                unit = victims.split_off.get(place)
+                if unit is None or eviction.task in unit.tasks or (has_moved and unit.is_core):
+                    gone.add(place)
+        self._seen = len(evictions)
+        if gone:
+            stays = np.ones(len(victims), np.bool_)
+            stays[list(gone)] = False
+            self.places = self.places[stays.take(self.places)]
+        self._forget_protected()
+
+    def _forget_protected(self) -> None:
+        """Drop units whose budgets do not let them go, whatever else happens in this cycle."""
+        if self.charges is not None:
+            stays = self.charges.hopeless()[self.places]
+            self.protected = np.concatenate((self.protected, self.places[stays]))
+            self.places = self.places[~stays]
+
+    def _forget_moved(self) -> None:
+        """Drop units with pods that this cycle has placed or moved: they do not run there yet."""
+        session = self._session
+        state, before = session.ledger.state, session.tasks.state
+        moved = (state != before) & ACTIVE_STATES[state]
+        if not moved.any():
+            return
+        tasks = set(moved.nonzero()[0].tolist())
+        jobs = session.tasks.job_of_task[moved]
+        stays = np.ones(len(self.victims), np.bool_)
+        for place in np.isin(self.victims.job, jobs).nonzero()[0].tolist():
+            unit = self.victims.unit(place)
+            stays[place] = not unit.is_core and tasks.isdisjoint(unit.tasks)
+        self.places = self.places[stays[self.places]]
+
+
+class Pods:
+    """The running pods of a list's units: where they are, what they hold, whose they are."""
+
+    def __init__(self, session: Session, victims: Victims) -> None:
+        """Read where everything stands now."""
+        tasks, state = session.tasks, session.ledger.state
+        place_of_job = np.full(len(session.jobs.name) + 1, -1, np.int64)  # the last: of no job
+        place_of_job[victims.job] = np.arange(len(victims))
+        runs = ACTIVE_STATES[state] & (place_of_job[tasks.job_of_task] >= 0)
+        if session.stranded is not None:
+            runs &= ~session.stranded
+        rows = runs.nonzero()[0]
+        self._place: IntVec = place_of_job[tasks.job_of_task[rows]]
+        if victims.split_off:
+            at_row = {row: at for at, row in enumerate(rows.tolist())}
+            for place, unit in victims.split_off.items():
+                for task in unit.tasks:
+                    if task in at_row:  # else it has gone meanwhile
+                        self._place[at_row[task]] = place
+        self._all = session.ledger.holding(rows)
+        self._victims = victims
+        self._by_node: tuple[RowVec, RowVec, Amounts] | None = None
+
+    def is_among(self, places: RowVec) -> BoolVec:
+        """Tell of every unit, ``(V,)``, whether it is one of these."""
+        is_one = np.zeros(len(self._victims), np.bool_)
+        is_one[places] = True
+        return is_one
+
+    def holding(self, places: RowVec) -> Holding:
+        """Return what units hold."""
+        if len(places) == len(self._victims):
+            return self._all
+        return self._all.some(self.is_among(places)[self._place].nonzero()[0])
+
+    def by_node(self, wanted: list[int]) -> tuple[RowVec, RowVec, Amounts]:
+        """Return nodes, places ``(P,)`` and amounts ``(R', P)``, by node and then by place.
+
+        An entry for every node a unit has pods on. The elastic pods of a job stand, with nothing,
+        on every node that its core is on: the core cannot go without them.
+        """
+        if self._by_node is None:
+            count = len(self._victims)
+            key = self._all.nodes * count + self._place
+            rows: Amounts = self._all.amounts
+            missing = self._elastic_keys(key, count)
+            if missing.size:
+                key = np.concatenate((key, missing))
+                rows = np.pad(rows, ((0, 0), (0, len(missing))))
+            order = np.argsort(key, kind="stable")
+            key, rows = key[order], rows.take(order, axis=1)
+            starts = np.flatnonzero(np.diff(key, prepend=-1))
+            if len(starts) < len(key):
+                key, rows = key[starts], np.add.reduceat(rows, starts, axis=1)
+            node, place = np.divmod(key, count)
+            self._by_node = node, place, rows
+        node, place, rows = self._by_node
+        return node, place, rows[wanted]
+
+    def _elastic_keys(self, key: IntVec, count: int) -> IntVec:
+        victims = self._victims
+        elastic: dict[int, list[int]] = {}
+        for place, unit in victims.split_off.items():
+            if not unit.is_core:
+                elastic.setdefault(unit.job, []).append(place)
+        missing = [
+            entry - entry % count + place
+            for entry in (set(key.tolist()) if elastic else ())
+            if victims.is_core[entry % count]
+            for place in elastic.get(int(victims.job[entry % count]), ())
+        ]
+        return np.array(missing, np.int64)
+
+
+class _Tasks(Sequence[tuple[int, ...]]):
+    """The task rows of units, worked out for those that are looked at."""
+
+    __slots__ = ("_places", "_victims")
+
+    def __init__(self, victims: Victims, places: RowVec) -> None:
+        self._victims = victims
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[int, ...]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[tuple[int, ...], ...]: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+        places = self._places[at]
+        if isinstance(at, slice):
+            return tuple(self._victims.unit(place).tasks for place in places.tolist())
+        return self._victims.unit(int(places)).tasks
+
+
+def as_units(session: Session, units: list[Unit]) -> Units:
+    """Return parts as columns."""
+    job = np.array([unit.job for unit in units], np.int64)
+    return Units(
+        job,
+        session.jobs.queue_of_job[job],
+        amounts_of(session, units),
+        np.array([unit.is_core for unit in units], np.bool_),
+        tuple(unit.tasks for unit in units),
+    )

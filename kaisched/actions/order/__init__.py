@@ -1,0 +1,1 @@
+"""Which waiting jobs an action tries, and in which order."""

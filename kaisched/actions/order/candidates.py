@@ -1,0 +1,248 @@
+"""The jobs an action may try: gated, sized, and refused at once where no search could help.
+
+All columns have one entry a candidate. A *simple* candidate is a job of one pod set whose tasks all
+have one shape: everything about it is worked out for all of them together. The others carry their
+task rows with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.order.job_order import leaf_lists
+from kaisched.actions.order.rations import rations_of
+from kaisched.core.refusals import Refusal
+from kaisched.framework.session.batches import asks_of, measure
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.framework.session.session import Session
+
+ANY: Final = int(np.iinfo(np.int64).max)
+_NO_ROOM = int(Refusal.NO_ROOM)
+_GATHERED: Final = "gathered"
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Columns ``(C,)`` of the jobs to try."""
+
+    job: RowVec
+    queue: RowVec
+    shape: RowVec
+    """-1 for a job of several shapes or pod sets."""
+    size: IntVec
+    """Tasks placed next, all or nothing."""
+    batches: dict[int, RowVec]
+    """Job row to the task rows of its next batch, for jobs that are not simple."""
+    most: int = ANY
+    """At most so many pods of any one shape fit, as far as that is known."""
+    is_sorted: bool = False
+    """They stand by queue, and in each queue in job order, without ties."""
+
+    def __len__(self) -> int:
+        """Return C."""
+        return len(self.job)
+
+    def keep(self, mask: BoolVec) -> Candidates:
+        """Return the candidates where ``mask`` is true."""
+        if np.count_nonzero(mask) == len(mask):  # a fifth of the time of all()
+            return self
+        return Candidates(
+            self.job[mask],
+            self.queue[mask],
+            self.shape[mask],
+            self.size[mask],
+            self.batches,
+            self.most,
+        )
+
+    def asks(self, session: Session, at: RowVec) -> Amounts:
+        """``(R, K)`` what the next batches of some candidates ask for."""
+        return asks_of(session, self.job[at], self.shape[at], self.size[at], self.batches)
+
+
+def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
+    """Return the rows of jobs with pending tasks that are neither refused as such nor put off.
+
+    With ``claims`` those for which something may be evicted.
+    """
+    jobs = session.jobs
+    pending = session.ledger.job_pending if session.has_moved else jobs.pending
+    rows: RowVec = ((pending > 0) & (jobs.refusal == 0)).nonzero()[0]
+    rations = rations_of(session)
+    if rations is None:
+        return rows
+    off = rations.claims_off if claims else rations.off
+    served: RowVec = rows[~off[rows]]
+    return served
+
+
+def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
+    """Ask the gates, size the batches; refusals are noted in the session's outcome.
+
+    With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them. Such
+    actions ask about the same jobs one after the other, and while nothing moves are told the same.
+    """
+    if not tries_full or not session.ask.is_class_bound:
+        return _gathered(session, action, job, tries_full=tries_full)
+    known: tuple[int, bytes, Candidates] | None = session.found.get(_GATHERED)
+    asked = session.moves, job.tobytes()
+    if known is None or known[:2] != asked:
+        known = (*asked, _gathered(session, action, job, tries_full=True))
+        session.found[_GATHERED] = known
+    return known[2]
+
+
+def _gathered(session: Session, action: str, job: RowVec, *, tries_full: bool) -> Candidates:
+    if job.size:
+        job = _note(session, job, session.ask.job_gate(session, action, job))
+    if not tries_full and session.policy.queue_depth.get(action) is None:
+        job = _drop_shut_out(session, job)
+    shape, size, batches = measure(session, job)
+    some = size > 0
+    if np.count_nonzero(some) < len(some):
+        job, shape, size = job[some], shape[some], size[some]
+    return Candidates(job, session.jobs.queue_of_job[job], shape, size, batches)
+
+
+def _drop_shut_out(session: Session, job: RowVec) -> RowVec:
+    """Refuse jobs whose pods fit nowhere at all: in a full cluster, nearly all of them."""
+    shape = session.jobs.shape_of_job[job]
+    uniform = shape >= 0
+    if not uniform.all():
+        shape = np.where(uniform, shape, shape.max(initial=0))
+    if not job.size or shape[0] < 0:
+        return job
+    fits = (session.placement.upper_bound(shape) > 0) | ~uniform
+    if fits.all():
+        return job
+    note_no_room(session, job[~fits])
+    left: RowVec = job[fits]
+    return left
+
+
+def _note(session: Session, job: RowVec, codes: CodeVec | None) -> RowVec:
+    """Note refusals and return the jobs that are left."""
+    if codes is None or not codes.any():
+        return job
+    refused = codes != 0
+    session.outcome.refusal[job[refused]] = codes[refused]
+    left: RowVec = job[~refused]
+    return left
+
+
+def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
+    """Refuse candidates that the room of all nodes together, now or once released, cannot hold.
+
+    Nothing is lost: an action that only takes room never makes more of it. Jobs of several shapes
+    are checked for what they ask for together and for each shape's count, which is necessary, not
+    sufficient.
+    """
+    if not len(candidates):
+        candidates.most = 0
+        return candidates
+    simple = candidates.shape >= 0
+    if simple.all():
+        bound = session.placement.upper_bound(candidates.shape)
+    else:
+        bound = np.full(len(candidates), ANY)
+        if simple.any():
+            bound[simple] = session.placement.upper_bound(candidates.shape[simple])
+        all_room = session.capacity.total()
+        for at in np.flatnonzero(~simple).tolist():
+            tasks = candidates.batches[int(candidates.job[at])]
+            if not _could_fit(session, session.tasks.shape_of_task[tasks], all_room):
+                bound[at] = -1
+    enough = candidates.size <= bound
+    if not enough.all():
+        note_no_room(session, candidates.job[~enough])
+        candidates, bound = candidates.keep(enough), bound[enough]
+    candidates.most = int(bound.max(initial=0))
+    return candidates
+
+
+def drop_shut(session: Session, candidates: Candidates) -> Candidates:
+    """Refuse candidates of rationed queues whose pods no node with room may take.
+
+    The fair order would find out too, but it predicts anew for each of them, and of a rationed
+    queue they are many. Room that is being released and demands on other pods, which may be met
+    later, are left to it.
+    """
+    rations = rations_of(session)
+    if rations is None or session.capacity.has_releasing:
+        return candidates
+    asked = (candidates.shape >= 0) & rations.is_short[candidates.queue]
+    total = np.full(len(candidates), ANY)
+    for shape in np.unique(candidates.shape[asked]).tolist():
+        if not session.shapes.constraints[shape].has_pod_terms:
+            total[candidates.shape == shape] = session.placement.vacancy(shape).total
+    shut = asked & (candidates.size > total)
+    note_no_room(session, candidates.job[shut])
+    return candidates.keep(~shut)
+
+
+def _could_fit(session: Session, shapes: RowVec, all_room: IntVec) -> bool:
+    distinct, counts = np.unique(shapes, return_counts=True)
+    ask = session.shapes.request.take(distinct, axis=1) @ counts
+    if (ask > all_room).any():
+        return False
+    return bool((session.placement.upper_bound(distinct) >= counts).all())
+
+
+def note_no_room(session: Session, job: RowVec) -> None:
+    """Note that jobs found no room; a record tells gangs from single pods."""
+    session.outcome.refusal[job] = _NO_ROOM
+
+
+def measure_again(session: Session, candidates: Candidates, at: int) -> bool:
+    """Size a candidate's next batch anew, as of now; False when there is nothing left to place."""
+    _, size, batches = measure(session, candidates.job[[at]])
+    candidates.batches.update(batches)
+    candidates.size[at] = size[0]
+    return bool(size[0])
+
+
+def drop_gated(session: Session, action: str, candidates: Candidates) -> Candidates:
+    """Refuse candidates that some queue on their path would not take even now.
+
+    Gates do not open as a queue fills, so what is refused now stays refused while room is taken.
+    """
+    if not len(candidates) or not session.ask.gates(session, action):
+        return candidates
+    held, strict = session.held, session.held_non_preemptible
+    if session.has_moved:
+        held, strict = session.ledger.held, session.ledger.held_non_preemptible
+    paths = session.queues.tree.path_of_leaf[candidates.queue]
+    code = np.zeros(len(candidates), np.int16)
+    for level in range(paths.shape[1]):
+        rows = np.flatnonzero((paths[:, level] >= 0) & (code == 0))
+        queue = paths[rows, level].astype(np.int64)
+        codes = session.ask.queue_gate(
+            session,
+            action,
+            queue,
+            candidates.job[rows],
+            candidates.asks(session, rows),
+            held[:, queue],
+            strict[:, queue],
+        )
+        if codes is not None:
+            code[rows] = codes
+    refused = code != 0
+    session.outcome.refusal[candidates.job[refused]] = code[refused]
+    return candidates.keep(~refused)
+
+
+def keep_best(session: Session, candidates: Candidates, depth: int) -> Candidates:
+    """Keep the best ``depth`` jobs of every leaf queue, in job order."""
+    mask = np.zeros(len(candidates), np.bool_)
+    for jobs in leaf_lists(session, candidates):
+        jobs.settle(depth)
+        mask[jobs.rows[:depth]] = True
+    if not mask.all():
+        session.outcome.refusal[candidates.job[~mask]] = int(Refusal.QUEUE_DEPTH)
+    return candidates.keep(mask)

@@ -1,0 +1,163 @@
+"""The order in which an action takes jobs: a tree of queues, asked again as shares move.
+
+At every level the queue with the lowest key is next, and a queue's key depends on what it holds and
+on its best candidate, so the order changes with each placement. Asking the plugins after every
+placement would cost more than all the rest of the cycle; but keys depend on *assumed* positions
+just as well ("if this queue's first three jobs were placed"), so each queue predicts a block of its
+own sequence in one question, and its parent merges the children's, all under the assumption that
+every job is placed. When one is not, the queues on its path throw their predictions away and start
+again from what is really held. The order that comes out is that of asking after each placement.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import compress
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from kaisched.actions.order.job_order import leaf_lists, order_entry
+from kaisched.actions.order.prediction import Prediction
+from kaisched.actions.order.sequence import Pick, QueueSequence
+
+if TYPE_CHECKING:
+    from kaisched.actions.order.candidates import Candidates
+    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.framework.session.session import Session
+
+__all__ = ["FairOrder", "Pick", "PredictedOrder"]
+
+
+class FairOrder(Protocol):
+    """Hands out candidates in fair order; told after each turn how it went."""
+
+    def peek(self, ahead: int = 0) -> Pick | None:
+        """Return the item ``ahead`` turns from now, as far as it can be told, assuming success."""
+        ...
+
+    def placed(self, item: Pick) -> None:
+        """Say that the next item was placed."""
+        ...
+
+    def refused(self, item: Pick) -> None:
+        """Say that the next item was not placed; it leaves the order."""
+        ...
+
+    def again(self, item: Pick) -> None:
+        """Put the item just placed back with its next batch."""
+        ...
+
+    def drop(self, gone: RowVec) -> None:
+        """Take candidates out that have become hopeless."""
+        ...
+
+    def waiting(self) -> BoolVec:
+        """``(C,)`` which candidates still wait for their turn."""
+        ...
+
+
+class PredictedOrder:
+    """Hands out candidates one turn after the other."""
+
+    def __init__(self, session: Session, action: str, candidates: Candidates) -> None:
+        """Lay the candidates out under their queues."""
+        self._session = session
+        self.candidates = candidates
+        self._prediction = Prediction(session, action, candidates)
+        self._alive = np.ones(len(candidates), np.bool_)
+        self._root = QueueSequence(-1, None)
+        self._leaf_of_queue: dict[int, QueueSequence] = {}
+        self._sequences: list[QueueSequence] = [self._root]
+        self._lay_out()
+
+    # -- for the caller --------------------------------------------------------------------------
+
+    def peek(self, ahead: int = 0) -> Pick | None:
+        """Return the item ``ahead`` turns from now, assuming those before it are placed."""
+        root = self._root
+        wanted = root.head + ahead
+        while len(root.items) <= wanted:
+            if not (self._alive.any() and self._prediction.extend(root)):
+                return None
+        return root.items[wanted]
+
+    def placed(self, item: Pick) -> None:
+        """Say that the next item was placed as predicted."""
+        self._alive[item.at] = False
+        sequence: QueueSequence | None = self._leaf_of(item)
+        while sequence is not None:
+            sequence.head += 1
+            sequence = sequence.parent
+
+    def refused(self, item: Pick) -> None:
+        """Say that the next item was not placed; it leaves the order."""
+        leaf = self._leaf_of(item)
+        if item.code and leaf.items[leaf.head] == item:
+            # The leaf foresaw it, so no prediction rested on it; those above counted nothing.
+            self.placed(item)
+            return
+        self._alive[item.at] = False
+        self._restart_path(leaf)
+        leaf.drop_head()
+
+    def again(self, item: Pick) -> None:
+        """Put the item just placed back with its next batch."""
+        leaf = self._leaf_of(item)
+        self._restart_path(leaf)
+        jobs = leaf.waiting
+        if leaf.entries is None:
+            jobs.settle(len(jobs))
+            leaf.entries = order_entry(self._session, self.candidates, jobs.rows)
+        entry = order_entry(self._session, self.candidates, [item.at])[0]
+        place = bisect_left(leaf.entries, entry)
+        jobs.insert(place, item.at)
+        leaf.entries.insert(place, entry)
+        self._alive[item.at] = True
+
+    def drop(self, gone: RowVec) -> None:
+        """Take candidates out that have become hopeless, wherever they wait."""
+        self._alive[gone] = False
+        for sequence in self._sequences:
+            sequence.restart()
+        if not np.count_nonzero(self._alive):
+            return
+        for leaf in self._leaf_of_queue.values():
+            if leaf.entries is not None:
+                marks = self._alive[leaf.waiting.rows].tolist()
+                leaf.entries = list(compress(leaf.entries, marks))
+            leaf.waiting.keep(self._alive)
+
+    def waiting(self) -> BoolVec:
+        """``(C,)`` which candidates still wait for their turn."""
+        return self._alive
+
+    # -- the tree --------------------------------------------------------------------------------
+
+    def _leaf_of(self, item: Pick) -> QueueSequence:
+        return self._leaf_of_queue[int(self.candidates.queue[item.at])]
+
+    def _restart_path(self, leaf: QueueSequence) -> None:
+        """Start the queues on a leaf's path again from what is really held."""
+        sequence: QueueSequence | None = leaf
+        while sequence is not None:
+            sequence.restart()
+            sequence = sequence.parent
+
+    def _lay_out(self) -> None:
+        tree = self._session.queues.tree
+        sequences: dict[int, QueueSequence] = {}
+        for jobs in leaf_lists(self._session, self.candidates):
+            above = self._root
+            for row in reversed(tree.path(jobs.queue).tolist()):
+                sequence = sequences.get(row)
+                if sequence is None:
+                    sequence = sequences[row] = QueueSequence(row, above)
+                    above.children.append(sequence)
+                above = sequence
+            above.jobs = jobs
+            self._leaf_of_queue[jobs.queue] = above
+        self._sequences.extend(sequences.values())
+        if len(self._leaf_of_queue) > 1:
+            # Every leaf's first block in one question.
+            self._prediction.extend_leaves(list(self._leaf_of_queue.values()))

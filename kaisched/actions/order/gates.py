@@ -1,0 +1,32 @@
+"""Whether the queues on a job's path take something, with what they hold now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts
+    from kaisched.framework.session.session import Session
+
+
+def first_shut(session: Session, action: str, job: int, ask: Amounts) -> int:
+    """Return the first refusal from a job's leaf queue to the root, or 0; ``ask`` is ``(R,)``."""
+    if not session.ask.gates(session, action):
+        return 0
+    row, column, ledger = np.array([job]), ask[:, None], session.ledger
+    for queue in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
+        here = [queue]
+        codes = session.ask.queue_gate(
+            session,
+            action,
+            np.array(here),
+            row,
+            column,
+            ledger.held[:, here],
+            ledger.held_non_preemptible[:, here],
+        )
+        if codes is not None and codes[0]:
+            return int(codes[0])
+    return 0

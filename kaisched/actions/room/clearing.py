@@ -1,0 +1,227 @@
+"""Which pods to move off which nodes so that more pods of a shape fit: as little as possible.
+
+A node's price is the fewest pods, and of as many the least amount of the main resource, that must
+move for one more pod, found exactly over what may move; nodes are taken cheapest first. Prices are
+bounded from below by what is missing, so that most nodes are never priced.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kaisched.core.states import ALLOCATED_STATES
+from kaisched.framework.session.capacity import Holding
+from kaisched.framework.session.disruptions_left import disruptions_left
+from kaisched.framework.session.job_order import ordered_jobs
+from kaisched.framework.session.units import Unit, units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kaisched.actions.room.future import Future
+    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.framework.session.session import Session
+
+_MOST_SUMS = 256
+"""Above so many different sums the smallest are kept: a node with more kinds of pods is rare."""
+
+
+class Item(NamedTuple):
+    """What may move off a node: an elastic pod, or pods that are of no use without each other."""
+
+    place: int
+    """Its place in the order of victims; the lowest goes first."""
+    unit: Unit
+    """All pods that move with it, on this node and on others."""
+    amounts: list[int]
+    """What it frees on the node, by resource."""
+    moved: list[int]
+    """What all its pods hold, by resource."""
+
+
+class Clearing(NamedTuple):
+    """What would leave a node."""
+
+    cost: tuple[int, int]
+    """Pods that move, off this node and others, and how much they hold of the main resource."""
+    place: int
+    """The highest place in the order of victims among the pods that move."""
+    node: int
+    items: tuple[Item, ...]
+
+
+class Prices:
+    """Prices of one shape's nodes, worked out when first asked for and kept while nothing moves."""
+
+    def __init__(self, session: Session, future: Future, main: int) -> None:
+        """Price nothing yet; ``main`` is the resource that is counted."""
+        self._session = session
+        self._future = future
+        self._main = main
+        self._known: dict[int, Clearing | None] = {}
+        self._seen = len(session.capacity.touched)
+
+    def cheapest_first(self, movable: Movable) -> Iterator[Clearing]:
+        """Yield clearings for one more pod each, on different nodes, the cheapest first."""
+        self._forget_touched()
+        future, main = self._future, self._main
+        nodes = movable.nodes
+        if future.allowed is not None:
+            nodes = nodes[future.allowed[nodes]]
+        nodes = nodes[self._could_hold_more(nodes)]
+        asked = [(main, dict(future.asked)[main])]
+        lack = self._session.capacity.without().lack(asked, future.room[nodes] + 1, nodes)[0]
+        least = np.maximum(lack, 0).tolist()
+        bounds = zip(least, nodes.tolist(), strict=True)
+        heap = [((int(amount > 0), amount), -1, node) for amount, node in bounds]
+        heapq.heapify(heap)
+        while heap:
+            _, place, node = heapq.heappop(heap)
+            if node not in self._known:
+                self._known[node] = self._price(node, movable.on(node))
+            known = self._known[node]
+            if known is None:
+                continue
+            if place < 0:
+                heapq.heappush(heap, (known.cost, known.place, node))
+            else:
+                yield known
+
+    def _could_hold_more(self, nodes: RowVec) -> BoolVec:
+        """``(K,)`` whether one more pod would fit if everything left."""
+        could = np.ones(len(nodes), np.bool_)
+        pods = self._future.room[nodes] + 1
+        for at, amount in self._future.asked:
+            could &= pods * amount <= self._session.nodes.allocatable[at, nodes]
+        return could
+
+    def _forget_touched(self) -> None:
+        touched = self._session.capacity.touched
+        for node in set(touched[self._seen :]):
+            self._known.pop(node, None)
+        self._seen = len(touched)
+
+    def _price(self, node: int, items: list[Item]) -> Clearing | None:
+        """Return the cheapest set of pods whose leaving makes room for one more, or None."""
+        future, main = self._future, self._main
+        here = self._session.capacity.on(node)
+        missing = here.lack(future.asked, int(future.room[node]) + 1)
+        lacks = dict(missing)[main]
+        # By amount that leaves the node: (cost, what moves).
+        sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
+        for item in items:
+            for total, ((pods_moved, moved), some) in list(sets.items()):
+                more = total + item.amounts[main]
+                dearer = pods_moved + len(item.unit.tasks), moved + item.moved[main]
+                is_better = sets[more][0] > dearer if more in sets else len(sets) < _MOST_SUMS
+                if total < lacks and is_better:
+                    sets[more] = dearer, (*some, item)
+        enough = [(cost, total) for total, (cost, _) in sets.items() if total >= lacks]
+        for _, total in sorted(enough):
+            chosen = _completed(sets[total][1], items, missing)
+            if chosen is not None:
+                pods_moved = sum(len(item.unit.tasks) for item in chosen)
+                cost = pods_moved, sum(item.moved[main] for item in chosen)
+                return Clearing(cost, max(item.place for item in chosen), node, chosen)
+        return None
+
+
+def _completed(
+    chosen: tuple[Item, ...], items: list[Item], missing: list[tuple[int, int]]
+) -> tuple[Item, ...] | None:
+    """Add pods until every resource suffices; None when all of them are not enough."""
+    left = [item for item in items if item not in chosen]
+    while any(sum(item.amounts[at] for item in chosen) < lack for at, lack in missing):
+        if not left:
+            return None
+        chosen = (*chosen, left.pop(0))
+    return chosen or None
+
+
+class Movable:
+    """The running pods of jobs by node, the first to go first; a node's when it is looked at."""
+
+    def __init__(self, session: Session, job: RowVec, *, heeds_budgets: bool = False) -> None:
+        """Sort the jobs, and find their pods that run where they did when the cycle began.
+
+        Jobs that are refused are left out: what is evicted of them would not start again. With
+        ``heeds_budgets`` so are pods whose disruption budgets let none go.
+        """
+        self._session = session
+        job = job[session.jobs.refusal[job] == 0]
+        rank = np.full(len(session.jobs.pending) + 1, -1, np.int64)  # the last: of no job
+        rank[ordered_jobs(session, job)[::-1]] = np.arange(len(job))
+        tasks, state = session.tasks, session.ledger.state
+        node_of_task = session.ledger.node_of_task
+        runs = ALLOCATED_STATES[state] & (state == tasks.state) & (node_of_task >= 0)
+        runs &= rank[tasks.job_of_task] >= 0
+        if heeds_budgets:
+            left = np.append(disruptions_left(session), (0, 1))  # SEVERAL is -2, UNPROTECTED -1
+            runs &= left[session.snapshot.disruption_budgets.of_task] > 0
+        self._runs: BoolVec = runs
+        rows = runs.nonzero()[0]
+        node = node_of_task[rows]
+        self._rank = rank
+        rows = rows[np.argsort(node, kind="stable")]
+        node = np.sort(node)
+        begins = np.ones(len(node), np.bool_)
+        np.not_equal(node[1:], node[:-1], out=begins[1:])
+        starts = begins.nonzero()[0]
+        self.nodes: RowVec = node[starts]
+        """The nodes that have such pods, ascending."""
+        pods = np.split(rows, starts[1:]) if rows.size else []
+        self._pods = dict(zip(self.nodes.tolist(), pods, strict=True))
+        self._items: dict[int, list[Item]] = {}
+        self._units: dict[int, dict[int, Unit | None]] = {}
+        """By job and pod."""
+
+    def holding(self) -> Holding:
+        """Return what may move, where it is."""
+        return self._session.ledger.holding(self._runs.nonzero()[0])
+
+    def on(self, node: int) -> list[Item]:
+        """Return the pods on a node."""
+        items = self._items.get(node)
+        if items is None:
+            here = set(self._pods[node].tolist())
+            units = {self._unit(task) for task in here} - {None}
+            items = [self._item(unit, here) for unit in units if unit is not None]
+            items.sort()
+            self._items[node] = items
+        return items
+
+    def _unit(self, task: int) -> Unit | None:
+        """Return what moves with a pod; None where a part of it must not move."""
+        job = int(self._session.tasks.job_of_task[task])
+        if job not in self._units:
+            self._units[job] = {
+                pod: unit if all(self._runs[it] for it in unit.tasks) else None
+                for unit in units_of(self._session, job)
+                for pod in unit.tasks
+            }
+        return self._units[job].get(task)
+
+    def _item(self, unit: Unit, here: set[int]) -> Item:
+        session = self._session
+        names = session.tasks.name
+        rows = session.jobs.tasks[unit.job]
+        behind = 0  # of a job's pods the last by name goes first
+        on_node = [task for task in unit.tasks if task in here]
+        if len(rows) > 1:
+            behind = min(sum(names[other] > names[task] for other in rows) for task in on_node)
+        place = int(self._rank[unit.job]) * len(names) + behind
+        request, shape = session.shapes.request, session.tasks.shape_of_task
+        amounts = request[:, shape[on_node]].sum(axis=1).tolist()
+        moved = request[:, shape[list(unit.tasks)]].sum(axis=1).tolist()
+        return Item(place, unit, amounts, moved)
+
+    def forget(self, units: Iterable[Unit]) -> None:
+        """Take out what has moved: nothing moves twice in one cycle."""
+        gone = {task for unit in units for task in unit.tasks}
+        for items in self._items.values():
+            items[:] = [item for item in items if gone.isdisjoint(item.unit.tasks)]
+        self._runs[list(gone)] = False
+        self._units.clear()

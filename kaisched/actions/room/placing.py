@@ -1,0 +1,68 @@
+"""Placing one job's batch through a statement: pods of several shapes, or room being released."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.states import TaskState
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
+
+_PIPELINED = int(TaskState.PIPELINED)
+
+
+def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place ``tasks`` in their order, equal neighbours together; False when one finds no room.
+
+    The caller rolls back. With room being released some may be promised only (see
+    :func:`place_waiting`).
+    """
+    if session.capacity.has_releasing:
+        return place_waiting(session, statement, tasks)
+    shapes = session.tasks.shape_of_task[tasks]
+    cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()
+    for start, end in pairwise((0, *cuts, len(tasks))):
+        group, shape = tasks[start:end], int(shapes[start])
+        placement = session.placement
+        nodes = placement.choose(placement.vacancy(shape), len(group))
+        if nodes is None:
+            return False
+        statement.place(group, nodes, shape)
+    return True
+
+
+def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place ``tasks`` one by one, on idle room or room being released; False when one has none.
+
+    When a pod set has its minimum only by promises, earlier ones of this cycle included, all of
+    ``tasks`` become promises: a gang is never bound in part.
+    """
+    mark = statement.checkpoint()
+    for task in tasks.tolist():
+        best = session.placement.best_future(int(session.tasks.shape_of_task[task]))
+        if best is None:
+            return False
+        node, fits_now = best
+        if fits_now:
+            statement.allocate(task, node)
+        else:
+            statement.pipeline(task, node)
+    if leans_on_promises(session, int(session.ledger.job_of_task[tasks[0]])):
+        statement.pipeline_all(mark)
+    return True
+
+
+def leans_on_promises(session: Session, job: int) -> bool:
+    """Tell whether some pod set of a job would lack its minimum without what it is promised."""
+    ledger, tasks = session.ledger, np.asarray(session.jobs.tasks[job], np.int64)
+    promised = tasks[ledger.state[tasks] == _PIPELINED]
+    if not promised.size:
+        return False
+    rows, counts = np.unique(session.tasks.podset_of_task[promised], return_counts=True)
+    return bool((ledger.podset_active[rows] - counts < session.podsets.minimum[rows]).any())

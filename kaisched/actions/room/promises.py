@@ -1,0 +1,196 @@
+"""Promises are kept: room that a cycle has promised is held for whom it was promised to.
+
+A promise is a pod's nominated node, which the next snapshot shows, so that a restart forgets none.
+Before an action gives room away, every job with promised pods gets them again: bound when the room
+is free, promised once more while it is still being released. Others take only what is left, so
+that nothing delays the job, least of all the work that was evicted for it. A promise that can no
+longer be kept (the room is gone, the node or a queue on the job's path is closed) is void, and the
+job waits for its turn like any other.
+
+Where only a part of the room is there, the rest may be about to come: evictions were broken off,
+because the process that sent them died or the server was slow. So for one cycle that part is kept
+from others while free room is given away, and the job may claim the rest of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.actions.order.candidates import gather
+from kaisched.actions.order.gates import first_shut
+from kaisched.actions.room.placing import leans_on_promises
+from kaisched.core.refusals import PASSING, Refusal
+from kaisched.core.states import TaskState
+from kaisched.framework.invariants.sums import is_job_met
+from kaisched.framework.session.task_order import pending_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.core.axis import RowVec
+    from kaisched.core.marks import Mark
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
+
+_PENDING: Final = int(TaskState.PENDING)
+_WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
+_ACTION: Final = "allocate"
+_HINT: Final = "promises.rows"
+_NOBODY: Final = np.empty(0, np.int64)
+_FACT: Final = "promises"
+"""Since when promises cannot be kept, by job."""
+
+
+def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
+    """Give promised room to whom it was promised; does nothing the second time in a cycle.
+
+    Returns (job, pods) of the promises to whole batches that cannot be kept.
+    """
+    broken: list[tuple[int, RowVec]] = []
+    if session.has_kept_promises:
+        return broken
+    session.has_kept_promises = True
+    rows = _promised_rows(session)
+    if not rows.size:
+        return broken
+    tasks, jobs = session.tasks, session.jobs
+    promised = rows[tasks.state.take(rows) == _PENDING]
+    found = set(tasks.job_of_task.take(promised).tolist()) - {-1}
+    if not found:
+        return broken
+    job = np.array(sorted(found), np.int64)
+    job = job[jobs.refusal[job] == 0]
+    candidates = gather(session, _ACTION, job, tries_full=True)
+    names = jobs.name
+    order = sorted(
+        range(len(candidates)),
+        key=lambda at: (
+            -int(jobs.priority[candidates.job[at]]),
+            float(jobs.created_s[candidates.job[at]]),
+            names[int(candidates.job[at])],
+        ),
+    )
+    wanted = []
+    for at in order:
+        row = int(candidates.job[at])
+        batch = candidates.batches.get(row)
+        if batch is None or jobs.podset_count[row] == 1:
+            batch = _promised_first(session, row)[: int(candidates.size[at])]
+        wanted.append((row, batch))
+    broken = _keep_all(session, wanted)
+    while broken and len(broken) < len(wanted):
+        # Whom one must run beside may have been promised its place too, and come after it.
+        wanted, broken = broken, _keep_all(session, broken)
+    return broken
+
+
+def _keep_all(session: Session, wanted: list[tuple[int, RowVec]]) -> list[tuple[int, RowVec]]:
+    """Give jobs what they were promised; return those to whom it cannot be given."""
+    broken = []
+    for row, batch in wanted:
+        session.trying = (row,)
+        if not _keep(session, row, batch):
+            broken.append((row, batch))
+        if session.jobs.pending[row] > 1:
+            _keep_elastic(session, row)
+    return broken
+
+
+def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> list[Statement]:
+    """Keep what there is of broken promises from others, once; to be rolled back by the caller."""
+    if not broken:
+        return []
+    names = session.jobs.name
+    before: Mapping[str, float] = session.memory.facts.get(_FACT) or {}
+    session.facts[_FACT] = {names[job]: before.get(names[job], session.now_s) for job, _ in broken}
+    held = []
+    for job, batch in broken:
+        session.trying = (job,)
+        if names[job] not in before and not _is_shut(session, job, batch):
+            statement = session.statement()
+            for task in batch.tolist():
+                _put(session, statement, task, int(session.tasks.nominated_node[task]))
+            held.append(statement)
+    return held
+
+
+def _promised_rows(session: Session) -> RowVec:
+    """Return the pods with a nominated node; looks only at rows that are new since last time."""
+    snapshot, column = session.snapshot, session.tasks.nominated_node
+    known: tuple[Mark, RowVec] | None = session.hints.get(_HINT)
+    seen = snapshot.unchanged_since(known[0] if known else None)
+    rows = known[1] if known and seen else _NOBODY
+    if seen < len(column):
+        fresh = (column[seen:] >= 0).nonzero()[0]
+        if fresh.size:
+            rows = np.concatenate((rows, fresh + seen))
+        session.hints[_HINT] = snapshot.mark("tasks.nominated_node"), rows
+    return rows
+
+
+def _promised_first(session: Session, job: int) -> RowVec:
+    """Return a job's pending pods, those with a promise first."""
+    tasks = pending_tasks(session, job)
+    is_promised = session.tasks.nominated_node[tasks] >= 0
+    return np.concatenate((tasks[is_promised], tasks[~is_promised]))
+
+
+def _keep_elastic(session: Session, job: int) -> None:
+    """Keep what else a job was promised, pod by pod, once it has all that it needs.
+
+    Its next batch may be another one: a pod that was moved for one of them waits like any other.
+    """
+    ledger, podsets = session.ledger, session.podsets
+    tasks = pending_tasks(session, job)
+    tasks = tasks[session.tasks.nominated_node[tasks] >= 0]
+    if not tasks.size or not is_job_met(session.snapshot, job, ledger.podset_active):
+        return
+    podset = session.tasks.podset_of_task[tasks]
+    for task in tasks[ledger.podset_active[podset] >= podsets.minimum[podset]].tolist():
+        _keep(session, job, np.array([task]))
+
+
+def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
+    """Tell whether a queue on the job's path has no room for a batch."""
+    ask = session.shapes.request[:, session.tasks.shape_of_task[batch]].sum(axis=1)
+    return bool(first_shut(session, _ACTION, job, ask))
+
+
+def _keep(session: Session, job: int, batch: RowVec) -> bool:
+    """Place a batch where it was promised; False where that cannot be done any more."""
+    nodes = session.tasks.nominated_node[batch]
+    if not batch.size or (nodes < 0).any():
+        return True  # part of what it needs was never promised
+    if _is_shut(session, job, batch):
+        return False
+    statement = session.statement()
+    for task, node in zip(batch.tolist(), nodes.tolist(), strict=True):
+        if not _put(session, statement, task, node):
+            statement.rollback()
+            return False
+    if leans_on_promises(session, job):
+        statement.pipeline_all()
+    if statement.has_pipelined:
+        session.outcome.refusal[job] = _WAITING
+    statement.commit(_ACTION)
+    return True
+
+
+def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
+    """Place one pod on its node, now or once it is free; False when neither will do."""
+    shape = int(session.tasks.shape_of_task[task])
+    plan, room, _, _ = session.placement.vacancy(shape)
+    code = 0 if plan.codes is None else int(plan.codes[node])
+    if code and code not in PASSING:
+        return False
+    if room[node] > 0:
+        statement.allocate(task, node)
+        return True
+    if not session.capacity.fits(shape, node):
+        return False
+    if plan.cap is not None and plan.cap[node] <= 0:
+        return False
+    statement.pipeline(task, node)
+    return True

@@ -1,0 +1,130 @@
+"""Claims of storage whose volumes are made once their pod has a node: it is named, and waited for.
+
+As kube-scheduler does it: the annotation is set, whoever makes volumes makes one for that node, and
+takes the annotation away if that fails. It is not taken back here: a volume may be in the making.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kaisched.clock import monotonic_s
+from kaisched.cluster.kubernetes.client import MERGE, Answer
+from kaisched.cluster.kubernetes.pods import (
+    CONFLICT,
+    FORBIDDEN,
+    GONE,
+    Writers,
+    is_passing,
+    lacks_right,
+)
+from kaisched.errors import ObjectError
+from kaisched.objects.decode import decode_json
+from kaisched.objects.storage import SELECTED_NODE, PersistentVolumeClaim
+
+MOST_S: Final = 600.0
+"""So long the volumes of a pod may take to be made: kube-scheduler's bound."""
+PAUSE_S: Final = 1.0
+
+
+class VolumesFailedError(Exception):
+    """The volumes of a pod are not made for its node."""
+
+
+@dataclass(slots=True)
+class VolumeClaims:
+    """The claims of one pod that have no volume yet."""
+
+    writers: Writers
+    node: str
+    left: list[str]
+    """``namespace/name`` of those that are not bound."""
+    named: int = 0
+    """So many of them, from the first on, have had the node named by us or others."""
+    begun_s: float = -1.0
+
+    def settle(self) -> float | None:
+        """Ask for volumes, then look after them; return None when all are there, or a pause.
+
+        Raises:
+            VolumesFailedError: they will not come.
+            ClusterUnavailable: no answer.
+
+        """
+        if self.begun_s < 0:
+            self.begun_s = monotonic_s()
+        while self.named < len(self.left):
+            claim = self._read(self.left[self.named])
+            if not claim.is_bound:
+                self._name_node(claim)
+            self.named += 1
+        while self.left:
+            claim = self._read(self.left[0])
+            if not claim.is_bound:
+                return self._wait(claim)
+            self.left.pop(0)
+        return None
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether they have been waited for long enough."""
+        return self.begun_s >= 0 and monotonic_s() - self.begun_s > MOST_S
+
+    def _wait(self, claim: PersistentVolumeClaim) -> float:
+        if claim.metadata.annotations.get(SELECTED_NODE) != self.node:
+            raise VolumesFailedError(f"no volume could be made for claim {claim.name}")
+        if self.is_overdue:
+            raise VolumesFailedError(f"claim {claim.name} has no volume after {MOST_S:.0f} s")
+        return PAUSE_S
+
+    def _name_node(self, claim: PersistentVolumeClaim) -> None:
+        node = claim.metadata.annotations.get(SELECTED_NODE)
+        if node and node != self.node:
+            raise VolumesFailedError(f"claim {claim.name} waits for its volume on {node}")
+        if node:
+            return
+        meta: dict[str, Any] = {
+            "uid": claim.metadata.uid,
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": {SELECTED_NODE: self.node},
+        }
+        answer = self.writers.client.call(
+            "PATCH", _path(claim.key), body={"metadata": meta}, content_type=MERGE
+        )
+        if lacks_right(answer):
+            needs = "patch on persistentvolumeclaims"
+            self.writers.log.error("claim_forbidden", answer=answer.text(), needs=needs)
+        if not answer.is_done:
+            raise _refused(answer, claim.key)
+
+    def _read(self, key: str) -> PersistentVolumeClaim:
+        answer = self.writers.client.call("GET", _path(key))
+        if answer.code == GONE:
+            raise VolumesFailedError(f"claim {key} is gone")
+        if not answer.is_done:
+            raise _refused(answer, key)
+        try:
+            return decode_json(answer.data, PersistentVolumeClaim)
+        except ObjectError as error:
+            raise VolumesFailedError(f"claim {key} makes no sense: {error}") from error
+
+
+class PassingError(Exception):
+    """An answer that may be another one a little later."""
+
+    def __init__(self, answer: Answer, key: str) -> None:
+        """Keep the answer about a claim."""
+        super().__init__(f"claim {key}: {answer.text()}")
+        self.retry_after_s = answer.retry_after_s
+
+
+def _refused(answer: Answer, key: str) -> Exception:
+    if is_passing(answer) or answer.code in {CONFLICT, FORBIDDEN}:
+        return PassingError(answer, key)
+    return VolumesFailedError(f"claim {key}: {answer.text()}")
+
+
+def _path(key: str) -> str:
+    namespace, _, name = key.partition("/")
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"

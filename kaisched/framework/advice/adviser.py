@@ -1,0 +1,76 @@
+"""Advice on pending jobs that was tried, within a budget: the record, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from kaisched.core.refusals import code_named
+from kaisched.framework.advice.advice import Advice, Kind, sentence_of
+from kaisched.framework.advice.proposals import proposals
+from kaisched.framework.advice.trials import Trials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.framework.advice.advice import Change
+    from kaisched.framework.report.records import CycleResult, DecisionRecord
+
+BUDGET: Final = 100_000
+"""What the trials of one result may cost, in steps of 5 us: half a second (measured)."""
+TRIALS: Final = 4
+"""So many changes are tried for a job."""
+LOOK: Final = 200
+"""What it costs to find out what is worth a trial for a job, in the same steps."""
+
+
+def more_nodes(changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Return the nodes to be tried where so many are not enough: others may come before on them."""
+    return (replace(changes[0], amount=2 * changes[0].amount + 1), *changes[1:])
+
+
+class Adviser:
+    """Tries changes for the pending jobs of one result, one after the other until it is tired."""
+
+    def __init__(self, result: CycleResult, budget: int = BUDGET) -> None:
+        """Have tried nothing yet."""
+        self._records, self._session = result.records, result.records.session
+        # A trial asks the same plugins: where one failed, it would speak of that failure.
+        self._left = 0 if result.stats.abandoned or result.failures else budget
+        self._trials = Trials(self._session)
+
+    def record(self, job: int) -> DecisionRecord:
+        """Return the record of one job with the advice that was tried."""
+        return self._advised(job, self._records.record(job))
+
+    def records(self) -> Iterator[DecisionRecord]:
+        """Return the records of all jobs that stay pending, by name."""
+        name = self._session.jobs.name
+        rows = sorted(self._records.rows.tolist(), key=lambda row: name[row])
+        return (self.record(row) for row in rows)
+
+    def _advised(self, job: int, record: DecisionRecord) -> DecisionRecord:
+        advice: list[Advice] = []
+        found = proposals(self._session, job, code_named(record.reason, record.plugin))
+        for kind, changes in islice(found if self._left >= self._trials.steps else (), TRIALS):
+            if self._left < self._trials.steps:
+                break
+            advice.append(self._tried(job, kind, changes))
+        if not advice:
+            return record
+        message = f"{record.message}; {sentence_of(advice)}"
+        return replace(record, message=message, advice=tuple(advice))
+
+    def _tried(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> Advice:
+        is_enough = self._helps(job, kind, changes)
+        if kind is Kind.NODES and not is_enough and self._left >= self._trials.steps:
+            more = more_nodes(changes)
+            if self._helps(job, kind, more):
+                return Advice(kind, more, helps=True)
+        return Advice(kind, changes, is_enough)
+
+    def _helps(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
+        is_known = self._trials.is_known(job, kind, changes)
+        self._left -= LOOK if is_known else self._trials.steps
+        return self._trials.helps(job, kind, changes)

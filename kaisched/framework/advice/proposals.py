@@ -1,0 +1,222 @@
+"""What could let a pending job start: changes that are worth a trial, from what stopped it.
+
+Each is made of the numbers that stand in the way. Whether it is enough, a trial says.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.core.refusals import Refusal
+from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.advice.advice import Change, Kind, Proposal
+from kaisched.framework.session.capacity import room_of
+from kaisched.framework.session.next_batch import asked_of, batch_of
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.core.axis import Amounts, BoolVec
+    from kaisched.framework.session.session import Session
+
+_ROOM: Final = frozenset({Refusal.NO_ROOM, Refusal.GANG_NO_ROOM})
+_LOOKED_AT: Final = 50
+"""So many running jobs, the smallest first, are looked at as possibly in the way."""
+
+
+def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
+    """Yield the changes worth a trial for a job that waits for this reason, likely ones first."""
+    if code == Refusal.GANG_INCOMPLETE:
+        yield from _fewer(session, job, int(_alive(session, job)))
+    elif code == Refusal.EXCEEDS_ANY_NODE:
+        yield from _nodes(session, job)
+    elif code == Refusal.NO_NODE_ALLOWED:
+        yield from _rules(session, job)
+    elif code in _ROOM:
+        yield from dict.fromkeys(_room(session, job))
+    else:
+        yield from session.ask.proposals(session, job, code)
+
+
+def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bool:
+    """Tell whether a change that was proposed in an earlier cycle can be tried in this one."""
+    queues, position = session.queues, session.axis.position
+    if kind in (Kind.QUOTA, Kind.LIMIT):
+        bound = queues.limit if kind is Kind.LIMIT else queues.deserved
+        return all(
+            it.on in queues.row_of_name
+            and it.resource in position
+            and it.amount > int(bound[position[it.resource], queues.row_of_name[it.on]])
+            for it in changes
+        )
+    if kind is Kind.NODES:
+        is_known = all(it.resource in position for it in changes[1:])
+        return is_known and changes[0].on in session.nodes.name
+    if kind is Kind.END:
+        return any(session.jobs.name[row] == changes[0].on for row in _running(session))
+    return kind is not Kind.TIME or changes[0].amount > 0
+
+
+def _room(session: Session, job: int) -> Iterator[Proposal]:
+    codes = dict.fromkeys(int(each[job]) for each in session.outcome.claims.values())
+    for code in codes:
+        yield from session.ask.proposals(session, job, code)
+    if Refusal.EVICTION_DELAY in codes:
+        jobs = session.jobs
+        left = jobs.created_s[job] + jobs.preemption_delay_s[job] - session.now_s
+        if left > 0:
+            yield Kind.TIME, (Change(jobs.name[job], amount=int(left) + 1),)
+    yield from _nodes(session, job)
+    yield from _in_the_way(session, job)
+    placed = int(session.podsets.active[int(session.jobs.first_podset[job])])
+    yield from _fewer(session, job, placed + _fitting(session, job))
+    yield from _rules(session, job)
+
+
+def _alive(session: Session, job: int) -> int:
+    first = int(session.jobs.first_podset[job])
+    return int(session.podsets.active[first] + session.podsets.pending[first])
+
+
+def _fitting(session: Session, job: int) -> int:
+    shapes, _ = batch_of(session, job)
+    if len(shapes) != 1:
+        return 0
+    shape, count = shapes[0]
+    return min(session.placement.vacancy(shape).total, count)
+
+
+def _fewer(session: Session, job: int, number: int) -> Iterator[Proposal]:
+    first = int(session.jobs.first_podset[job])
+    if int(session.jobs.podset_count[job]) == 1 and 0 < number < session.podsets.minimum[first]:
+        yield Kind.MINIMUM, (Change(session.jobs.name[job], amount=number),)
+
+
+def _rules(session: Session, job: int) -> Iterator[Proposal]:
+    """Yield being without a selector, and tolerating taints, where that is what shuts nodes out."""
+    on = (Change(session.jobs.name[job]),)
+    for shape, _ in batch_of(session, job)[0]:
+        constraints = session.shapes.constraints[shape]
+        codes = session.placement.plan(shape).codes
+        found = set() if codes is None else set(np.unique(codes).tolist())
+        if constraints.node_selector or constraints.node_terms is not None:
+            yield Kind.SELECTOR, on
+        if int(Refusal.TAINT) in found:
+            yield Kind.TOLERATIONS, on
+        return
+
+
+def larger_bounds(session: Session, job: int, kind: Kind, bound: Amounts) -> Iterator[Proposal]:
+    """Yield a quota or limit ``bound`` ``(R, Q)`` that leaves the job's queues room for its batch.
+
+    At all levels where what is held and the batch together are over it.
+    """
+    queues, ask = session.queues, asked_of(session, job)
+    held = session.ledger.held if session.has_moved else session.held
+    changes = [
+        Change(queues.name[row], session.axis.names[resource], needed)
+        for row in queues.tree.path(int(session.jobs.queue_of_job[job])).tolist()
+        for resource in np.flatnonzero(ask > 0).tolist()
+        if resource != PODS
+        and int(bound[resource, row]) < UNLIMITED
+        and (needed := int(held[resource, row] + ask[resource])) > int(bound[resource, row])
+    ]
+    if changes:
+        yield kind, tuple(changes)
+
+
+def _nodes(session: Session, job: int) -> Iterator[Proposal]:
+    """Yield so many more nodes, like one that its pods may use, that the batch would fit."""
+    nodes, requests = session.nodes, session.shapes.request
+    shapes, size = batch_of(session, job)
+    if not len(nodes) or not shapes:
+        return
+    largest = requests[:, [shape for shape, _ in shapes]].max(axis=1)
+    allowed = _allowed(session, [shape for shape, _ in shapes])
+    if not allowed.any():
+        return
+    fits = (nodes.allocatable // np.maximum(largest, 1)[:, None])[largest > 0].min(axis=0)
+    row = int(np.where(allowed, fits, -1).argmax())
+    if fits[row] > 0:
+        most = 1 if _is_alone(session, shapes) else int(fits[row])
+        changes = [Change(nodes.name[row], amount=-(-size // most))]
+    else:
+        changes = [Change(nodes.name[row], amount=size)]
+        short = np.flatnonzero(largest > nodes.allocatable[:, row]).tolist()
+        names = session.axis.names
+        changes += [Change(nodes.name[row], names[each], int(largest[each])) for each in short]
+    yield Kind.NODES, tuple(changes)
+
+
+def _is_alone(session: Session, shapes: list[tuple[int, int]]) -> bool:
+    """Tell whether pods of these shapes may keep each other off a node."""
+    return any(session.shapes.constraints[shape].has_pod_terms for shape, _ in shapes)
+
+
+def _allowed(session: Session, shapes: list[int]) -> BoolVec:
+    """``(N,)`` nodes whose own properties shut out none of these shapes."""
+    statics = session.nodes.statics
+    allowed: BoolVec = statics.is_ready & ~statics.is_unschedulable & ~statics.has_pressure
+    for shape in shapes:
+        codes = session.placement.plan(shape).codes
+        if codes is not None:
+            allowed &= codes == 0
+    return allowed
+
+
+def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
+    """Yield the end of the smallest running job whose room would do."""
+    shapes, size = batch_of(session, job)
+    if len(shapes) != 1:
+        return
+    shape = shapes[0][0]
+    request, idle = session.shapes.request[:, shape], session.capacity.idle
+    allowed = _allowed(session, [shape])
+    for other in islice(_running(session), _LOOKED_AT):
+        freed = idle.copy()
+        for task in session.jobs.tasks[other]:
+            node = int(session.tasks.node_of_task[task])
+            if node >= 0:
+                freed[:, node] += session.shapes.request[:, session.tasks.shape_of_task[task]]
+        if room_of(freed, request, allowed).sum() >= size:
+            yield Kind.END, (Change(session.jobs.name[other]),)
+            return
+
+
+def end_of_work(session: Session, job: int, bound: Amounts) -> Iterator[Proposal]:
+    """Yield the end of the smallest running job that leaves the batch room under ``bound``.
+
+    ``bound`` is ``(R, Q)``; all queues on the job's path that would be over it must lose enough.
+    """
+    queues, ask = session.queues, asked_of(session, job)
+    held = session.ledger.held if session.has_moved else session.held
+    path = queues.tree.path(int(session.jobs.queue_of_job[job])).tolist()
+    over = [
+        (row, held[:, row] + ask - bound[:, row])
+        for row in path
+        if ((ask > 0) & (held[:, row] + ask > bound[:, row])).any()
+    ]
+    for other in islice(_running(session), _LOOKED_AT):
+        at = queues.tree.path(int(session.jobs.queue_of_job[other])).tolist()
+        gives = np.zeros_like(ask)
+        for task in session.jobs.tasks[other]:
+            gives += session.shapes.request[:, session.tasks.shape_of_task[task]]
+        if all(row in at and (gives >= gap)[ask > 0].all() for row, gap in over):
+            yield Kind.END, (Change(session.jobs.name[other]),)
+            return
+
+
+def _running(session: Session) -> Iterator[int]:
+    """Yield jobs all of whose pods run and go on running, smallest first."""
+    jobs = session.jobs
+    active = session.ledger.job_active if session.has_moved else jobs.active
+    rows = np.flatnonzero((jobs.active > 0) & (jobs.pending == 0) & (active == jobs.active))
+    for row in rows[np.lexsort((rows, jobs.active[rows]))].tolist():
+        state = session.tasks.state[list(jobs.tasks[row])]
+        if int(jobs.queue_of_job[row]) >= 0 and ACTIVE_STATES[state].all():
+            yield row

@@ -1,0 +1,266 @@
+"""A trial: the same cycle once more, on a copy of its snapshot in which something is otherwise.
+
+A cycle is a pure function, so what it would have decided can be asked rather than guessed. Nothing
+of the real cycle is touched: the changed columns are copies, and the memory has no hints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.constraints import NodeStatics, Toleration
+from kaisched.core.lazy import lazy
+from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.framework.advice.advice import Kind
+from kaisched.framework.cycle import run_cycle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.constraints import Constraints
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.advice.advice import Change
+    from kaisched.framework.session.session import Session
+
+ANY_TAINT = Toleration("", "Exists", "", "")
+_GONE = int(TaskState.GONE)
+
+
+OWN: Final = frozenset({Kind.MINIMUM, Kind.SELECTOR, Kind.TOLERATIONS, Kind.PREEMPTIBLE})
+"""What is changed about one job alone; all else is so for everybody."""
+_BASE: Final = 400
+"""What a cycle costs however small the cluster, in steps of 5 us (measured)."""
+_WAITING: Final = 70
+"""What each kind of waiting jobs adds, for which victims may be searched; a row of a table: 1."""
+
+
+class Trials:
+    """The trials of one cycle: a change is tried once, whichever jobs it is proposed to."""
+
+    def __init__(self, session: Session, kinds: int | None = None) -> None:
+        """Have tried nothing yet.
+
+        Args:
+            session: of the cycle, which is over.
+            kinds: so many kinds of jobs wait, where that is known; else each counts as one.
+
+        """
+        self.session = session
+        snapshot = session.snapshot
+        rows = len(snapshot.nodes) + len(snapshot.tasks.name) + len(snapshot.queues)
+        waiting = session.jobs_waiting if kinds is None else kinds
+        self.steps: int = _BASE + rows + _WAITING * waiting
+        """What each trial costs."""
+        self._helped: dict[tuple[Kind, int, tuple[Change, ...]], BoolVec] = {}
+
+    def __len__(self) -> int:
+        """Return how many there were."""
+        return len(self._helped)
+
+    def is_known(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
+        """Tell whether it is known already, without a trial, if a change helps a job."""
+        return _key(job, kind, changes) in self._helped
+
+    def helps(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
+        """Tell whether more of a job's pods would be bound or promised room with these changes."""
+        key = _key(job, kind, changes)
+        helped = self._helped.get(key)
+        if helped is None:
+            helped = self._helped[key] = self._tried(job, kind, changes) > self._before
+        return bool(helped[job])
+
+    @lazy
+    def _before(self) -> IntVec:
+        """``(J,)`` pods of each job that were bound or promised room as things are."""
+        outcome = self.session.outcome
+        promised = np.array([task for task, _ in outcome.nominations], np.int64)
+        return self._by_job(np.concatenate([outcome.binds()[0], promised]))
+
+    def _tried(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> IntVec:
+        """``(J,)`` the same with these changes."""
+        session, snapshot, later_s = self.session, self.session.snapshot, 0
+        if kind is Kind.TIME:
+            later_s = sum(change.amount for change in changes)
+        else:
+            snapshot = _CHANGED[kind](snapshot, job, changes)
+        result, _ = run_cycle(
+            snapshot,
+            session.usage,
+            session.policy,
+            session.now_s + later_s,
+            session.memory.without_hints(),
+        )
+        return self._by_job(np.concatenate([result.bind_tasks, result.nominate_tasks]))
+
+    def _by_job(self, tasks: RowVec) -> IntVec:
+        job = self.session.tasks.job_of_task[tasks]
+        return np.bincount(job[job >= 0], minlength=len(self.session.jobs.name))
+
+
+def _key(job: int, kind: Kind, changes: tuple[Change, ...]) -> tuple[Kind, int, tuple[Change, ...]]:
+    if kind is Kind.TIME:  # it passes for everybody
+        changes = tuple(replace(change, on="") for change in changes)
+    return kind, job if kind in OWN else -1, changes
+
+
+def _quota(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
+    deserved = _raised(snapshot, snapshot.queues.deserved, changes)
+    return replace(snapshot, queues=replace(snapshot.queues, deserved=deserved))
+
+
+def _limit(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
+    limit = _raised(snapshot, snapshot.queues.limit, changes)
+    return replace(snapshot, queues=replace(snapshot.queues, limit=limit))
+
+
+def _raised(snapshot: Snapshot, amounts: Amounts, changes: tuple[Change, ...]) -> Amounts:
+    column = amounts.copy()
+    for change in changes:
+        row = snapshot.axis.position[change.resource]
+        column[row, snapshot.queues.row_of_name[change.on]] = change.amount
+    return column
+
+
+def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
+    """Append nodes: the lowest row wins ties, so the last ones take nothing from others."""
+    first, nodes = changes[0], snapshot.nodes
+    count, like = first.amount, list(nodes.name).index(first.on)
+    allocatable = nodes.allocatable[:, [like]].copy()
+    for change in changes[1:]:
+        allocatable[snapshot.axis.position[change.resource]] = change.amount
+    more = np.repeat(allocatable, count, axis=1)
+    statics, falses = nodes.statics, np.zeros(count, np.bool_)
+    names = [*nodes.name, *(f"{first.on}+{at}" for at in range(count))]
+    return replace(
+        snapshot,
+        nodes=replace(
+            nodes,
+            name=names,
+            statics=NodeStatics(
+                name=names,
+                labels=[*statics.labels, *[statics.labels[like]] * count],
+                taints=[*statics.taints, *[statics.taints[like]] * count],
+                is_ready=np.concatenate([statics.is_ready, ~falses]),
+                is_unschedulable=np.concatenate([statics.is_unschedulable, falses]),
+                has_pressure=np.concatenate([statics.has_pressure, falses]),
+            ),
+            allocatable=np.concatenate([nodes.allocatable, more], axis=1),
+            idle=np.concatenate([nodes.idle, more], axis=1),
+            releasing=np.concatenate([nodes.releasing, np.zeros_like(more)], axis=1),
+            version=np.concatenate([nodes.version, np.zeros(count, nodes.version.dtype)]),
+            annotations=(*nodes.annotations, *[nodes.annotations[like]] * count),
+        ),
+        total=snapshot.total + allocatable[:, 0] * count,
+    )
+
+
+def _minimum(snapshot: Snapshot, job: int, changes: tuple[Change, ...]) -> Snapshot:
+    minimum = snapshot.podsets.minimum.copy()
+    minimum[int(snapshot.jobs.first_podset[job])] = changes[0].amount
+    return replace(snapshot, podsets=replace(snapshot.podsets, minimum=minimum))
+
+
+def _selector(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> Snapshot:
+    return _constrained(snapshot, job, lambda it: replace(it, node_selector=(), node_terms=None))
+
+
+def _tolerations(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> Snapshot:
+    return _constrained(
+        snapshot, job, lambda it: replace(it, tolerations=(*it.tolerations, ANY_TAINT))
+    )
+
+
+def _constrained(
+    snapshot: Snapshot, job: int, change: Callable[[Constraints], Constraints]
+) -> Snapshot:
+    """Give the job's pods shapes of their own, behind all others."""
+    shapes, tasks = snapshot.shapes, snapshot.tasks
+    rows = list(snapshot.jobs.tasks[job])
+    old, number = np.unique(tasks.shape_of_task[rows], return_inverse=True)
+    constraints = list(shapes.constraints)
+    first = len(constraints)
+    constraints += [change(constraints[shape]) for shape in old.tolist()]
+    shape_of_task, shape_of_job = tasks.shape_of_task.copy(), snapshot.jobs.shape_of_job.copy()
+    shape_of_task[rows] = number + first
+    if shape_of_job[job] >= 0:
+        shape_of_job[job] = shape_of_task[rows[-1]]
+    return replace(
+        snapshot,
+        shapes=replace(
+            shapes,
+            request=np.concatenate([shapes.request[:, :first], shapes.request[:, old]], axis=1),
+            constraints=constraints,
+        ),
+        tasks=replace(tasks, shape_of_task=shape_of_task),
+        jobs=replace(snapshot.jobs, shape_of_job=shape_of_job),
+    )
+
+
+def _preemptible(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> Snapshot:
+    jobs, tasks = snapshot.jobs, snapshot.tasks
+    is_preemptible = jobs.is_preemptible.copy()
+    is_preemptible[job] = True
+    strict = snapshot.allocated_non_preemptible.copy()
+    strict[:, int(jobs.queue_of_job[job])] -= _held(snapshot, job)
+    return replace(
+        snapshot,
+        jobs=replace(jobs, is_preemptible=is_preemptible),
+        allocated_non_preemptible=strict,
+        tasks=tasks,
+    )
+
+
+def _end(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
+    """Let a job be gone that has no pods but running ones."""
+    jobs, tasks, nodes = snapshot.jobs, snapshot.tasks, snapshot.nodes
+    name = changes[0].on  # rows of vanished jobs may have the same
+    other = next(row for row in jobs.active.nonzero()[0].tolist() if jobs.name[row] == name)
+    rows = np.array(jobs.tasks[other], np.int64)
+    state, node = tasks.state.copy(), tasks.node_of_task.copy()
+    idle, active = nodes.idle.copy(), jobs.active.copy()
+    podsets = snapshot.podsets.active.copy()
+    held = _held(snapshot, other)
+    standing = rows[HOLDING_STATES[state[rows]] & (node[rows] >= 0)]
+    for task in standing.tolist():
+        idle[:, node[task]] += snapshot.shapes.request[:, tasks.shape_of_task[task]]
+    state[rows], node[rows], active[other] = _GONE, -1, 0
+    first = int(jobs.first_podset[other])
+    podsets[first : first + int(jobs.podset_count[other])] = 0
+    queue, allocated = int(jobs.queue_of_job[other]), snapshot.allocated.copy()
+    strict = snapshot.allocated_non_preemptible.copy()
+    allocated[:, queue] -= held
+    if not jobs.is_preemptible[other]:
+        strict[:, queue] -= held
+    return replace(
+        snapshot,
+        jobs=replace(jobs, active=active),
+        podsets=replace(snapshot.podsets, active=podsets),
+        tasks=replace(tasks, state=state, node_of_task=node),
+        nodes=replace(nodes, idle=idle),
+        allocated=allocated,
+        allocated_non_preemptible=strict,
+    )
+
+
+def _held(snapshot: Snapshot, job: int) -> Amounts:
+    """``(R,)`` what a job holds of its queue's amounts."""
+    rows = np.array(snapshot.jobs.tasks[job], np.int64)
+    standing = rows[ACTIVE_STATES[snapshot.tasks.state[rows]]]
+    held: Amounts = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[standing]].sum(axis=1)
+    return held
+
+
+_CHANGED: dict[Kind, Callable[[Snapshot, int, tuple[Change, ...]], Snapshot]] = {
+    Kind.QUOTA: _quota,
+    Kind.LIMIT: _limit,
+    Kind.NODES: _nodes,
+    Kind.MINIMUM: _minimum,
+    Kind.SELECTOR: _selector,
+    Kind.TOLERATIONS: _tolerations,
+    Kind.PREEMPTIBLE: _preemptible,
+    Kind.END: _end,
+}

@@ -1,0 +1,89 @@
+"""What the invariants count: who is placed, who goes, who only moves, and sums over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.states import ACTIVE_STATES
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.tables import SubGroup
+    from kaisched.framework.report.records import CycleResult
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A result's moves in a snapshot. A pod *moves* when it is evicted and promised a node."""
+
+    snapshot: Snapshot
+    result: CycleResult
+
+    @cached_property
+    def moved(self) -> RowVec:
+        """Pods that move."""
+        return np.intersect1d(self.result.evict_tasks, self.result.nominate_tasks)
+
+    @cached_property
+    def gone(self) -> RowVec:
+        """Pods of ours that are evicted and get no other place."""
+        rows = self.result.evict_tasks
+        return rows[(self.snapshot.tasks.job_of_task[rows] >= 0) & ~np.isin(rows, self.moved)]
+
+    @cached_property
+    def stranded(self) -> RowVec:
+        """Pods of ours that run on nodes that are not known: nothing can be decided about them."""
+        tasks = self.snapshot.tasks
+        runs = ACTIVE_STATES[tasks.state] & (tasks.node_of_task < 0) & (tasks.job_of_task >= 0)
+        return np.flatnonzero(runs)
+
+    @cached_property
+    def placed(self) -> RowVec:
+        """Pods that were pending and are bound or promised a node."""
+        promised = self.result.nominate_tasks
+        promised = promised[~np.isin(promised, self.moved)]
+        return np.concatenate((self.result.bind_tasks, promised))
+
+    def by_podset(self, tasks: RowVec) -> IntVec:
+        """``(P,)`` how many of the tasks belong to each pod set."""
+        rows = self.snapshot.tasks.podset_of_task[tasks]
+        return np.bincount(rows, minlength=len(self.snapshot.podsets.name))
+
+    def by_queue(self, tasks: RowVec, counts: BoolVec | None = None) -> Amounts:
+        """``(R, Q)`` requests of tasks at their leaf queues, of the jobs that count ``(J,)``."""
+        job = self.snapshot.tasks.job_of_task[tasks]
+        if counts is not None:
+            tasks, job = tasks[counts[job]], job[counts[job]]
+        queue = self.snapshot.jobs.queue_of_job[job]
+        known = queue >= 0
+        return sum_of(self.snapshot, tasks[known], queue[known], len(self.snapshot.queues))
+
+
+def sum_of(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
+    """``(R, count)`` requests of tasks, added up where each belongs."""
+    request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
+    total = np.zeros((len(snapshot.axis), count), np.int64)
+    for row, amounts in zip(total, request, strict=True):
+        np.add.at(row, where, amounts)
+    return total
+
+
+def is_job_met(snapshot: Snapshot, job: int, running: IntVec) -> bool:
+    """Tell whether so many pods of each pod set ``(P,)`` are what a job needs to run."""
+    minimum = snapshot.podsets.minimum
+    root = snapshot.jobs.structure.get(job)
+    if root is not None:
+        return _is_met(root, running, minimum)
+    podset = int(snapshot.jobs.first_podset[job])
+    return bool(running[podset] >= minimum[podset])
+
+
+def _is_met(group: SubGroup, running: IntVec, minimum: IntVec) -> bool:
+    if group.podset >= 0:
+        return bool(running[group.podset] >= minimum[group.podset])
+    return sum(_is_met(child, running, minimum) for child in group.children) >= group.min_subgroup

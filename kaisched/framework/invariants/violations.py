@@ -1,0 +1,182 @@
+"""What must hold after every cycle, whatever it decided: used by tests, the replay and the daemon.
+
+Here are the rules that hold under any policy; what it promises beyond them, its plugins say. The
+identifiers are those of docs/explanation/the-cycle.md. A violation is a bug of the code, never a
+property of a cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.core.constraints import Constraints
+from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.framework.invariants.evictions import evictions, victims
+from kaisched.framework.invariants.sums import Moves, is_job_met, sum_of
+from kaisched.framework.report.records import RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kaisched.core.axis import Amounts
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.policy import Policy
+    from kaisched.framework.report.records import CycleResult
+
+_NO_ROOM: Final = frozenset({TEXTS[Refusal.NO_ROOM].name, TEXTS[Refusal.GANG_NO_ROOM].name})
+_PENDING: Final = int(TaskState.PENDING)
+_RELEASING: Final = int(TaskState.RELEASING)
+
+
+def violations(
+    snapshot: Snapshot, result: CycleResult, policy: Policy, *, with_records: bool = False
+) -> list[str]:
+    """Return what a cycle's result breaks, one line each; empty when all is well.
+
+    A few passes over the columns, and what the plugins of the policy say must hold.
+    ``with_records`` also looks at the decision records (I21, I22), which have to be worked out for
+    that.
+    """
+    if result.stats.abandoned:
+        intents = (result.bind_tasks, result.evict_tasks, result.nominate_tasks)
+        return ["an abandoned cycle has intents"] if any(len(rows) for rows in intents) else []
+    found = [*_failures(result), *_accounts(snapshot)]
+    moves = Moves(snapshot, result)
+    strangers = [*_moved_tasks(moves), *victims(moves)]
+    if strangers:
+        return found + strangers  # what is below speaks of tasks of jobs on nodes
+    found.extend(_nodes(snapshot, result))
+    found.extend(_gangs(moves))
+    found.extend(evictions(moves))
+    found.extend(policy.questions.broken_rules(moves))
+    if with_records:
+        found.extend(_records(snapshot, result))
+    return found
+
+
+def _failures(result: CycleResult) -> Iterator[str]:
+    """I24: no action fails: what is contained is a bug all the same."""
+    for failure in result.failures:
+        if failure.question == RUN:
+            yield f"I24 action {failure.plugin} failed: {failure.error}"
+
+
+def _accounts(snapshot: Snapshot) -> Iterator[str]:
+    """I19: what nodes and queues are said to hold is the sum over their tasks."""
+    tasks, jobs, nodes = snapshot.tasks, snapshot.jobs, snapshot.nodes
+    placed = np.flatnonzero(HOLDING_STATES[tasks.state] & (tasks.node_of_task >= 0))
+    held = sum_of(snapshot, placed, tasks.node_of_task[placed], len(nodes))
+    yield from _unequal(
+        snapshot, "I19 idle of node", nodes.name, nodes.allocatable - held, nodes.idle
+    )
+    leaving = placed[tasks.state[placed] == _RELEASING]
+    released = sum_of(snapshot, leaving, tasks.node_of_task[leaving], len(nodes))
+    yield from _unequal(snapshot, "I19 releasing of node", nodes.name, released, nodes.releasing)
+    ours = np.flatnonzero(ALLOCATED_STATES[tasks.state] & (tasks.job_of_task >= 0))
+    queue = jobs.queue_of_job[tasks.job_of_task[ours]]
+    ours, queue = ours[queue >= 0], queue[queue >= 0]
+    held = sum_of(snapshot, ours, queue, len(snapshot.queues))
+    names = snapshot.queues.name
+    yield from _unequal(snapshot, "I19 allocated of queue", names, held, snapshot.allocated)
+
+
+def _unequal(
+    snapshot: Snapshot, what: str, names: object, counted: Amounts, said: Amounts
+) -> Iterator[str]:
+    for resource, row in np.argwhere(counted != said).tolist():
+        name = snapshot.axis.names[resource]
+        yield (
+            f"{what} {names[row]}: {name} is said to be {said[resource, row]},"  # type: ignore[index]
+            f" counted {counted[resource, row]}"
+        )
+
+
+def _moved_tasks(moves: Moves) -> Iterator[str]:
+    """I5, I6: a pending pod of ours gets one node at most; else only an evicted one is promised."""
+    snapshot, result = moves.snapshot, moves.result
+    tasks = snapshot.tasks
+    moved = set(moves.moved.tolist())
+    placed = np.concatenate((result.bind_tasks, result.nominate_tasks))
+    rows, counts = np.unique(placed, return_counts=True)
+    for row in rows[counts > 1].tolist():
+        yield f"I5 pod {tasks.name[row]} is placed more than once"
+    for row in rows.tolist():
+        job = int(tasks.job_of_task[row])
+        if job < 0:
+            yield f"I6 pod {tasks.name[row]} is not ours"
+        elif tasks.state[row] != _PENDING and row not in moved:
+            yield f"I6 pod {tasks.name[row]} is {TaskState(int(tasks.state[row])).name}"
+        elif snapshot.jobs.refusal[job]:
+            yield f"I6 pod {tasks.name[row]} belongs to a refused job"
+
+
+def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I1, I3: binds fit into what is idle, promises into what will be."""
+    nodes = snapshot.nodes
+    bound = sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
+    leaving = result.evict_tasks
+    freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
+    promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
+    idle = nodes.idle - bound
+    later = idle + nodes.releasing + freed - promised
+    for what, over in (
+        ("bound", (idle < 0) & (bound > 0)),
+        ("promised", (later < 0) & (promised > 0)),
+    ):
+        for resource, row in np.argwhere(over).tolist():
+            rule = "I3" if resource == PODS else "I1"
+            name = snapshot.axis.names[resource]
+            yield f"{rule} node {nodes.name[row]}: more {name} is {what} than there is"
+
+
+def _gangs(moves: Moves) -> Iterator[str]:
+    """I4: of a gang all that are needed start together, or none."""
+    snapshot, bind_tasks = moves.snapshot, moves.result.bind_tasks
+    podsets, tasks, jobs = snapshot.podsets, snapshot.tasks, snapshot.jobs
+    bound = moves.by_podset(bind_tasks)
+    firm = podsets.active - moves.by_podset(moves.gone) + bound
+    for row in np.flatnonzero((bound > 0) & (firm < podsets.minimum)).tolist():
+        yield (
+            f"I4 job {jobs.name[int(podsets.job_of_podset[row])]}, pod set {podsets.name[row]}:"
+            f" {firm[row]} of {podsets.minimum[row]} run"
+        )
+    if jobs.structure:
+        for job in np.unique(tasks.job_of_task[bind_tasks]).tolist():
+            if job in jobs.structure and not is_job_met(snapshot, job, firm):
+                yield f"I4 job {jobs.name[job]}: a subgroup that it needs does not run"
+
+
+def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
+    """I21, I22: whoever waits is told why, and who waits for room finds none."""
+    jobs = snapshot.jobs
+    reason = {record.pod_group: record.reason for record in result.records}
+    bound = np.bincount(snapshot.tasks.job_of_task[result.bind_tasks], minlength=len(jobs.name))
+    waiting = np.flatnonzero(jobs.pending > bound).tolist()
+    for job in waiting:
+        if jobs.name[job] not in reason:
+            yield f"I22 job {jobs.name[job]} waits without a record"
+    nodes = snapshot.nodes
+    idle = nodes.idle - sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
+    promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))
+    leaving = result.evict_tasks
+    freed = sum_of(snapshot, leaving, snapshot.tasks.node_of_task[leaving], len(nodes))
+    idle -= np.maximum(promised - nodes.releasing - freed, 0)
+    statics = nodes.statics
+    is_plain = statics.is_ready & ~statics.is_unschedulable & ~statics.has_pressure
+    is_plain &= np.array([not taints for taints in statics.taints], np.bool_).reshape(len(nodes))
+    if any(each.pod_anti_affinity for each in snapshot.shapes.constraints):
+        return  # then a node with room may be closed to a pod that says nothing itself
+    for job in waiting:
+        shape = int(jobs.shape_of_job[job])
+        is_single = jobs.podset_count[job] == 1 and jobs.pending[job] - bound[job] == 1
+        if not is_single or shape < 0 or reason.get(jobs.name[job]) not in _NO_ROOM:
+            continue
+        if snapshot.shapes.constraints[shape] == Constraints():
+            fits = (snapshot.shapes.request[:, [shape]] <= idle).all(axis=0) & is_plain
+            if fits.any():
+                node = nodes.name[int(fits.argmax())]
+                yield f"I21 job {jobs.name[job]} waits for room although node {node} has it"

@@ -1,0 +1,147 @@
+"""Why many jobs are pending, worked out in arrays: the code of each, as its record would say it.
+
+A record also has the numbers and the sentence, which cost a hundred times as much; for counting,
+and to see whose reason has changed, the code will do. ``explain`` says it for one job, and a law
+compares the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
+from kaisched.framework.report.node_refusals import never_fits
+from kaisched.framework.session.batches import asks_of, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaisched.core.axis import CodeVec, IntVec, RowVec
+    from kaisched.framework.session.session import Session
+
+_ROOM: Final = (int(Refusal.NO_ROOM), int(Refusal.GANG_NO_ROOM))
+_ALLOCATE: Final = "allocate"
+MOST_SHAPES: Final = 64
+"""Of a job whose pods differ so many shapes are asked what is in their way; thousands of them in
+every cycle would make it longer for everybody."""
+
+
+def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
+    """``(K,)`` the code of the dominant reason why each of these jobs is pending."""
+    if abandoned or not job.size:
+        return np.full(len(job), int(Refusal.PLUGIN_FAILED), np.int16)
+    refused = session.jobs.refusal[job]
+    code: CodeVec = np.where(refused != 0, refused, session.outcome.refusal[job])
+    if runs_allocate(session):
+        at = np.flatnonzero(code == 0)
+        if at.size:
+            code[at] = _untold(session, job[at])
+    own = np.flatnonzero((code >= FIRST_OF_PLUGINS) & (refused == 0))
+    if own.size:
+        # What was decided since may have opened a queue: then they wait for want of room.
+        now = _untold(session, job[own])
+        code[own] = np.where(now != 0, now, code[own])
+    at = np.flatnonzero(np.isin(code, _ROOM))
+    if at.size:
+        code[at] = _room_codes(session, job[at], code[at])
+    code[code == 0] = int(Refusal.NOT_TRIED)
+    return code
+
+
+def counted(codes: CodeVec) -> dict[str, int]:
+    """Return how often each reason stands among codes, by its name, as users see it."""
+    found: Counter[str] = Counter()
+    distinct, counts = np.unique(codes, return_counts=True)
+    for code, count in zip(distinct.tolist(), counts.tolist(), strict=True):
+        found[text_of(code).name] += count
+    return dict(sorted(found.items()))
+
+
+def runs_allocate(session: Session) -> bool:
+    """Tell whether allocate is an action of this cycle and did not fail."""
+    tried = {action.name for action in session.policy.actions} - session.left_out
+    return _ALLOCATE in tried
+
+
+def _untold(session: Session, job: RowVec) -> CodeVec:
+    """Return why allocate did not even try jobs: a gate is shut, or their pods fit nowhere."""
+    code = np.zeros(len(job), np.int16)
+    gated = session.ask.job_gate(session, _ALLOCATE, job)
+    if gated is not None:
+        code[:] = gated
+    at = np.flatnonzero(code == 0)
+    if at.size:
+        _, size, _ = measure(session, job[at])
+        code[at[size > 0]] = int(Refusal.NO_ROOM)
+    return code
+
+
+def _room_codes(session: Session, job: RowVec, code: CodeVec) -> CodeVec:
+    """Return what stands in the way of jobs that found no room: a queue, claims, or the nodes."""
+    shape, size, batches = measure(session, job)
+    shut = _queue_codes(session, job, shape, size, batches)
+    open_ = np.flatnonzero(shut == 0)
+    uniform = open_[shape[open_] >= 0]
+    found = code.copy()
+    for each in np.unique(shape[uniform]).tolist():
+        rows = uniform[shape[uniform] == each]
+        found[rows] = _of_shape(session, each, size[rows], code[rows])
+    for at in open_[shape[open_] < 0].tolist():
+        tasks = session.tasks.shape_of_task[batches[int(job[at])]].tolist()
+        found[at] = _of_shapes(session, Counter(tasks).items(), int(code[at]))
+    single = (found == int(Refusal.NO_ROOM)) & (size > 1)
+    found[single] = int(Refusal.GANG_NO_ROOM)
+    found[shut != 0] = shut[shut != 0]
+    return found
+
+
+def _queue_codes(
+    session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: dict[int, RowVec]
+) -> CodeVec:
+    """Return the refusal of the lowest queue on each job's path that would not take its batch."""
+    source = session.ledger if session.has_moved else session
+    asks = asks_of(session, job, shape, size, batches)
+    paths = session.queues.tree.path_of_leaf[session.jobs.queue_of_job[job]]
+    code = np.zeros(len(job), np.int16)
+    for level in range(paths.shape[1]):
+        rows = np.flatnonzero((paths[:, level] >= 0) & (code == 0))
+        if not rows.size:
+            break
+        queue = paths[rows, level].astype(np.int64)
+        codes = session.ask.queue_gate(
+            session,
+            _ALLOCATE,
+            queue,
+            job[rows],
+            asks[:, rows],
+            source.held[:, queue],
+            source.held_non_preemptible[:, queue],
+        )
+        if codes is not None:
+            code[rows] = codes
+    return code
+
+
+def _of_shape(session: Session, shape: int, size: IntVec, code: CodeVec) -> CodeVec:
+    wait = session.shapes.constraints[shape].wait
+    if wait is not None:
+        return np.full(len(code), int(wait[0]), np.int16)
+    lacks = session.placement.vacancy(shape).total < size
+    never = never_fits(session, shape) if lacks.any() else None
+    return code if never is None else np.where(lacks, np.int16(never), code)
+
+
+def _of_shapes(session: Session, counts: Iterable[tuple[int, int]], code: int) -> int:
+    """Return the code of a batch of several shapes: the first of them that lacks room decides."""
+    counts = list(counts)
+    for shape, _ in counts:
+        if (wait := session.shapes.constraints[shape].wait) is not None:
+            return int(wait[0])
+    for shape, count in counts[:MOST_SHAPES]:
+        if session.placement.vacancy(shape).total < count:
+            never = never_fits(session, shape)
+            return code if never is None else int(never)
+    return code

@@ -1,0 +1,32 @@
+"""Why nothing was taken from others for a job: what refused each action."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.core.refusals import Refusal, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.framework.session.session import Session
+
+
+def eviction_refusals_of(session: Session, job: int) -> dict[str, str]:
+    """Return by action why it evicted nothing for a job."""
+    told: dict[str, str] = {}
+    for action, codes in session.outcome.claims.items():
+        code = int(codes[job])
+        if code == Refusal.NONE:
+            continue
+        reason = session.ask.refusal_reason(session, action, job, code)
+        told[action] = reason.sentence if reason is not None else text_of(code).sentence
+    return told
+
+
+def in_words(told: Mapping[str, str]) -> str:
+    """Say it in a sentence; actions that were refused for one reason are named together."""
+    actions: dict[str, list[str]] = {}
+    for action, reason in told.items():
+        actions.setdefault(reason, []).append(action)
+    return ". ".join(f"{', '.join(those)}: {reason}" for reason, those in actions.items())

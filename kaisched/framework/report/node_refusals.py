@@ -1,0 +1,97 @@
+"""Why each node cannot take a pod of a shape, counted by reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.core.axis import PODS
+from kaisched.core.refusals import TEXTS, Refusal, freeable_codes, text_of
+from kaisched.framework.report.records import NodeRefusal
+from kaisched.units import format_amount
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, BoolVec
+    from kaisched.framework.session.session import Session
+
+
+def node_refusals_of(
+    session: Session, shape: int, code: int, idle: Amounts | None = None
+) -> tuple[int, tuple[NodeRefusal, ...]]:
+    """Return the dominant reason for a shape without room, and the nodes' reasons, most first.
+
+    ``code`` stands unless no node could ever take such a pod. Nodes are then measured as if they
+    were empty, since what others hold there makes no difference; else by what is ``idle``, as of
+    now where that is not given.
+    """
+    plan, room, _, _ = session.placement.vacancy(shape)
+    request = session.shapes.request[:, shape]
+    allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
+    refused: list[NodeRefusal] = []
+    if plan.codes is not None:
+        codes, counts = np.unique(plan.codes[~allowed], return_counts=True)
+        for out, count in zip(codes.tolist(), counts.tolist(), strict=True):
+            text = text_of(out)
+            refused.append(NodeRefusal(text.name, count, text.sentence))
+    never = never_fits(session, shape)
+    short = allowed & (room == 0) if idle is None else allowed
+    if never is Refusal.EXCEEDS_ANY_NODE:
+        idle = session.nodes.allocatable
+    elif idle is None:
+        idle = session.capacity.idle
+    refused.extend(_shortages(session, request, idle, short))
+    refused.sort(key=lambda each: (-each.nodes, each.reason, each.detail))
+    return never or code, tuple(refused)
+
+
+def never_fits(session: Session, shape: int) -> Refusal | None:
+    """Return why no node could take a pod of a shape even if it were empty; None where one could.
+
+    A shape is asked about in every cycle as long as somebody with it waits.
+    """
+    request, allocatable = session.shapes.request[:, shape], session.nodes.allocatable
+    if not len(session.nodes):
+        return Refusal.NO_NODE_ALLOWED
+    large: BoolVec = np.all(request[:, None] <= allocatable, axis=0)
+    if not large.any():
+        return Refusal.EXCEEDS_ANY_NODE
+    codes = session.placement.plan(shape).codes
+    if codes is None:
+        return None
+    # What pods that run there forbid, they may allow later.
+    may: BoolVec = np.isin(codes, [Refusal.NONE, *freeable_codes()])
+    if not may.any():
+        return Refusal.NO_NODE_ALLOWED
+    return None if large[may].any() else Refusal.EXCEEDS_ANY_NODE
+
+
+def _shortages(
+    session: Session, request: Amounts, idle: Amounts, short: BoolVec
+) -> list[NodeRefusal]:
+    """Count nodes by the first resource they lack; what is left lacks something plugins bound."""
+    refused: list[NodeRefusal] = []
+    left = short.copy()
+    for resource in _by_scarcity(request):
+        lacking = left & (idle[resource] < request[resource])
+        count = int(np.count_nonzero(lacking))
+        if not count:
+            continue
+        name = session.axis.names[resource]
+        gap = int((request[resource] - idle[resource][lacking]).min())
+        reason = Refusal.POD_SLOTS if resource == PODS else Refusal.RESOURCES
+        detail = f"{name} short by at least {format_amount(name, gap)}"
+        refused.append(NodeRefusal(TEXTS[reason].name, count, detail))
+        left &= ~lacking
+    if left.any():
+        text = TEXTS[Refusal.HOST_PORT]
+        refused.append(
+            NodeRefusal(text.name, int(np.count_nonzero(left)), "host port or anti-affinity")
+        )
+    return refused
+
+
+def _by_scarcity(request: Amounts) -> list[int]:
+    """Return the resources asked for, GPUs and extended ones before CPU, memory and pod slots."""
+    asked = np.flatnonzero(request > 0).tolist()
+    return sorted(asked, key=lambda resource: (resource in (0, 1, PODS), resource))

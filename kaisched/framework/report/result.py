@@ -1,0 +1,228 @@
+"""The lazily built parts of a cycle's result: intents as objects, records, queue shares.
+
+A simulator runs thousands of cycles and reads none of them; they are made when somebody looks.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+import numpy as np
+
+from kaisched.core.lazy import lazy
+from kaisched.core.states import TaskState
+from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.report.codes import codes_of, counted
+from kaisched.framework.report.explain import record_of
+from kaisched.framework.report.records import DecisionRecord, QueueShare
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kaisched.core.axis import Amounts, CodeVec, RowVec
+    from kaisched.framework.session.outcome import Eviction
+    from kaisched.framework.session.session import Session
+
+_T = TypeVar("_T")
+_P = TypeVar("_P", Bind, Nominate)
+_GONE = int(TaskState.GONE)
+_PENDING = int(TaskState.PENDING)
+
+
+class Lazy(Sequence[_T], Generic[_T]):
+    """A sequence made on first look."""
+
+    @abstractmethod
+    def _make(self) -> Iterable[_T]:
+        """Make the contents, once."""
+
+    @lazy
+    def _list(self) -> list[_T]:
+        return list(self._make())
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._list)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | list[_T]:
+        """Return one, or a part of the list."""
+        return self._list[index]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the contents with any sequence."""
+        return isinstance(other, Sequence) and self._list == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._list)
+
+
+def _group(session: Session, task: int) -> str:
+    job = int(session.tasks.job_of_task[task])
+    return session.jobs.name[job] if job >= 0 else ""
+
+
+class _Placed(Lazy[_P]):
+    """Intents that pair a pod with a node, in the order they were decided."""
+
+    _kind: type[_P]
+
+    def __init__(self, session: Session, tasks: RowVec, nodes: RowVec) -> None:
+        """Keep the rows."""
+        self._session, self._tasks, self._nodes = session, tasks, nodes
+
+    def _make(self) -> Iterable[_P]:
+        session = self._session
+        for task, node in zip(self._tasks.tolist(), self._nodes.tolist(), strict=True):
+            yield self._kind(
+                session.tasks.name[task],
+                session.tasks.uid[task],
+                session.nodes.name[node],
+                _group(session, task),
+                task,
+                node,
+            )
+
+
+class Binds(_Placed[Bind]):
+    """Bind intents."""
+
+    _kind = Bind
+
+
+class Nominations(_Placed[Nominate]):
+    """Nominations."""
+
+    _kind = Nominate
+
+
+class Evictions(Lazy[Evict]):
+    """Evictions, in the order they were decided."""
+
+    def __init__(self, session: Session, evictions: list[Eviction]) -> None:
+        """Keep the moves."""
+        self._session, self._evictions = session, evictions
+
+    def _make(self) -> Iterable[Evict]:
+        session = self._session
+        for move in self._evictions:
+            yield Evict(
+                session.tasks.name[move.task],
+                session.tasks.uid[move.task],
+                session.nodes.name[move.node],
+                _group(session, move.task),
+                move.action,
+                move.beneficiary,
+                move.reason if isinstance(move.reason, str) else move.reason(session),
+                move.task,
+                move.node,
+            )
+
+
+class Records(Lazy[DecisionRecord]):
+    """One record for each job that stays pending, by name; their codes without the records."""
+
+    def __init__(self, session: Session, abandoned: str) -> None:
+        """Keep the session: its ledger no longer changes."""
+        self.session, self._abandoned = session, abandoned
+
+    @lazy
+    def rows(self) -> RowVec:
+        """The rows of the jobs that stay pending, ascending."""
+        session = self.session
+        pending = session.ledger.job_pending if session.has_moved else session.jobs.pending
+        waits = pending > 0
+        for job in np.flatnonzero((session.jobs.refusal != 0) & ~waits).tolist():
+            waits[job] = self._has_tasks(job)
+        if session.outcome.nominations:
+            promised = np.array([task for task, _ in session.outcome.nominations])
+            # A pod that moves has its new place in the plan: it waits for nothing.
+            promised = promised[session.tasks.state[promised] == _PENDING]
+            waits[session.tasks.job_of_task[promised]] = True
+        return np.flatnonzero(waits)
+
+    @lazy
+    def codes(self) -> CodeVec:
+        """The code of each of these jobs' dominant reason."""
+        return codes_of(self.session, self.rows, self._abandoned)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many jobs are pending, by reason."""
+        return counted(self.codes)
+
+    def record(self, job: int) -> DecisionRecord:
+        """Return the record of one of these jobs alone."""
+        return record_of(self.session, job, self._abandoned)
+
+    def _make(self) -> Iterable[DecisionRecord]:
+        rows = sorted(self.rows.tolist(), key=lambda row: self.session.jobs.name[row])
+        return (self.record(row) for row in rows)
+
+    def __len__(self) -> int:
+        """Return how many there are, without making them."""
+        return len(self.rows)
+
+    def _has_tasks(self, job: int) -> bool:
+        """Tell whether a refused job without pending tasks has any left (gated ones, say)."""
+        state = self.session.tasks.state
+        return any(state[task] != _GONE for task in self.session.jobs.tasks[job])
+
+
+class Shares(Lazy[QueueShare]):
+    """Every queue's fair share and what it holds after the cycle, in preorder."""
+
+    def __init__(self, session: Session, abandoned: str) -> None:
+        """Keep the session."""
+        self._session, self._abandoned = session, abandoned
+
+    def _make(self) -> Iterable[QueueShare]:
+        session = self._session
+        queues = session.queues
+        fair = self._fair_share()
+        held = session.ledger.held if session.has_moved else session.held
+        problems = {} if self._abandoned else session.ask.queue_problems(session)
+        for row, name in enumerate(queues.name):
+            parent = int(queues.tree.parent_of_queue[row])
+            yield QueueShare(
+                name,
+                queues.name[parent] if parent >= 0 else None,
+                self._amounts(fair[:, row]),
+                self._amounts(held[:, row]),
+                self._amounts(session.requested[:, row]),
+                self._amounts(queues.deserved[:, row]),
+                problems.get(row),
+            )
+
+    def fair_share_of(self, resource: str) -> list[int]:
+        """Return every queue's fair share of one resource, in preorder; -1 for unlimited.
+
+        For who needs nothing else: the simulator samples this, and rows of all queues cost it
+        more than dividing did.
+        """
+        row = self._fair_share()[self._session.axis.position[resource]]
+        return [-1 if amount >= UNLIMITED else amount for amount in row.tolist()]
+
+    def _fair_share(self) -> Amounts:
+        """Return the fair shares; zero where dividing fails, even when it fails only now."""
+        session = self._session
+        if not self._abandoned:
+            try:
+                return session.fair_share
+            except CycleAbandonedError:
+                pass
+        return np.zeros_like(session.held)
+
+    def _amounts(self, column: Amounts) -> dict[str, int]:
+        return {
+            name: -1 if amount >= UNLIMITED else amount
+            for name, amount in zip(self._session.axis.names, column.tolist(), strict=True)
+        }

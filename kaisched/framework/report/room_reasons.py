@@ -1,0 +1,82 @@
+"""Why a job's next batch found no room: how much of it fits, and what the nodes lack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kaisched.core.refusals import Refusal
+from kaisched.framework.report.codes import MOST_SHAPES
+from kaisched.framework.report.node_refusals import node_refusals_of
+from kaisched.framework.session.capacity import room_of
+from kaisched.framework.session.next_batch import batch_of
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts
+    from kaisched.framework.report.records import NodeRefusal
+    from kaisched.framework.session.session import Session
+
+
+class Lack(NamedTuple):
+    """What a record says of it."""
+
+    code: int
+    message: str
+    numbers: dict[str, Any]
+    refused: tuple[NodeRefusal, ...]
+
+
+def lack_of(session: Session, job: int, code: int) -> Lack:
+    """Return why a job has no room; ``code`` stands unless something stronger is found."""
+    shapes, size = batch_of(session, job)
+    for shape, _ in shapes:
+        if (wait := session.shapes.constraints[shape].wait) is not None:
+            return Lack(int(wait[0]), wait[1], {}, ())
+    refused: tuple[NodeRefusal, ...] = ()
+    if len(shapes) > MOST_SHAPES:  # taken up together: one after the other is quadratic
+        session.placement.upper_bound(np.array([shape for shape, _ in shapes]))
+    for shape, count in shapes[:MOST_SHAPES]:
+        if session.placement.vacancy(shape).total < count:
+            code, refused = node_refusals_of(session, shape, code)
+            break
+    fits, left, idle = _together(session, shapes)
+    if not refused and left >= 0 and len(shapes) > 1:
+        _, refused = node_refusals_of(session, left, code, idle)
+    if code == Refusal.NO_ROOM and size > 1:
+        code = Refusal.GANG_NO_ROOM
+    nodes = len(session.nodes)
+    message = _message(code, fits, size, nodes)
+    counted = ", ".join(f"{each.nodes} {each.detail or each.reason}" for each in refused)
+    numbers = {"pods": size, "fit": fits, "nodes": nodes}
+    return Lack(code, f"{message}: {counted}" if counted else message, numbers, refused)
+
+
+def _message(code: int, fits: int, size: int, nodes: int) -> str:
+    if code == Refusal.EXCEEDS_ANY_NODE:
+        return "a pod asks for more than any node has that may take it"
+    if code == Refusal.NO_NODE_ALLOWED:
+        return f"0/{nodes} nodes may take its pods"
+    if fits == 0:
+        return f"0/{nodes} nodes have room"
+    if fits == size:
+        return f"each of its {size} pods has room, but not all of them together"
+    return f"{fits} of {size} pods fit now"
+
+
+def _together(session: Session, shapes: list[tuple[int, int]]) -> tuple[int, int, Amounts]:
+    """Return how many pods fit next to each other, a shape of which some do not, and what is idle.
+
+    The shape is -1 where all fit; what is idle is so after those that fit.
+    """
+    idle = session.capacity.idle.copy()
+    fits, left = 0, -1
+    for shape, count in shapes:
+        request = session.shapes.request[:, shape]
+        room = np.minimum(room_of(idle, request), session.placement.vacancy(shape).room)
+        before = np.cumsum(room) - room
+        placed = np.clip(count - before, 0, room)
+        idle -= request[:, None] * placed
+        fits += (number := int(placed.sum()))
+        left = shape if number < count and left < 0 else left
+    return fits, left, idle

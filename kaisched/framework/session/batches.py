@@ -1,0 +1,54 @@
+"""The next batches of many jobs at once: which shape, how many pods, and what that asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.framework.session.task_order import pending_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.framework.session.session import Session
+
+
+def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, RowVec]]:
+    """Return the shape, the size of the next batch and, where not simple, its task rows."""
+    jobs = session.jobs
+    simple = jobs.podset_count[job] == 1
+    shape = jobs.shape_of_job[job]
+    size = np.zeros(len(job), np.int64)
+    batches: dict[int, RowVec] = {}
+    flat = simple & (shape >= 0)
+    if np.count_nonzero(flat) == len(flat):
+        if job.size:
+            size = session.ask.batch_size(session, job)
+        return shape, size, batches
+    if simple.any():
+        size[simple] = session.ask.batch_size(session, job[simple])
+    shape = np.where(flat, shape, -1)
+    for at in np.flatnonzero(~flat).tolist():
+        row = int(job[at])
+        if simple[at]:
+            batches[row] = pending_tasks(session, row)[: size[at]]
+        else:
+            batch = session.ask.next_batch(session, row)
+            batches[row] = pending_tasks(session, row)[:1] if batch is None else batch
+        size[at] = len(batches[row])
+    return shape, size, batches
+
+
+def asks_of(
+    session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: Mapping[int, RowVec]
+) -> Amounts:
+    """``(R, K)`` what the next batches of jobs ask for, as :func:`measure` found them."""
+    request = session.shapes.request
+    asks: Amounts = request.take(shape, axis=1) * size
+    if batches and shape.min(initial=0) < 0:
+        for here in np.flatnonzero(shape < 0).tolist():
+            shapes = session.tasks.shape_of_task[batches[int(job[here])]]
+            asks[:, here] = request[:, shapes].sum(axis=1)
+    return asks

@@ -1,0 +1,130 @@
+"""What a cycle has decided so far: committed moves, and why jobs were refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kaisched.framework.report.records import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.framework.session.session import Session
+
+    Reason: TypeAlias = str | Callable[[Session], str]
+    """A sentence, or what makes it of the session once somebody reads it."""
+
+
+class Eviction(NamedTuple):
+    """A committed eviction."""
+
+    task: int
+    node: int
+    action: str
+    beneficiary: str
+    reason: Reason
+
+
+_NONE = np.empty(0, np.int64)
+
+
+class Outcome:
+    """Collects moves and refusals while the actions run."""
+
+    __slots__ = (
+        "_bind_nodes",
+        "_bind_tasks",
+        "_bound",
+        "_committed",
+        "claims",
+        "evictions",
+        "nominations",
+        "refusal",
+        "steps",
+    )
+
+    def __init__(self, jobs: int) -> None:
+        """Start with nothing decided for ``jobs`` jobs."""
+        self._bind_tasks: list[RowVec] = []
+        self._bind_nodes: list[RowVec] = []
+        self._bound = 0
+        self._committed = (0, 0, 0, 0)
+        self.nominations: list[tuple[int, int]] = []
+        self.evictions: list[Eviction] = []
+        self.steps: list[Step] = []
+        self.refusal: CodeVec = np.zeros(jobs, np.int16)
+        """``(J,)`` the last refusal of each job, 0 for none."""
+        self.claims: dict[str, CodeVec] = {}
+        """Evicting action to ``(J,)`` why it took nothing from others for a job, 0 for untried."""
+
+    def bind(self, tasks: RowVec, nodes: RowVec) -> None:
+        """Keep allocations."""
+        self._bind_tasks.append(tasks)
+        self._bind_nodes.append(nodes)
+        self._bound += len(tasks)
+
+    def note_claims(self, action: str, job: RowVec, codes: CodeVec) -> None:
+        """Note why an action evicted nothing for jobs."""
+        known = self.claims.get(action)
+        if known is None:
+            known = self.claims[action] = np.zeros_like(self.refusal)
+        known[job] = codes
+
+    def note_all_claims(self, action: str, codes: CodeVec) -> None:
+        """Note the same for every job at once: ``codes`` is ``(J,)``, 0 leaves what is known."""
+        known = self.claims.get(action)
+        if known is None:
+            self.claims[action] = codes
+        else:
+            np.copyto(known, codes, where=codes != 0)
+
+    def nominate(self, task: int, node: int) -> None:
+        """Keep a promise."""
+        self.nominations.append((task, node))
+
+    def evict(
+        self,
+        task: int,
+        node: int,
+        action: str,
+        beneficiary: str,
+        reason: Reason,
+    ) -> None:
+        """Keep an eviction."""
+        self.evictions.append(Eviction(task, node, action, beneficiary, reason))
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return how many pods were bound, promised a node and evicted so far."""
+        return self._bound, len(self.nominations), len(self.evictions)
+
+    def end_step(self, action: str, beneficiary: str, start: tuple[int, int, int]) -> None:
+        """Keep as one step what was decided since there were ``start`` moves."""
+        binds, nominations, evictions = zip(start, self.counts(), strict=True)
+        self.steps.append(Step(action, beneficiary, binds, nominations, evictions))
+
+    def commit(self) -> None:
+        """Say that what was kept so far is a whole."""
+        self._committed = (
+            len(self._bind_tasks),
+            len(self.nominations),
+            len(self.evictions),
+            len(self.steps),
+        )
+
+    def take_back(self) -> None:
+        """Forget what was kept since the last :meth:`commit`: part of a statement."""
+        binds, nominations, evictions, steps = self._committed
+        del self._bind_tasks[binds:], self._bind_nodes[binds:]
+        del self.nominations[nominations:], self.evictions[evictions:], self.steps[steps:]
+        self._bound = sum(map(len, self._bind_tasks))
+
+    def binds(self) -> tuple[RowVec, RowVec]:
+        """Return (tasks, nodes) of every allocation, in the order they were made."""
+        if not self._bind_tasks:
+            return _NONE, _NONE
+        if len(self._bind_tasks) == 1:
+            return self._bind_tasks[0], self._bind_nodes[0]
+        return np.concatenate(self._bind_tasks), np.concatenate(self._bind_nodes)

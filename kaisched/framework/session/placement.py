@@ -1,0 +1,325 @@
+"""Where pods of a shape may go, and filling nodes with many of them at once.
+
+Per shape and cycle: a mask of allowed nodes, the room on each, a score, all kept up to date for the
+rows that moves touched. A batch of identical pods gets exactly the places that choosing one by one
+would give (highest score, then the lower node row), found without looking one by one where the
+scores allow it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kaisched.core.refusals import PASSING
+from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
+from kaisched.framework.session.rooms import Rooms
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session.capacity import Capacity
+    from kaisched.framework.session.session import Session
+
+_HINT = "rooms"
+_SCARCE = 64
+"""Above so much room it is not worth looking whether all of it is on one node."""
+_LEVEL_CELLS = 400_000
+"""Above so many (node, extra pod) cells the table of scores is not built; a guess, 3 MB."""
+
+
+class Mask:
+    """The scores of nodes with room, kept from one vacancy of a shape to the next."""
+
+    __slots__ = ("seen", "values")
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.values: FloatVec | None = None
+        """``(N,)`` score where there is room, else -1."""
+        self.seen = 0
+        """How much of the capacity's touched rows it has taken in."""
+
+
+class ShapePlan:
+    """What is known this cycle of one shape."""
+
+    __slots__ = ("cap", "codes", "fresh", "mask", "score", "seen", "shape")
+
+    def __init__(self, shape: int) -> None:
+        """Know nothing yet."""
+        self.shape = shape
+        self.codes: CodeVec | None = None
+        """``(N,)`` filter codes; None when every node is allowed."""
+        self.cap: IntVec | None = None
+        """``(N,)`` bound by plugins; None for no bound."""
+        self.score: FloatVec | None = None
+        self.seen = 0
+        """How much of the capacity's touched rows the scores have taken in."""
+        self.fresh: tuple[int, RowVec] | None = None
+        """What the scores took in last: how much they had seen before, and the rows."""
+        self.mask = Mask()
+        """Of the room there is now; another one once that has changed for more than amounts."""
+
+
+class Vacancy(NamedTuple):
+    """Where pods of a shape fit at one moment."""
+
+    plan: ShapePlan
+    room: IntVec
+    """``(N,)`` pods on each node."""
+    total: int
+    mask: Mask | None
+    """The mask of just this room; None where none is kept."""
+
+
+class Placement:
+    """The placing side of a session."""
+
+    def __init__(self, session: Session) -> None:
+        """Pick up the room table of earlier cycles where it still speaks of the same nodes."""
+        # Not the session itself: a ring of the two would keep all columns of a cycle until the next
+        # garbage collection, and fresh memory costs more than what has just been let go.
+        self._of = weakref.ref(session)
+        self._ask = session.ask
+        rooms = session.hints.get(_HINT)
+        if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
+            rooms = session.hints[_HINT] = Rooms(session.snapshot)
+        self._capacity: Capacity = session.capacity
+        rooms.begin(session.snapshot, self._capacity)
+        self._shared: Rooms = rooms
+        self._rows, self._none = rooms.rows, rooms.none
+        self._turn = rooms.turn
+        self._plans: dict[int, ShapePlan] = {}
+
+    @property
+    def _session(self) -> Session:
+        session = self._of()
+        assert session is not None
+        return session
+
+    # -- room ----------------------------------------------------------------------------------
+
+    def upper_bound(self, shapes: RowVec) -> IntVec:
+        """``(K,)`` pods of each shape the amounts alone allow, what is being released included."""
+        capacity = self._capacity
+        if capacity.has_releasing:
+            distinct, which = np.unique(shapes, return_inverse=True)
+            future = [capacity.room(shape).sum() for shape in distinct.tolist()]
+            return np.array(future, np.int64)[which]
+        rooms = self._rooms()
+        slots = rooms.slots(shapes, self._session.snapshot, capacity)
+        total: IntVec = rooms.total.take(slots)
+        return total
+
+    @property
+    def is_full(self) -> bool:
+        """Whether, as far as can be told at a glance, no pod of any shape fits now or soon."""
+        session = self._session
+        if self._capacity.has_releasing or session.has_moved:
+            return False
+        return self._rooms().is_full(session.shapes.request.shape[1])
+
+    def amounts_room(self, shape: int) -> IntVec:
+        """``(N,)`` pods of the shape that the idle amounts allow now, whatever plugins say."""
+        slot = self._slot(shape)
+        room: IntVec = self._rooms().room[slot]
+        return room
+
+    def plan(self, shape: int) -> ShapePlan:
+        """Return the shape's plan, with its filter asked."""
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = ShapePlan(shape)
+            codes = self._ask.node_filter(self._session, shape, self._rows)
+            if codes is not None and codes.any():
+                plan.codes = codes
+            if self._ask.has_rooms:
+                plan.cap = self._ask.node_room(self._session, shape, self._rows)
+            self._plans[shape] = plan
+        return plan
+
+    def vacancy(self, shape: int) -> Vacancy:
+        """Return where pods of the shape fit now, everything considered."""
+        plan = self.plan(shape)
+        slot = self._slot(shape)
+        room: IntVec = self._shared.room[slot]
+        if plan.codes is None and plan.cap is None:
+            return Vacancy(plan, room, int(self._shared.total[slot]), plan.mask)
+        if plan.cap is not None:
+            self._refresh_cap(plan)
+            room = np.minimum(room, plan.cap)
+        if plan.codes is not None:
+            room = room * (plan.codes == 0)
+        return Vacancy(plan, room, int(room.sum()), plan.mask)
+
+    def future(self, plan: ShapePlan) -> IntVec:
+        """``(N,)`` pods that fit once what is being released is free."""
+        if plan.cap is not None:
+            self._refresh_cap(plan)
+        allowed: BoolVec | None = None
+        if plan.codes is not None:
+            allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
+        room = self._capacity.room(plan.shape, allowed)
+        return room if plan.cap is None else np.minimum(room, plan.cap)
+
+    def future_vacancy(self, shape: int) -> Vacancy:
+        """Return where pods of the shape fit once what is being released is free."""
+        plan = self.plan(shape)
+        room = self.future(plan)
+        return Vacancy(plan, room, int(room.sum()), None)
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def choose(self, vacancy: Vacancy, count: int) -> RowVec | None:
+        """Return a node row for each of ``count`` identical pods, or None where room is lacking.
+
+        Changes nothing: the caller places them through a statement. ``vacancy`` is of this moment.
+        """
+        plan, room, total, _ = vacancy
+        if total < count:
+            return None
+        if total <= _SCARCE:
+            open_rows: RowVec = room.nonzero()[0]
+            if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
+                return open_rows if count == 1 else np.repeat(open_rows, count)
+        masked = self._masked(vacancy)
+        if count == 1:
+            return np.array([int(masked.argmax())])
+        chosen = fill_first(masked, room, count)
+        if self._ask.fills_first or self._rises(vacancy, chosen):
+            return chosen
+        return self._choose_falling(plan, masked, room, count)
+
+    def best_future(self, shape: int, barred: Collection[int] = ()) -> tuple[int, bool] | None:
+        """Return (node row, fits now) for one pod, counting what is being released, or None.
+
+        Node rows in ``barred`` are left out.
+        """
+        plan, room, _, _ = self.vacancy(shape)
+        future = self.future(plan)
+        score = np.where(future > 0, self._score(plan), -1.0)
+        if barred:
+            score[list(barred)] = -1.0
+        if plan.codes is not None and ((room > 0) & (score >= 0)).any():
+            # Scores do not know that a node with idle room is not open yet.
+            score[np.isin(plan.codes, PASSING)] = -1.0
+        best = int(score.argmax()) if score.size else -1
+        if best < 0 or score[best] < 0:
+            return None
+        return best, bool(room[best] > 0)
+
+    def choose_future(self, shape: int, count: int) -> RowVec | None:
+        """Return a node row for each of ``count`` identical pods, counting what is being released.
+
+        None when there is too little room. Changes nothing, as :meth:`choose`.
+        """
+        return self.choose(self.future_vacancy(shape), count)
+
+    def heed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
+        """Tell the plugins of moves and ask again for what they say is stale."""
+        for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
+            known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
+            for shape in known:
+                plan = self._plans.get(shape)
+                if plan is None:
+                    continue
+                codes = self._ask.node_filter(self._session, shape, self._rows)
+                plan.codes = codes if codes is not None and codes.any() else None
+                plan.mask = Mask()
+            del rows  # a filter is asked whole: affinity domains span more rows than moved
+
+    # -- upkeep ------------------------------------------------------------------------------------
+
+    def _rooms(self) -> Rooms:
+        """Return the room table; one of its own when a later cycle has taken over the shared one.
+
+        Records are worked out when somebody reads them, which may be cycles later.
+        """
+        if self._shared.turn != self._turn:
+            self._shared = Rooms(self._session.snapshot)
+            self._turn = self._shared.turn
+        return self._shared
+
+    def _slot(self, shape: int) -> int:
+        """Return the shape's slot in the room table, with every move taken in."""
+        rooms = self._rooms()
+        slot = rooms.slot_of_shape.get(shape)
+        if slot is None:
+            rooms.add([shape], self._session.snapshot, self._capacity)
+            slot = rooms.slot_of_shape[shape]
+        else:
+            rooms.catch_up(slot, self._capacity)
+        return slot
+
+    def _refresh_cap(self, plan: ShapePlan) -> None:
+        if plan.seen < len(self._capacity.touched):
+            plan.cap = self._ask.node_room(self._session, plan.shape, self._rows)
+            plan.mask = Mask()
+
+    def _score(self, plan: ShapePlan) -> FloatVec:
+        """``(N,)`` scores as of now: asked in full once, then for touched rows."""
+        session = self._session
+        touched = self._capacity.touched
+        if plan.score is None:
+            plan.score = self._ask.node_score(session, plan.shape, self._rows, self._none)
+        elif plan.seen < len(touched):
+            rows = np.array(sorted(set(touched[plan.seen :])), np.int64)
+            fresh = self._ask.node_score(session, plan.shape, rows, self._none[: rows.size])
+            plan.score[rows] = fresh
+            plan.fresh = plan.seen, rows
+        plan.seen = len(touched)
+        return plan.score
+
+    def _masked(self, vacancy: Vacancy) -> FloatVec:
+        """``(N,)`` score where there is room, else -1; a mask that is kept for the rows touched."""
+        plan, room, _, mask = vacancy
+        score, touched = self._score(plan), self._capacity.touched
+        if mask is None or mask.values is None:
+            values: FloatVec = np.where(room > 0, score, -1.0)
+            if mask is not None:
+                mask.values, mask.seen = values, len(touched)
+            return values
+        if mask.seen < len(touched):
+            if plan.fresh is not None and plan.fresh[0] == mask.seen:
+                rows = plan.fresh[1]
+            else:
+                rows = np.array(sorted(set(touched[mask.seen :])), np.int64)
+            mask.values[rows] = np.where(room[rows] > 0, score[rows], -1.0)
+            mask.seen = len(touched)
+        return mask.values
+
+    def _rises(self, vacancy: Vacancy, chosen: RowVec) -> bool:
+        """Check that no node's score fell below its first while it was filled."""
+        rows, counts = np.unique(chosen, return_counts=True)
+        again = np.repeat(rows, counts - 1)
+        if not again.size:
+            return True
+        starts = np.repeat(np.cumsum(counts - 1) - (counts - 1), counts - 1)
+        extra = np.arange(again.size) - starts + 1
+        plan = vacancy.plan
+        later = self._ask.node_score(self._session, plan.shape, again, extra)
+        return bool((later >= self._score(plan)[again]).all())
+
+    def _choose_falling(
+        self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int
+    ) -> RowVec:
+        """Choose when scores may fall: from a table of all scores, or step by step."""
+        open_rows = np.flatnonzero(room > 0)
+        depth = int(min(count, room.max()))
+
+        def score(rows: RowVec, extra: IntVec) -> FloatVec:
+            return self._ask.node_score(self._session, plan.shape, rows, extra)
+
+        if open_rows.size * depth <= _LEVEL_CELLS:
+            levels = [masked[open_rows]]
+            levels.extend(
+                score(open_rows, np.full(open_rows.size, extra)) for extra in range(1, depth)
+            )
+            chosen = fill_level(np.stack(levels), open_rows, room[open_rows], count)
+            if chosen is not None:
+                return chosen
+        return fill_stepwise(masked, room, count, score)

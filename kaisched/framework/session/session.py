@@ -1,0 +1,213 @@
+"""One cycle's view of the world, as actions and plugins see it.
+
+Holds the snapshot, the ledger (made on first use: a cycle that places nothing copies nothing), what
+the plugins returned at opening, and the questions, compiled once per shard. The names without an
+underscore are what plugins may rely on. What an action has to remember it puts into ``facts`` under
+its own name, JSON-like; that of the cycle before is in ``memory.facts``. What one action finds out
+and the next can use in the same cycle goes into ``found``, together with what it rests on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kaisched.core.lazy import lazy
+from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.session.capacity import Capacity
+from kaisched.framework.session.ledger import Ledger, rolled_up
+from kaisched.framework.session.outcome import Outcome
+from kaisched.framework.session.placement import Placement
+from kaisched.framework.session.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, ResourceAxis, RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.core.tables import (
+        JobTable,
+        LabelSets,
+        NodeTable,
+        PodSetTable,
+        QueueTable,
+        ShapeTable,
+        TaskTable,
+    )
+    from kaisched.core.usage import Usage
+    from kaisched.framework.memory import Memory
+    from kaisched.framework.plugins.dispatch import Questions
+    from kaisched.framework.policy import Policy
+    from kaisched.framework.report.records import PluginFailure
+
+    Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+
+
+class Session:
+    """Everything one cycle knows. Built by ``run_cycle``; plugins read it, actions act on it."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        usage: Usage | None,
+        policy: Policy,
+        now_s: float,
+        memory: Memory,
+        ask: Questions,
+    ) -> None:
+        """Bind the inputs; nothing is computed yet."""
+        self.snapshot = snapshot
+        self.usage = usage
+        self.policy = policy
+        self.now_s = now_s
+        self.memory = memory
+        self.ask = ask
+        self.state: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
+        self.has_kept_promises = False
+        self.trying: tuple[int, ...] = ()
+        """The jobs that an action is at, who would be to blame for an exception."""
+        self.barred: set[int] = set()
+        """Jobs that an action has failed on."""
+        self.left_out: set[str] = set()
+        """Actions that have failed for good in this cycle."""
+        self.is_careful = False
+        """True when jobs are to be tried one by one."""
+        self.axis: ResourceAxis = snapshot.axis
+        self.nodes: NodeTable = snapshot.nodes
+        self.queues: QueueTable = snapshot.queues
+        self.jobs: JobTable = snapshot.jobs
+        self.podsets: PodSetTable = snapshot.podsets
+        self.tasks: TaskTable = snapshot.tasks
+        self.shapes: ShapeTable = snapshot.shapes
+        self.label_sets: LabelSets = snapshot.label_sets
+        self.hints: dict[str, Any] = memory.hints
+        self.failures: list[PluginFailure] = []
+        self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
+        self.found: dict[str, Any] = {}
+
+    @lazy
+    def held(self) -> Amounts:
+        """``(R, Q)`` held at every level when the cycle began (``ledger.held`` is now)."""
+        return rolled_up(self.snapshot, self.snapshot.allocated)
+
+    @lazy
+    def held_non_preemptible(self) -> Amounts:
+        """``(R, Q)`` the part of :attr:`held` that belongs to non-preemptible jobs."""
+        return rolled_up(self.snapshot, self.snapshot.allocated_non_preemptible)
+
+    @lazy
+    def requested(self) -> Amounts:
+        """``(R, Q)`` held plus pending, at every level, when the cycle began."""
+        return self.held + rolled_up(self.snapshot, self.snapshot.pending)
+
+    @lazy
+    def fair_share(self) -> Amounts:
+        """``(R, Q)`` fair share at every level, computed when first needed."""
+        share = self.ask.fair_share(self)
+        if share is None:
+            share = np.zeros((len(self.axis), len(self.queues)), np.int64)
+        share.setflags(write=False)
+        return share
+
+    def divide(self) -> Amounts:
+        """Return :attr:`fair_share`, divided now at the latest.
+
+        For plugins that find out something while the shares are divided.
+        """
+        return self.fair_share
+
+    @property
+    def fold(self) -> Fold | None:
+        """The plugins' over-quota weight fold, or None when nobody answers it (the identity)."""
+        return self.ask.fold(self)
+
+    @property
+    def head_start(self) -> Callable[..., IntVec | None] | None:
+        """The plugins' word on who comes before the weights, or None when nobody answers it."""
+        return self.ask.head_start(self)
+
+    @lazy
+    def ledger(self) -> Ledger:
+        """What queues hold and where every task stands, as of now."""
+        return Ledger(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
+
+    @lazy
+    def capacity(self) -> Capacity:
+        """What the nodes have room for, as of now."""
+        return Capacity(self.snapshot)
+
+    @lazy
+    def placement(self) -> Placement:
+        """Where pods may go, as of now."""
+        return Placement(self)
+
+    @lazy
+    def outcome(self) -> Outcome:
+        """What has been decided so far."""
+        return Outcome(len(self.jobs.name))
+
+    @lazy
+    def stranded(self) -> BoolVec | None:
+        """``(T,)`` pods that run on nodes that are not known, None while there are none.
+
+        They count for their queue and their gang until they end, and are never evicted: no room
+        that could be given to others would come of it.
+        """
+        tasks = self.tasks
+        found = ACTIVE_STATES[tasks.state] & (tasks.node_of_task < 0)
+        return found if np.count_nonzero(found) else None
+
+    @lazy
+    def stranded_of_job(self) -> IntVec | None:
+        """``(J,)`` how many pods of each job are :attr:`stranded`, None while there are none."""
+        if self.stranded is None:
+            return None
+        job = self.tasks.job_of_task[self.stranded]
+        return np.bincount(job[job >= 0], minlength=len(self.jobs.name))
+
+    def standing_of(self, job: RowVec) -> IntVec:
+        """``(K,)`` how many pods of jobs run as of now, and could be evicted."""
+        active = (self.ledger.job_active if self.has_moved else self.jobs.active).take(job)
+        stranded = self.stranded_of_job
+        return active if stranded is None else active - stranded.take(job)
+
+    @lazy
+    def jobs_waiting(self) -> int:
+        """How many jobs had pending tasks when the cycle began."""
+        return int(np.count_nonzero(self.jobs.pending))
+
+    @property
+    def moves(self) -> int:
+        """A number that grows with every change of the ledger; 0 while there is none."""
+        return len(self.capacity.touched) + 1 if self.has_moved else 0
+
+    @property
+    def has_moved(self) -> bool:
+        """True once the ledger exists, so that something may differ from the snapshot."""
+        return "ledger" in self.__dict__
+
+    def room(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that the idle amounts of each node allow now."""
+        return self.placement.amounts_room(shape)
+
+    def room_once_released(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that each node's amounts allow once all is released."""
+        return self.capacity.room(shape)
+
+    def free(self, resource: int, rows: RowVec) -> IntVec:
+        """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
+        return self.capacity.free_of(resource, rows)
+
+    def pending_count(self, job: int) -> int:
+        """Pending tasks of one job, as of now."""
+        return int((self.ledger.job_pending if self.has_moved else self.jobs.pending)[job])
+
+    def pending_of(self, job: RowVec) -> IntVec:
+        """``(K,)`` pending tasks of jobs, as of now."""
+        return self.ledger.job_pending[job] if self.has_moved else self.jobs.pending[job]
+
+    def statement(self) -> Statement:
+        """Open a statement: tentative moves that are kept or taken back as a whole."""
+        return Statement(self)

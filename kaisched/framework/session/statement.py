@@ -1,0 +1,254 @@
+"""A journal of tentative moves: checkpoint, roll back to the bit, commit or discard.
+
+Every entry knows its inverse; amounts are integers, so taking an entry back leaves the ledger
+exactly as it was. Committing hands the moves to the session's outcome; nothing touches the world
+here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kaisched.core.states import TaskState
+
+if TYPE_CHECKING:
+    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.framework.session.outcome import Reason
+    from kaisched.framework.session.session import Session
+
+_PENDING = int(TaskState.PENDING)
+_ALLOCATED = int(TaskState.ALLOCATED)
+_PIPELINED = int(TaskState.PIPELINED)
+_RELEASING = int(TaskState.RELEASING)
+_EVICTED = (_RELEASING, _PIPELINED)
+"""States of an evicted task: on its way out, or promised a new place; one that was spared runs."""
+_FEW = 8
+"""Up to so many tasks are evicted faster one by one."""
+
+
+class _Batch(NamedTuple):
+    """Pending tasks of one shape placed on idle room."""
+
+    tasks: RowVec
+    nodes: RowVec
+    shape: int
+
+
+class _Promise(NamedTuple):
+    """Pending tasks of one shape promised room that is being released."""
+
+    tasks: RowVec
+    nodes: RowVec
+    shape: int
+
+
+class _Release(NamedTuple):
+    """Running tasks evicted together."""
+
+    tasks: RowVec
+    nodes: RowVec
+    old_states: np.ndarray[tuple[int], np.dtype[np.int8]]
+
+
+class _Relocation(NamedTuple):
+    """A task being released that is promised another node."""
+
+    task: int
+    node: int
+    old_node: int
+
+
+class _Change(NamedTuple):
+    """One task moved from one state to another."""
+
+    task: int
+    state: int
+    node: int
+    old_state: int
+    old_node: int
+
+
+_Entry: TypeAlias = _Batch | _Promise | _Release | _Relocation | _Change
+
+
+class Statement:
+    """Tentative moves on the session's ledger. Open with ``session.statement()``."""
+
+    __slots__ = ("_journal", "_ledger", "_listens", "_session")
+
+    def __init__(self, session: Session) -> None:
+        """Start with an empty journal."""
+        self._session = session
+        self._ledger = session.ledger
+        self._journal: list[_Entry] = []
+        self._listens = session.ask.has_moves
+
+    def place(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Allocate pending ``tasks`` of one shape to ``nodes``, entry by entry, on idle room."""
+        self._ledger.place_pending(tasks, nodes, shape)
+        self._journal.append(_Batch(tasks, nodes, shape))
+        if self._listens:
+            self._session.placement.heed(tasks, nodes, 1)
+
+    def allocate(self, task: int, node: int) -> None:
+        """Place a task on idle room."""
+        self._change(task, _ALLOCATED, node)
+
+    def pipeline(self, task: int, node: int) -> None:
+        """Promise a task room that is being released."""
+        self._change(task, _PIPELINED, node)
+
+    def promise(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
+        """Promise pending ``tasks`` of one shape, entry by entry, room that is being released."""
+        self._ledger.promise_pending(tasks, nodes, shape)
+        self._journal.append(_Promise(tasks, nodes, shape))
+        if self._listens:
+            self._session.placement.heed(tasks, nodes, 1)
+
+    def evict(self, task: int) -> None:
+        """Let a running task go; its room is being released from now on."""
+        self._change(task, _RELEASING, int(self._ledger.node_of_task[task]))
+
+    def evict_all(self, tasks: RowVec) -> None:
+        """Let running tasks of jobs go together."""
+        if len(tasks) <= _FEW:
+            for task in tasks.tolist():
+                self.evict(task)
+            return
+        ledger = self._ledger
+        entry = _Release(tasks, ledger.node_of_task[tasks], ledger.state[tasks])
+        ledger.release_all(tasks, 1)
+        ledger.state[tasks] = _RELEASING
+        self._journal.append(entry)
+        if self._listens:
+            self._session.placement.heed(tasks, entry.nodes, -1)
+
+    def relocate(self, task: int, node: int) -> None:
+        """Promise an evicted task another node; it moves once it has left its old one."""
+        old_node = self._ledger.relocate(task, node)
+        self._journal.append(_Relocation(task, node, old_node))
+        if self._listens:
+            self._session.placement.heed(np.array([task]), np.array([node]), 1)
+
+    def spare(self, task: int) -> None:
+        """Let an evicted task stay where it is after all."""
+        old_state = int(self._session.tasks.state[task])
+        self._change(task, old_state, int(self._ledger.node_of_task[task]))
+
+    def checkpoint(self) -> int:
+        """Return a mark to roll back to."""
+        return len(self._journal)
+
+    def rollback(self, mark: int = 0) -> None:
+        """Take back every move since ``mark``."""
+        ledger = self._ledger
+        while len(self._journal) > mark:
+            entry = self._journal.pop()
+            if isinstance(entry, _Batch | _Promise):
+                if isinstance(entry, _Batch):
+                    ledger.take_back_pending(entry.tasks, entry.nodes, entry.shape)
+                else:
+                    ledger.take_back_promised(entry.tasks, entry.nodes, entry.shape)
+                if self._listens:
+                    self._session.placement.heed(entry.tasks, entry.nodes, -1)
+            elif isinstance(entry, _Release):
+                ledger.release_all(entry.tasks, -1)
+                ledger.state[entry.tasks] = entry.old_states
+                if self._listens:
+                    self._session.placement.heed(entry.tasks, entry.nodes, 1)
+            elif isinstance(entry, _Relocation):
+                ledger.take_back_relocated(entry.task, entry.old_node)
+                if self._listens:
+                    self._session.placement.heed(np.array([entry.task]), np.array([entry.node]), -1)
+            else:
+                ledger.set_state(entry.task, entry.old_state, entry.old_node)
+                self._tell(entry.task, entry.state, entry.node, entry.old_state, entry.old_node)
+
+    def pipeline_all(self, mark: int = 0) -> None:
+        """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
+
+        Evictions stay as they are; a move of an evicted task may not stand behind ``mark``.
+        """
+        moves: list[tuple[int, int, int]] = []
+        for entry in self._journal[mark:]:
+            assert not isinstance(entry, _Relocation | _Release)
+            if isinstance(entry, _Batch | _Promise):
+                pairs = zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True)
+                moves.extend((task, _PIPELINED, node) for task, node in pairs)
+            else:
+                state = _PIPELINED if entry.state == _ALLOCATED else entry.state
+                moves.append((entry.task, state, entry.node))
+        self.rollback(mark)
+        for task, state, node in moves:
+            self._change(task, state, node)
+
+    @property
+    def has_pipelined(self) -> bool:
+        """True when some move is a promise only."""
+        return any(
+            isinstance(entry, _Promise)
+            or (isinstance(entry, _Change) and entry.state == _PIPELINED)
+            for entry in self._journal
+        )
+
+    def evicted(self) -> int:
+        """Return how many pods the moves let go, those that get another node included."""
+        return sum(len(_evicted(entry)) for entry in self._journal)
+
+    def is_promise(self, tasks: RowVec) -> BoolVec:
+        """``(K,)`` which tasks are pipelined now."""
+        return np.asarray(self._ledger.state[tasks] == _PIPELINED)
+
+    def commit(self, action: str, beneficiary: str = "", reason: Reason = "") -> None:
+        """Keep the moves: they become the cycle's intents."""
+        outcome, state = self._session.outcome, self._ledger.state
+        start = outcome.counts()
+        for entry in self._journal:
+            for task, node in _evicted(entry):
+                if state[task] in _EVICTED:
+                    outcome.evict(task, node, action, beneficiary, reason)
+            self._keep(entry)
+        self._journal.clear()
+        if beneficiary:
+            outcome.end_step(action, beneficiary, start)
+        outcome.commit()
+
+    def _keep(self, entry: _Entry) -> None:
+        """Tell the outcome what an entry of the journal has placed."""
+        outcome = self._session.outcome
+        if isinstance(entry, _Batch):
+            outcome.bind(entry.tasks, entry.nodes)
+        elif isinstance(entry, _Promise):
+            for task, node in zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True):
+                outcome.nominate(task, node)
+        elif isinstance(entry, _Relocation):
+            outcome.nominate(entry.task, entry.node)
+        elif isinstance(entry, _Change) and entry.state == _ALLOCATED:
+            outcome.bind(np.array([entry.task]), np.array([entry.node]))
+        elif isinstance(entry, _Change) and entry.state == _PIPELINED:
+            outcome.nominate(entry.task, entry.node)
+
+    def _change(self, task: int, state: int, node: int) -> None:
+        old_state, old_node = self._ledger.set_state(task, state, node)
+        self._journal.append(_Change(task, state, node, old_state, old_node))
+        self._tell(task, old_state, old_node, state, node)
+
+    def _tell(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
+        if not self._listens:
+            return
+        heed = self._session.placement.heed
+        if old_node >= 0 and old_state != _RELEASING:
+            heed(np.array([task]), np.array([old_node]), -1)
+        if node >= 0 and state != _RELEASING:
+            heed(np.array([task]), np.array([node]), 1)
+
+
+def _evicted(entry: _Entry) -> list[tuple[int, int]]:
+    """Return (task, node) of what an entry of the journal has evicted."""
+    if isinstance(entry, _Release):
+        return list(zip(entry.tasks.tolist(), entry.nodes.tolist(), strict=True))
+    if isinstance(entry, _Change) and entry.state == _RELEASING:
+        return [(entry.task, entry.node)]
+    return []

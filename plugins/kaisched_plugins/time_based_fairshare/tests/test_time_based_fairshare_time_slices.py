@@ -1,0 +1,297 @@
+"""Whose time slice it is, rule by rule, in one group of siblings; which jobs are indivisible."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kaisched import GPU, Session
+from kaisched.framework.memory import Memory
+from kaisched.testing import ClusterBuilder, check_plugin
+from kaisched.testing.builder import policy_of
+from kaisched_plugins.time_based_fairshare import TimeBasedFairshare
+from kaisched_plugins.time_based_fairshare.history import entitlement
+from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
+from kaisched_plugins.time_based_fairshare.time_slices import (
+    Contest,
+    Group,
+    Side,
+    has_way_free,
+    share_out,
+)
+
+NOW_S = 1000.0
+SURPLUS = 16
+MARGIN = 0.25
+
+
+def side(tag=1.0, *, held=0, waits=True, wants=99, has=0, weight=0.5, owed=0.0):
+    return Side(weight, tag, has, wants, held, waits, owed)
+
+
+def group(sides, *indivisible_jobs, passed=(), by_budget=False, surplus=SURPLUS):
+    """Sides by queue number; a job is (queue, GPUs, age), or (queue, GPUs) where it waits."""
+    made = [
+        (
+            indivisible_job[0],
+            Indivisible(
+                at,
+                indivisible_job[0],
+                {GPU: indivisible_job[1]},
+                NOW_S - indivisible_job[2] if indivisible_job[2:] else math.nan,
+            ),
+        )
+        for at, indivisible_job in enumerate(indivisible_jobs)
+    ]
+    return Group(
+        {GPU: Contest(surplus, MARGIN, sides)},
+        made,
+        NOW_S,
+        slice_s=100.0,
+        is_by_budget=by_budget,
+        covers=lambda queue, resource, amount: False,
+        is_passed_over=lambda queue: queue in passed,
+    )
+
+
+def given(sides, *indivisible_jobs, **options):
+    game = group(sides, *indivisible_jobs, **options)
+    share_out(game)
+    return {queue: each.ahead for queue, each in sides.items() if each.ahead}
+
+
+# -- claims --------------------------------------------------------------------------------------
+
+
+def test_a_claim_needs_all_who_lose_to_have_used_a_margin_more():
+    assert given({0: side(0.0), 1: side(0.25, held=16)}, (0, 16)) == {0: 16}
+    assert given({0: side(0.0), 1: side(0.24, held=16)}, (0, 16)) == {}
+
+
+def test_who_keeps_enough_loses_nothing():
+    """It holds no more than its weight's part of what the job leaves, or wants no more."""
+    assert given({0: side(1.0), 1: side(0.0, held=4, waits=False)}, (0, 12)) == {0: 12}
+    assert given({0: side(1.0), 1: side(0.0, wants=4)}, (0, 12)) == {0: 12}
+
+
+def test_a_queue_never_gets_more_than_it_wants():
+    """What is deserved covers such jobs together, what runs counts once, and limits stand."""
+    both = {0: side(0.0, held=12, has=4, wants=8, weight=0.25), 1: side(9.0)}
+    assert given(both, (0, 6, 50), (0, 6, 50)) == {0: 8}
+    runs_and_waits = {0: side(0.0, held=6, wants=14, weight=0.25), 1: side(9.0)}
+    assert given(runs_and_waits, (0, 6, 50), (0, 8)) == {0: 14}
+    over_its_limit = {0: side(0.0, held=11, has=1, wants=5, weight=0.25), 1: side(9.0)}
+    assert given(over_its_limit, (0, 10, 50)) == {0: 5}
+
+
+def test_a_job_is_judged_by_what_it_takes_itself_waiting_or_running():
+    """Beside others of its queue it asks for no more: else it was indivisible until it ran."""
+    waits = {0: side(0.0, held=5, wants=16), 1: side(9.0, held=11)}
+    assert given(waits, (0, 6)) == {}
+    assert given(waits, (0, 6, 10)) == {}
+    assert given(waits, (0, 9)) == {0: 14}
+    beside_deserved = {0: side(0.0, held=2, has=4, wants=16), 1: side(9.0, held=11)}
+    assert given(beside_deserved, (0, 10)) == {}
+    assert given(beside_deserved, (0, 11)) == {0: 9}
+
+
+def test_among_those_who_wait_the_least_used_goes_first():
+    sides = {0: side(0.2, weight=0.25), 1: side(0.1, weight=0.25), 2: side(2.0, held=16)}
+    assert given(sides, (0, 16), (1, 16)) == {1: 16}
+
+
+def test_between_equals_the_older_queue_goes_first():
+    sides = {0: side(0.1, weight=0.25), 1: side(0.1, weight=0.25), 2: side(2.0, held=16)}
+    assert given(sides, (0, 16), (1, 16)) == {0: 16}
+
+
+def test_small_work_that_waits_goes_first_too():
+    game = group({0: side(0.2), 1: side(0.1)}, (0, 16))
+    share_out(game)
+    assert not game.granted
+    assert has_way_free(game) == 1
+
+
+def test_who_had_the_way_free_and_took_nothing_is_passed_over():
+    assert given({0: side(0.2), 1: side(0.1)}, (0, 16), passed=(1,)) == {0: 16}
+
+
+def test_a_job_within_its_part_is_not_indivisible():
+    assert given({0: side(0.0), 1: side(9.0, held=16)}, (0, 8)) == {}
+
+
+@pytest.mark.parametrize("short", [{"surplus": 11}, {}])
+def test_what_cannot_be_had_is_not_claimed(short):
+    sides = {0: side(0.0, wants=99 if short else 11), 1: side(9.0, held=16)}
+    assert given(sides, (0, 12), **short) == {}
+
+
+def test_what_the_quota_covers_is_not_taken_from_the_surplus():
+    assert given({0: side(0.0, has=3), 1: side(9.0, held=16)}, (0, 15)) == {0: 12}
+
+
+def test_what_the_queue_holds_already_is_needed_too():
+    assert given({0: side(0.0, held=3), 1: side(9.0, held=13)}, (0, 12)) == {0: 15}
+
+
+# -- slices --------------------------------------------------------------------------------------
+
+
+def test_a_time_slice_goes_on_until_one_who_waits_has_used_a_margin_less():
+    running = side(1.0, held=16)
+    assert given({0: running, 1: side(0.76)}, (0, 16, 500)) == {0: 16}
+    assert given({0: side(1.0, held=16), 1: side(0.75)}, (0, 16, 500)) == {}
+
+
+def test_who_does_not_wait_ends_no_time_slice():
+    assert given({0: side(1.0, held=16), 1: side(0.0, waits=False)}, (0, 16, 500)) == {0: 16}
+
+
+def test_a_young_time_slice_goes_on():
+    """At least the shortest time slice, times the weight compared with the average."""
+    assert given({0: side(9.0, held=16), 1: side(0.0)}, (0, 16, 99)) == {0: 16}
+    assert given({0: side(9.0, held=16), 1: side(0.0)}, (0, 16, 100)) == {}
+    heavy = {0: side(9.0, held=16, weight=0.75), 1: side(0.0, weight=0.25)}
+    assert given(heavy, (0, 16, 149)) == {0: 16}
+
+
+def test_a_time_slice_ends_where_quotas_have_taken_the_surplus():
+    assert given({0: side(0.0, held=16), 1: side(9.0)}, (0, 16, 10), surplus=15) == {}
+
+
+def test_no_claim_comes_through_a_young_time_slice():
+    sides = {0: side(9.0, held=16), 1: side(0.0)}
+    assert given(sides, (0, 16, 10), (1, 16)) == {0: 16}
+
+
+def test_several_indivisible_jobs_run_while_there_is_room():
+    sides = {at: side(1.0, held=6 * (at < 2), weight=1 / 3) for at in range(3)}
+    assert given(sides, (0, 6, 10), (1, 6, 10), (2, 6)) == {0: 6, 1: 6}
+
+
+# -- budgets -------------------------------------------------------------------------------------
+
+
+def test_a_time_slice_lasts_until_the_budget_is_used():
+    left = {0: side(9.0, held=16, owed=0.01), 1: side(0.0, owed=0.5)}
+    assert given(left, (0, 16, 10), (1, 16), by_budget=True) == {0: 16}
+    used = {0: side(9.0, held=16, owed=0.0), 1: side(0.0, owed=0.5)}
+    assert given(used, (0, 16, 10), (1, 16), by_budget=True) == {1: 16}
+
+
+def test_who_has_used_its_budget_claims_nothing():
+    used = {0: side(0.0, owed=0.0), 1: side(9.0, held=16, owed=-1.0)}
+    assert given(used, (0, 16), by_budget=True) == {}
+
+
+def test_when_all_budgets_are_used_nobody_is_interrupted():
+    used = {0: side(9.0, held=16, owed=-1.0), 1: side(0.0, owed=-0.5)}
+    assert given(used, (0, 16, 500), (1, 16), by_budget=True) == {0: 16}
+
+
+# -- which jobs ----------------------------------------------------------------------------------
+
+
+def session_of(builder):
+    rules = policy_of()
+    return Session(builder.store().snapshot(), None, rules, NOW_S, Memory(), rules.questions)
+
+
+def indivisible_jobs_in(builder):
+    session = session_of(builder)
+    queues = session.queues
+    has = entitlement(queues.tree, queues.deserved, queues.weight, session.snapshot.total)
+    return {
+        (
+            session.jobs.name[indivisible_job.job].partition("/")[2],
+            indivisible_job.amounts[GPU],
+            indivisible_job.is_running,
+        )
+        for indivisible_job in indivisible_jobs_of(session, has.own)
+    }
+
+
+def pair(**queue):
+    return ClusterBuilder().node("n0", gpu=8).node("n1", gpu=8).queue("a", **queue).queue("b")
+
+
+def test_indivisible_jobs_are_more_than_what_a_queue_can_count_on():
+    builder = pair().job("small", queue="a", gpu=8).job("large", queue="a", gpu=4, tasks=3)
+    assert indivisible_jobs_in(builder) == {("large", 12000, False)}
+    assert indivisible_jobs_in(pair(deserved=12).job("large", queue="a", gpu=4, tasks=3)) == set()
+
+
+def test_only_the_core_counts():
+    builder = pair().job("elastic", queue="a", gpu=4, tasks=4, min_tasks=2)
+    assert indivisible_jobs_in(builder) == set()
+
+
+def test_the_first_that_waits_and_all_that_run():
+    builder = pair().job("later", queue="a", gpu=4, tasks=3)
+    builder.job("first", queue="a", gpu=4, tasks=4, priority=75)
+    builder.job("runs", queue="b", gpu=3, tasks=4, running={"n0": 2, "n1": 2})
+    assert indivisible_jobs_in(builder) == {("first", 16000, False), ("runs", 12000, True)}
+
+
+def test_work_that_may_not_be_preempted_is_not_indivisible():
+    assert (
+        indivisible_jobs_in(pair().job("fixed", queue="a", gpu=4, tasks=3, priority=100)) == set()
+    )
+
+
+# -- the plugin ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"handOver": "timeSlices", "halfLifePeriod": "1h"},
+        {"handOver": "budgets", "tumblingWindowStartTime": "2026-07-01T00:00:00Z"},
+    ],
+)
+def test_it_keeps_the_contract_of_plugins(arguments):
+    check_plugin(TimeBasedFairshare, arguments)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"handOver": "budgets"}, "tumblingWindowStartTime"),
+        (
+            {
+                "handOver": "budgets",
+                "tumblingWindowStartTime": "2026-07-01",
+                "halfLifePeriod": "1h",
+            },
+            "drop halfLifePeriod",
+        ),
+        ({"handOver": "timeSlices", "windowSize": "0s"}, "windowSize"),
+        ({"windowSize": "long"}, "no duration"),
+        ({"tumblingWindowStartTime": "noon"}, "RFC 3339"),
+        ({"handOver": "turns"}, "'none', 'timeSlices' or 'budgets'"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(wrong, told):
+    with pytest.raises(ValueError, match=told):
+        TimeBasedFairshare.Arguments.model_validate(wrong)
+
+
+def test_the_length_of_the_history():
+    def length(**given):
+        return TimeBasedFairshare.Arguments.model_validate(given).history_s
+
+    assert length() == 7 * 86_400
+    assert length(halfLifePeriod="1h") == pytest.approx(3600 / np.log(2))
+    assert length(halfLifePeriod="1w", windowSize="1h") == 3600
+
+
+def test_the_elapsed_part_of_a_budget_period():
+    arguments = TimeBasedFairshare.Arguments.model_validate(
+        {
+            "handOver": "budgets",
+            "windowSize": "1d",
+            "tumblingWindowStartTime": "1970-01-01T06:00:00Z",
+        }
+    )
+    assert arguments.elapsed(86_400 * 3 + 12 * 3600) == 0.25
+    assert math.isnan(TimeBasedFairshare.Arguments().elapsed(0))
