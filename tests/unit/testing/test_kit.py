@@ -1,4 +1,4 @@
-"""The plugin kit: it accepts what keeps the promises and names what does not."""
+"""Plugin kit: it accepts plugins that keep the promises and names broken promises."""
 
 from typing import ClassVar
 
@@ -74,7 +74,7 @@ def falling(self, session, shape, rows, extra):
 
 
 def into_the_ledger(self, session, shape, rows, extra):
-    session.ledger.idle[0] += 1
+    session.ledger.held[0] += 1
     return np.zeros(len(rows))
 
 
