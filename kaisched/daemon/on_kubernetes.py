@@ -152,8 +152,8 @@ class KubernetesDaemon:
                 Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
             )
         outdated = self.shards.outdated
-        told = f"restart to apply changes: {', '.join(outdated)}" if outdated else "as at the start"
-        checks.append(Check("shards", True, told))
+        text = f"restart to apply changes: {', '.join(outdated)}" if outdated else "as at the start"
+        checks.append(Check("shards", True, text))
         return tuple(checks)
 
     def state_of(self, tenure: Tenure) -> AdapterState:
@@ -291,11 +291,11 @@ class KubernetesDaemon:
         return [it.watched.qualified for it in self.reflectors if not it.is_synced]
 
     def _wait_for_sync(self) -> None:
-        told_s = monotonic_s()
+        logged_s = monotonic_s()
         while (missing := self._unsynced()) and not self._end.wait(0.01):
             self._keep_up()
-            if monotonic_s() - told_s > _REPORT_S:
-                told_s = monotonic_s()
+            if monotonic_s() - logged_s > _REPORT_S:
+                logged_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)
         self._keep_up()
         garbage.settle()

@@ -138,7 +138,7 @@ def rested(loop, called_for):
         for is_called_for in called_for:
             (loop._news.set if is_called_for else loop._news.clear)()
             count = len(turns)
-            loop._rest(loop.turn())
+            loop._run_deferred(loop.turn())
             found.append(len(turns) > count)
     return found
 
