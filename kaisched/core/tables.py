@@ -11,7 +11,8 @@ is the last rule of every tie.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
 
 from kaisched.core.metadata import PartOfEach
 from kaisched.core.record import record
@@ -61,6 +62,25 @@ OPEN, HELD, DRAINED = range(3)
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """What a queue says of lending and taking, for policies that ask."""
+
+    weight: Fraction = Fraction(1)
+    """Among its siblings; at least 0."""
+    is_on: bool = True
+    """Read at a top-level queue, for its whole tree."""
+    within: str = "LowerPriority"
+    """From whom in the queue its work may take: Never, LowerPriority, LowerOrNewerEqualPriority
+    or Any."""
+    across: str = "Any"
+    """From whom in other queues its work may take, likewise."""
+
+
+SHARING: Final = Sharing()
+"""What holds for a queue that says nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueTable:
     """Queues in preorder. The same object as long as no queue changed."""
 
@@ -79,6 +99,11 @@ class QueueTable:
     reclaim_min_runtime_s: FloatVec
     stop_of_queue: IntVec
     """OPEN, HELD or DRAINED: the strictest of what the queue and those above it say."""
+    borrowing_limit: Amounts
+    """``(R, Q)`` the most beyond its quota, for policies that lend; UNLIMITED for none."""
+    lending_limit: Amounts
+    """``(R, Q)`` the most of its quota that others may have, likewise."""
+    sharing: tuple[Sharing, ...]
     why_not: Mapping[str, str] = field(default_factory=dict)
     """Why queues that were declared are not in the table, by name."""
     labels: Sequence[Mapping[str, str]] = ()

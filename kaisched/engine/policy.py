@@ -8,7 +8,7 @@ order is by priority, highest first, then by name.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.loader import Catalogue
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.policy import Action
+
+_DEFAULTS: Final = frozenset(plugin.name for plugin in kai_names.DEFAULT_PLUGINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def _plugins(
     _rename_former_values(wanted, catalogue, warnings)
     _fill(wanted, spec, catalogue)
     enabled = {name for name, want in wanted.items() if want.is_enabled}
+    _require_defaults(enabled, file, catalogue)
     warnings.extend(
         f"{entry.error}; it is not enabled"
         for entry in catalogue.broken
@@ -136,14 +139,29 @@ def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[s
         warnings.append(mapped.warning)
     if mapped.name is None:
         return None
-    if mapped.name not in catalogue.by_name:
+    if mapped.name not in {*catalogue.by_name, *_DEFAULTS}:
         raise ConfigError(
             "no such plugin is installed",
             file=file,
             path=join_path("spec", "plugins", written),
-            fix=did_you_mean(written, [*catalogue.by_name, *kai_names.known_plugins()]),
+            fix=did_you_mean(written, sorted({*catalogue.by_name, *kai_names.known_plugins()})),
         )
     return mapped.name
+
+
+def _require_defaults(enabled: set[str], file: str, catalogue: Catalogue) -> None:
+    """Raise ConfigError where a plugin of the default policy is enabled and not installed.
+
+    Where no plugin is installed at all, the catalogue itself says so.
+    """
+    missing = enabled & _DEFAULTS - catalogue.by_name.keys()
+    if missing and catalogue.by_name:
+        raise ConfigError(
+            "this plugin of the default policy is not installed",
+            file=file,
+            path=join_path("spec", "plugins", min(missing)),
+            fix="install it, or say enabled: false and enable another that does its work",
+        )
 
 
 def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: list[str]) -> _Wanted:

@@ -29,6 +29,7 @@ from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, Requirement, Taint
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
+from kaisched.core.tables import SHARING, Sharing
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
@@ -128,10 +129,14 @@ class ClusterBuilder:
         limit: float | Amounts | None = None,
         weight: float | Mapping[str, float] = 1,
         priority: int = 100,
+        borrowing: float | Amounts | None = None,
+        lending: float | Amounts | None = None,
+        sharing: Sharing = SHARING,
     ) -> ClusterBuilder:
         """Add a queue. A number counts GPUs; a mapping may also name cpu (cores) and memory (GiB).
 
-        None, or a resource that is not named, is unlimited.
+        None, or a resource that is not named, is unlimited. The last three are for policies that
+        lend what queues do not use: limits, and the weight and whom its work may take from.
         """
         row = QueueRow(
             name,
@@ -141,6 +146,9 @@ class ClusterBuilder:
             quota=_bounds(deserved),
             limit=_bounds(limit),
             weight=dict(weight) if isinstance(weight, Mapping) else {"gpu": float(weight)},
+            borrowing_limit=_bounds(borrowing),
+            lending_limit=_bounds(lending),
+            sharing=sharing,
         )
         self._queues.append(row)
         return self

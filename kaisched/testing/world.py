@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +33,7 @@ from kaisched.core.drawing import (
     parse,
     render,
 )
+from kaisched.core.tables import Sharing
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.objects import SchedulingShard
 from kaisched.testing.builder import ClusterBuilder, Ran
@@ -134,6 +136,9 @@ def _add_queue(builder: ClusterBuilder, queue: DrawnQueue) -> None:
         limit={"gpu": queue.limit, "cpu": queue.limit_cpu, "memory": queue.limit_memory},
         weight=queue.weight,
         priority=queue.priority,
+        borrowing=queue.borrowing,
+        lending=queue.lending,
+        sharing=Sharing(weight=Fraction(queue.weight)),
     )
 
 
