@@ -41,7 +41,7 @@ _HOME = {
     "GPU": "kaisched.core.axis",
     "PODS": "kaisched.core.axis",
     "PARTS": "kaisched.core.usage",
-    "Claims": "kaisched.core.division",
+    "Entitlements": "kaisched.core.division",
     "jobs_by_age": "kaisched.framework.session.job_order",
     "ordered_jobs": "kaisched.framework.session.job_order",
     "ordered_tasks": "kaisched.framework.session.task_order",
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Requirement as Requirement
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
-    from kaisched.core.division import Claims as Claims
+    from kaisched.core.division import Entitlements as Entitlements
     from kaisched.core.refusals import PluginRefusal as PluginRefusal
     from kaisched.core.refusals import Refusal as Refusal
     from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES

@@ -32,7 +32,7 @@ def command(
     ReplicaSets and Deployments make pods; a pod runs for the seconds in its annotation
     kaisched.io/run-seconds, or until it is deleted.
     """
-    from kaisched.daemon.playground import Size, run_playground  # noqa: PLC0415 - not for the help
+    from kaisched_apiserver.playground import Size, run_playground  # noqa: PLC0415 - not for the help
 
     size = Size(nodes, gpus_per_node, start_delay)
     run_playground(size, port=port, kubeconfig=kubeconfig, has_scheduler=scheduler)

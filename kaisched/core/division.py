@@ -57,7 +57,7 @@ class HeadStart(Protocol):
         ...
 
 
-class Claims(NamedTuple):
+class Entitlements(NamedTuple):
     """What the queues are entitled to and ask for; columns of `K` queues.
 
     Attributes:
@@ -81,7 +81,7 @@ class Claims(NamedTuple):
 def divide_level(
     amount: Int64,
     group: Index,
-    claims: Claims,
+    entitlements: Entitlements,
     unit: Int64,
     fold: WeightFold | None = None,
 ) -> tuple[Int64, Int64]:
@@ -90,7 +90,7 @@ def divide_level(
     Args:
         amount: `(R, G)` what each group divides, base units, below 2**50.
         group: `(K,)` sibling group of each queue, 0 to G - 1 without gaps, in any order.
-        claims: of the `K` queues.
+        entitlements: of the `K` queues.
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
         fold: asked for the weights of each round; None leaves them.
 
@@ -101,18 +101,22 @@ def divide_level(
         ValueError: the fold answered something that is not a finite number.
 
     """
-    share = deserved_share(amount[:, group], claims.deserved, claims.request, claims.limit)
+    share = deserved_share(
+        amount[:, group], entitlements.deserved, entitlements.request, entitlements.limit
+    )
     spent = np.zeros_like(amount)
     for resource, row in enumerate(share):
         np.add.at(spent[resource], group, row)
-    return divide_surplus(np.maximum(amount - spent, 0), group, share, claims, unit, fold=fold)
+    return divide_surplus(
+        np.maximum(amount - spent, 0), group, share, entitlements, unit, fold=fold
+    )
 
 
 def divide_surplus(
     surplus: Int64,
     group: Index,
     share: Int64,
-    claims: Claims,
+    entitlements: Entitlements,
     unit: Int64,
     *,
     fold: WeightFold | None = None,
@@ -124,12 +128,12 @@ def divide_surplus(
     """
     queue = np.arange(len(group))
     result, left = share.copy(), surplus.copy()
-    blocks = plan_level(queue, group, claims.priority, claims.rank, resources=len(unit))
+    blocks = plan_level(queue, group, entitlements.priority, entitlements.rank, resources=len(unit))
     for block in blocks:
         have = block.pick(share)
-        need = np.minimum(block.pick(claims.request), block.pick(claims.limit)) - have
+        need = np.minimum(block.pick(entitlements.request), block.pick(entitlements.limit)) - have
         purse = left[block.resources, block.groups].astype(np.float64)
-        got = share_surplus(block, purse, need, block.pick(claims.weights), unit, fold=fold)
+        got = share_surplus(block, purse, need, block.pick(entitlements.weights), unit, fold=fold)
         if got is not None:
             block.put(result, have + got)
         left[block.resources, block.groups] = purse

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kaisched.core.blocks import Block, plan_level
-from kaisched.core.division import MOST, Claims, HeadStart, share_surplus
+from kaisched.core.division import MOST, Entitlements, HeadStart, share_surplus
 from kaisched.core.plain import Group, PlainTree
 from kaisched.core.rounds import WeightFold
 from kaisched.core.tree import NO_QUEUE, QueueTree
@@ -124,7 +124,7 @@ def _plain_tree(
 def fair_share(
     tree: QueueTree,
     total: Int64,
-    claims: Claims,
+    entitlements: Entitlements,
     unit: Int64,
     fold: WeightFold | None = None,
     *,
@@ -138,7 +138,7 @@ def fair_share(
     Args:
         tree: `Q` queues in preorder.
         total: `(R,)` what there is to divide, base units, below 2**50.
-        claims: `(R, Q)` columns in preorder; an inner queue's request is rolled up.
+        entitlements: `(R, Q)` columns in preorder; an inner queue's request is rolled up.
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
         fold: asked for the weights of each round (R5), if any.
         start: asked what goes to whom ahead of the weights (R25), if anybody is.
@@ -156,32 +156,34 @@ def fair_share(
     """
     if plan is None:
         is_whole = start is not None
-        plan = plan_levels(tree, claims.priority, claims.rank, len(total), is_whole=is_whole)
+        plan = plan_levels(
+            tree, entitlements.priority, entitlements.rank, len(total), is_whole=is_whole
+        )
     if start is None and plan.plain is not None:
-        return plan.plain.divide(total, claims, unit, weight_mode, known, fold)
-    return _in_arrays(plan, total, claims, unit, (fold, start), weight_mode)
+        return plan.plain.divide(total, entitlements, unit, weight_mode, known, fold)
+    return _in_arrays(plan, total, entitlements, unit, (fold, start), weight_mode)
 
 
 def _in_arrays(
     plan: TreePlan,
     total: Int64,
-    claims: Claims,
+    entitlements: Entitlements,
     unit: Int64,
     asked: Asked,
     weight_mode: WeightMode,
 ) -> Int64:
-    share = np.empty(claims.request.shape, np.int64)
+    share = np.empty(entitlements.request.shape, np.int64)
     # Most columns of limits say nothing, which one look tells.
-    is_limited = bool(claims.limit.min(initial=UNLIMITED) < UNLIMITED)
+    is_limited = bool(entitlements.limit.min(initial=UNLIMITED) < UNLIMITED)
     for level, parents in zip(plan.levels, plan.parents, strict=True):
         for block in level:
             amount = total[block.resources, None]
             if len(parents):
                 amount = share[block.resources].take(parents[block.groups], axis=1)
-            requestable = block.pick(claims.request)
+            requestable = block.pick(entitlements.request)
             if is_limited:
-                np.minimum(requestable, block.pick(claims.limit), out=requestable)
-            have = _divide_block(block, amount, requestable, claims, unit, asked, weight_mode)
+                np.minimum(requestable, block.pick(entitlements.limit), out=requestable)
+            have = _divide_block(block, amount, requestable, entitlements, unit, asked, weight_mode)
             block.put(share, have)
     return share
 
@@ -190,7 +192,7 @@ def _divide_block(
     block: Block,
     amount: Int64,
     requestable: Int64,
-    claims: Claims,
+    entitlements: Entitlements,
     unit: Int64,
     asked: Asked,
     weight_mode: WeightMode,
@@ -199,14 +201,14 @@ def _divide_block(
 
     `requestable` `(r, k)` is overwritten.
     """
-    deserved = block.pick(claims.deserved)
+    deserved = block.pick(entitlements.deserved)
     if deserved.max() >= UNLIMITED:
         deserved = _quota(amount, block, deserved)
     have = np.minimum(deserved, requestable)
     left = np.maximum(amount - block.sums(have), 0)
     if not np.count_nonzero(left):
         return have
-    weights = block.pick(claims.weights)
+    weights = block.pick(entitlements.weights)
     if weight_mode == "quota":
         weights = _quota_weights(block, deserved, weights)
     need = requestable

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
-    from kaisched.core.division import Claims
+    from kaisched.core.division import Entitlements
     from kaisched.core.rounds import WeightFold
 
 Int64 = npt.NDArray[np.int64]
@@ -56,24 +56,24 @@ class _Columns(NamedTuple):
     is_generous: dict[str, list[bool]]
     """By weight mode: whoever wants something gets it all while there is enough for everyone."""
 
-    def is_of(self, claims: Claims) -> bool:
+    def is_of(self, entitlements: Entitlements) -> bool:
         return (
-            self.deserved is claims.deserved
-            and self.limit is claims.limit
-            and self.weights is claims.weights
+            self.deserved is entitlements.deserved
+            and self.limit is entitlements.limit
+            and self.weights is entitlements.weights
         )
 
 
-def _columns(claims: Claims) -> _Columns:
-    has_weight = (claims.deserved >= UNLIMITED) | (claims.weights > 0)
-    has_quota = claims.deserved > 0
+def _columns(entitlements: Entitlements) -> _Columns:
+    has_weight = (entitlements.deserved >= UNLIMITED) | (entitlements.weights > 0)
+    has_quota = entitlements.deserved > 0
     return _Columns(
-        claims.deserved,
-        claims.limit,
-        claims.weights,
-        claims.deserved.tolist(),
-        [None if min(row) >= UNLIMITED else row for row in claims.limit.tolist()],
-        claims.weights.tolist(),
+        entitlements.deserved,
+        entitlements.limit,
+        entitlements.weights,
+        entitlements.deserved.tolist(),
+        [None if min(row) >= UNLIMITED else row for row in entitlements.limit.tolist()],
+        entitlements.weights.tolist(),
         {
             "equal": [all(row) for row in has_weight.tolist()],
             "quota": [all(row) for row in has_quota.tolist()],
@@ -104,7 +104,7 @@ class PlainTree:
     def divide(
         self,
         total: Int64,
-        claims: Claims,
+        entitlements: Entitlements,
         unit: Int64,
         weight_mode: str,
         known: tuple[Int64, Sequence[int]] | None = None,
@@ -112,14 +112,14 @@ class PlainTree:
     ) -> Int64:
         """Divide as `fairshare.fair_share` does."""
         columns = self._known
-        if columns is None or not columns.is_of(claims):
-            columns = _columns(claims)
+        if columns is None or not columns.is_of(entitlements):
+            columns = _columns(entitlements)
             # Only what nobody writes to can be recognised by being the same object.
             if not any(array.flags.writeable for array in columns[:3]):
                 self._known = columns
-        share, rows = known or (claims.request, range(len(total)))
+        share, rows = known or (entitlements.request, range(len(total)))
         share = share.copy()
-        totals, requests = total.tolist(), claims.request.tolist()
+        totals, requests = total.tolist(), entitlements.request.tolist()
         generous = columns.is_generous[weight_mode]
         for r in rows:
             request, limits = requests[r], columns.limits[r]
@@ -141,7 +141,7 @@ class PlainTree:
             if divided is not request:
                 share[r] = divided
             elif known is not None:
-                share[r] = claims.request[r]
+                share[r] = entitlements.request[r]
         return share
 
     def _lacks(self, total: int, wants: list[int]) -> bool:

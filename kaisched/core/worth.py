@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kaisched.core.division import MOST, Claims, divide_level, divide_surplus
+from kaisched.core.division import MOST, Entitlements, divide_level, divide_surplus
 from kaisched.core.tree import NO_QUEUE
 from kaisched.units import UNLIMITED
 
@@ -87,7 +87,7 @@ def _lowered(
     group = np.repeat(np.arange(len(start)), np.diff(start, append=quota.shape[1]))
     amount = np.where(is_short, amount, sums)  # the others get all that they were told
     promised = np.minimum(np.minimum(quota, told), MOST)
-    claims = Claims(
+    entitlements = Entitlements(
         deserved=np.zeros_like(quota),
         limit=np.full_like(quota, UNLIMITED),
         request=promised,
@@ -95,15 +95,17 @@ def _lowered(
         priority=priority,
         rank=np.arange(len(priority)),
     )
-    kept, left = divide_level(amount, group, claims, unit)
+    kept, left = divide_level(amount, group, entitlements, unit)
     fixed = np.minimum(fixed, promised)
     while (kept < fixed).any():  # they get that and no more, and the others the rest
-        claims = claims._replace(
-            deserved=np.maximum(claims.deserved, np.where(kept < fixed, fixed, 0)),
-            request=np.where(kept < fixed, fixed, claims.request),
+        entitlements = entitlements._replace(
+            deserved=np.maximum(entitlements.deserved, np.where(kept < fixed, fixed, 0)),
+            request=np.where(kept < fixed, fixed, entitlements.request),
         )
-        kept, left = divide_level(amount, group, claims, unit)
-    above = claims._replace(request=told, weights=np.maximum(told - promised, 1).astype(np.float64))
+        kept, left = divide_level(amount, group, entitlements, unit)
+    above = entitlements._replace(
+        request=told, weights=np.maximum(told - promised, 1).astype(np.float64)
+    )
     whole, _ = divide_surplus(left, group, kept, above, unit)
     has_less = np.add.reduceat(promised, start, axis=1) > amount
     return (

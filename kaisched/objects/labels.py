@@ -52,6 +52,8 @@ SEGMENT_REQUIRED: Final = "kai.scheduler/segment-topology-required-placement"
 SEGMENT_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-placement"
 BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
+RUN_SECONDS: Final = "kaisched.io/run-seconds"
+"""So long a pod of a cluster without real kubelets runs, from its start; without it, for ever."""
 
 # Annotations a scheduler writes on pod groups; RFC 3339 times.
 LAST_START: Final = "kai.scheduler/last-start-timestamp"

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT, FloatVec, IntVec
-from kaisched.core.division import Claims
+from kaisched.core.division import Entitlements
 from kaisched.core.fairshare import TreePlan, fair_share, plan_levels
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
@@ -194,7 +194,7 @@ def _division(
     def divide(part: float, request: FloatVec) -> FloatVec:
         asked = np.zeros((1, len(queues)), np.int64)
         asked[0, leaves] = np.minimum(request * scale, _MOST).astype(np.int64)
-        claims = Claims(
+        entitlements = Entitlements(
             deserved=deserved,
             limit=limit,
             request=roll_up(asked, queues.tree),
@@ -203,7 +203,7 @@ def _division(
             rank=rank,
         )
         amount = np.array([int(part * scale)], np.int64)
-        share = fair_share(queues.tree, amount, claims, _UNIT, plan=plan)
+        share = fair_share(queues.tree, amount, entitlements, _UNIT, plan=plan)
         answer: FloatVec = share[0, leaves] / scale
         return answer
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from kaisched.core.division import Claims
+from kaisched.core.division import Entitlements
 from kaisched.core.fairshare import fair_share, plan_levels
 from kaisched.core.tree import QueueTree, build_tree, roll_up
 from tests.benchmarks.harness import Measured, Watch, expect
@@ -28,7 +28,7 @@ class Case:
 
     tree: QueueTree
     total: np.ndarray
-    claims: Claims
+    entitlements: Entitlements
     usage: np.ndarray
 
     def fold(self, resource, queue, group, active, weights):
@@ -51,7 +51,7 @@ def make_case(queues: int, levels: int, seed: int = 7) -> Case:
     deserved = roll_up(np.where(tree.is_leaf, rng.integers(0, 10, shape), 0), tree)
     usage = roll_up(np.where(tree.is_leaf, rng.random(shape), 0), tree)
     roots = tree.depth_of_queue == 0
-    claims = Claims(
+    entitlements = Entitlements(
         deserved * UNIT[:, None],
         np.full(shape, 1 << 62),
         request,
@@ -60,7 +60,7 @@ def make_case(queues: int, levels: int, seed: int = 7) -> Case:
         np.arange(queues),
     )
     total = request[:, roots].sum(axis=1) // 2
-    return Case(tree, total, claims, usage / usage[:, roots].sum(axis=1, keepdims=True))
+    return Case(tree, total, entitlements, usage / usage[:, roots].sum(axis=1, keepdims=True))
 
 
 def rounds_of(case: Case) -> list[int]:
@@ -73,7 +73,7 @@ def rounds_of(case: Case) -> list[int]:
 
     # In one piece: a level cut into pieces plays the same rounds once per piece.
     with patch.multiple("kaisched.core.blocks", ALONE_ROWS=1 << 40, BLOCK_ROWS=1 << 40):
-        fair_share(case.tree, case.total, case.claims, UNIT, fold)
+        fair_share(case.tree, case.total, case.entitlements, UNIT, fold)
     return played
 
 
@@ -96,8 +96,8 @@ def floor(columns: list[list[tuple[np.ndarray, ...]]], played: list[int]) -> Non
 
 
 def floor_columns(case: Case) -> list[list[tuple[np.ndarray, ...]]]:
-    claims = case.claims
-    columns = (claims.deserved, claims.request + 1e6, claims.weights, case.usage)
+    entitlements = case.entitlements
+    columns = (entitlements.deserved, entitlements.request + 1e6, entitlements.weights, case.usage)
     return [
         [tuple(column[r, level].astype(np.float64) for column in columns) for r in range(3)]
         for level in case.tree.levels
@@ -106,8 +106,8 @@ def floor_columns(case: Case) -> list[list[tuple[np.ndarray, ...]]]:
 
 def expected(case: Case) -> np.ndarray:
     """The plain loop's answer, group by group."""
-    tree, claims = case.tree, case.claims
-    share = np.zeros(claims.request.shape, dtype=np.int64)
+    tree, entitlements = case.tree, case.entitlements
+    share = np.zeros(entitlements.request.shape, dtype=np.int64)
     children: dict[int, list[int]] = {}
     for q, parent in enumerate(tree.parent_of_queue.tolist()):
         children.setdefault(parent, []).append(q)
@@ -120,10 +120,10 @@ def expected(case: Case) -> np.ndarray:
 
             rows = [
                 division_loop.Claim(
-                    int(claims.deserved[r, q]),
-                    int(claims.limit[r, q]),
-                    int(claims.request[r, q]),
-                    float(claims.weights[r, q]),
+                    int(entitlements.deserved[r, q]),
+                    int(entitlements.limit[r, q]),
+                    int(entitlements.request[r, q]),
+                    float(entitlements.weights[r, q]),
                     0,
                     q,
                 )
@@ -136,10 +136,10 @@ def expected(case: Case) -> np.ndarray:
 
 def divide(repeat: int, queues: int, levels: int) -> Measured:
     case = make_case(queues, levels)
-    plan = plan_levels(case.tree, case.claims.priority, case.claims.rank, len(UNIT))
+    plan = plan_levels(case.tree, case.entitlements.priority, case.entitlements.rank, len(UNIT))
 
     def ours() -> np.ndarray:
-        return fair_share(case.tree, case.total, case.claims, UNIT, case.fold, plan=plan)
+        return fair_share(case.tree, case.total, case.entitlements, UNIT, case.fold, plan=plan)
 
     expect(np.array_equal(ours(), expected(case)), "the division differs from the plain loop")
     columns, played = floor_columns(case), rounds_of(case)

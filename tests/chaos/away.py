@@ -3,7 +3,7 @@
 import multiprocessing
 from contextlib import contextmanager
 
-from kaisched.cluster.embedded.apiserver import Fault
+from kaisched_apiserver import Fault
 
 
 def attend(pipe, url, faults, **does):

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kaisched.cluster.embedded.apiserver.faults import Faults
-from kaisched.cluster.embedded.apiserver.requests import request_of
-from kaisched.cluster.embedded.apiserver.statuses import expired
+from kaisched_apiserver.faults import Faults
+from kaisched_apiserver.requests import request_of
+from kaisched_apiserver.statuses import expired
 from tests.chaos.away import attend
 
 _END = b"\r\n\r\n"

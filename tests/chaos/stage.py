@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from kaisched.cluster.embedded.apiserver import ApiServer
-from kaisched.cluster.embedded.apiserver.access import ADMIN, Rule
 from kaisched.cluster.kubernetes.access import Access, find_access
 from kaisched.cluster.kubernetes.client import Client
+from kaisched_apiserver import ApiServer
+from kaisched_apiserver.access import ADMIN, Rule
 from tests.chaos.away import Away, attend
 from tests.chaos.front import serve as serve_front
 from tests.chaos.objects import Asking, kubeconfig

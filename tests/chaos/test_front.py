@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from kaisched.cluster.embedded.apiserver import ApiServer, Fault
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import JSON, Client
 from kaisched.errors import ClusterUnavailable
+from kaisched_apiserver import ApiServer, Fault
 from tests.chaos.front import Front
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -11,9 +11,6 @@ from collections import deque
 import msgspec
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.embedded.apiserver.api import Api
-from kaisched.cluster.embedded.apiserver.kai_kinds import kai_definitions
-from kaisched.cluster.embedded.apiserver.requests import request_of
 from kaisched.cluster.events import remove, upsert
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer
@@ -32,6 +29,9 @@ from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
+from kaisched_apiserver.api import Api
+from kaisched_apiserver.kai_kinds import kai_definitions
+from kaisched_apiserver.requests import request_of
 
 TYPES = {"pods": Pod, "podgroups": PodGroup, "queues": Queue, "nodes": Node}
 GROUP = "scheduling.run.ai"

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.embedded.apiserver.answers import Answer, WatchAnswer
-from kaisched.cluster.embedded.apiserver.api import Api
-from kaisched.cluster.embedded.apiserver.requests import request_of
-from kaisched.cluster.embedded.apiserver.watches import Watch
+from kaisched_apiserver.answers import Answer, WatchAnswer
+from kaisched_apiserver.api import Api
+from kaisched_apiserver.requests import request_of
+from kaisched_apiserver.watches import Watch
 
 PODS = "/api/v1/namespaces/default/pods"
 NAMES = ("a", "b", "c")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.core.division import Claims, divide_level
+from kaisched.core.division import Entitlements, divide_level
 from kaisched.core.fairshare import fair_share
 from kaisched.core.tree import build_tree, roll_up
 from kaisched.units import UNLIMITED
@@ -42,8 +42,8 @@ class Level:
     k: float | None = None
 
     @property
-    def claims(self) -> Claims:
-        return Claims(
+    def entitlements(self) -> Entitlements:
+        return Entitlements(
             np.array([self.deserved], dtype=np.int64),
             np.array([self.limit], dtype=np.int64),
             np.array([self.request], dtype=np.int64),
@@ -66,7 +66,7 @@ class Level:
         share, left = divide_level(
             np.array([self.total], dtype=np.int64),
             np.array(self.group, dtype=np.intp),
-            self.claims,
+            self.entitlements,
             np.array([self.unit]),
             self.fold,
         )
@@ -123,7 +123,7 @@ def test_arrays_and_plain_loop_agree_bit_for_bit(level):
     expected, left = [0] * len(level.group), []
     for g, total in enumerate(level.total):
         members = level.members(g)
-        claims = [
+        entitlements = [
             division_loop.Claim(
                 level.deserved[i],
                 level.limit[i],
@@ -134,7 +134,7 @@ def test_arrays_and_plain_loop_agree_bit_for_bit(level):
             )
             for i in members
         ]
-        answer = division_loop.divide(total, claims, level.unit, loop_fold(level, members))
+        answer = division_loop.divide(total, entitlements, level.unit, loop_fold(level, members))
         left.append(answer.left)
         for i, share in zip(members, answer.share, strict=True):
             expected[i] = share
@@ -278,7 +278,7 @@ def trees(draw, most=10):
         return np.array([draw(cells) for _ in range(rows)], dtype=dtype)
 
     own = np.where(tree.is_leaf, columns(amounts, np.int64), 0)
-    claims = Claims(
+    entitlements = Entitlements(
         columns(bounds, np.int64),
         columns(bounds, np.int64),
         roll_up(own, tree),
@@ -288,7 +288,7 @@ def trees(draw, most=10):
     )
     total = np.array(draw(st.lists(amounts, min_size=rows, max_size=rows)), dtype=np.int64)
     unit = np.array(draw(st.lists(st.sampled_from([1, GPU]), min_size=rows, max_size=rows)))
-    return tree, total, claims, unit, columns(usages, np.float64)
+    return tree, total, entitlements, unit, columns(usages, np.float64)
 
 
 # Small trees are divided in plain numbers, larger ones in arrays.
@@ -301,7 +301,7 @@ PLAIN_ROWS = "kaisched.core.fairshare.PLAIN_ROWS"
     st.sampled_from([None, 0.0, 0.5, 1.0, 2.0, 10.0]),
 )
 def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode, k):
-    tree, total, claims, unit, usage = drawn
+    tree, total, entitlements, unit, usage = drawn
 
     def fold(resource, queue, group, active, weights):
         return np.maximum(0, weights + k * (weights - usage[resource, queue]))
@@ -310,7 +310,7 @@ def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode, k):
     shares = []
     for rows in (0, 1000):
         with patch(PLAIN_ROWS, rows):
-            shares.append(fair_share(tree, total, claims, unit, asked, weight_mode=mode))
+            shares.append(fair_share(tree, total, entitlements, unit, asked, weight_mode=mode))
     assert shares[0].tolist() == shares[1].tolist()
     assert shares[0].dtype == shares[1].dtype == np.int64
 
@@ -319,13 +319,13 @@ def test_plain_numbers_and_arrays_agree_bit_for_bit(drawn, mode, k):
 @pytest.mark.parametrize("plain_rows", [0, 1000])
 @given(trees(), st.sampled_from([None, 0.0, 1.0, 5.0]))
 def test_a_tree_of_any_depth_agrees_with_the_plain_loop(plain_rows, drawn, k):
-    tree, total, claims, unit, usage = drawn
+    tree, total, entitlements, unit, usage = drawn
 
     def fold(resource, queue, group, active, weights):
         return np.maximum(0, weights + k * (weights - usage[resource, queue]))
 
     with patch(PLAIN_ROWS, plain_rows):
-        share = fair_share(tree, total, claims, unit, None if k is None else fold)
+        share = fair_share(tree, total, entitlements, unit, None if k is None else fold)
     for r in range(len(total)):
 
         def one(normal, r=r):
@@ -333,11 +333,11 @@ def test_a_tree_of_any_depth_agrees_with_the_plain_loop(plain_rows, drawn, k):
 
         rows = [
             division_loop.Claim(
-                int(claims.deserved[r, q]),
-                int(claims.limit[r, q]),
-                int(claims.request[r, q]),
-                float(claims.weights[r, q]),
-                int(claims.priority[q]),
+                int(entitlements.deserved[r, q]),
+                int(entitlements.limit[r, q]),
+                int(entitlements.request[r, q]),
+                float(entitlements.weights[r, q]),
+                int(entitlements.priority[q]),
                 q,
             )
             for q in range(len(tree))

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kaisched.core.division import Claims
+from kaisched.core.division import Entitlements
 from kaisched.core.fairshare import fair_share
 from kaisched.core.tree import QueueTree, build_tree, roll_up
 from kaisched.core.usage import PARTS, Usage
@@ -30,7 +30,7 @@ class World:
 
     tree: QueueTree
     total: int
-    claims: Claims
+    entitlements: Entitlements
     parts: np.ndarray
     k: float
     normalization: str
@@ -55,7 +55,7 @@ class World:
             )
         )
         queues = SimpleNamespace(
-            tree=self.tree, deserved=self.claims.deserved, weight=self.claims.weights
+            tree=self.tree, deserved=self.entitlements.deserved, weight=self.entitlements.weights
         )
         session = SimpleNamespace(
             usage=Usage(self.parts, 0.0, 1.0),
@@ -70,11 +70,11 @@ class World:
     def divide(self, fold="plugin") -> list[int]:
         total, unit = np.array([self.total]), np.array([GPU])
         fold = self.fold if fold == "plugin" else fold
-        return fair_share(self.tree, total, self.claims, unit, fold)[0].tolist()
+        return fair_share(self.tree, total, self.entitlements, unit, fold)[0].tolist()
 
     def first(self, queue: int) -> int:
-        claims = self.claims
-        bounds = (claims.deserved, claims.request, claims.limit)
+        entitlements = self.entitlements
+        bounds = (entitlements.deserved, entitlements.request, entitlements.limit)
         return min(int(column[0, queue]) for column in bounds)
 
 
@@ -95,7 +95,7 @@ def worlds(draw, most=10, depth=3, deserved=quotas, weight=weights) -> World:
     def column(strategy, kind=np.int64):
         return np.array([draw(st.lists(strategy, min_size=size, max_size=size))], dtype=kind)
 
-    claims = Claims(
+    entitlements = Entitlements(
         column(deserved),
         column(gpus | st.just(UNLIMITED)),
         roll_up(np.where(tree.is_leaf, column(gpus), 0), tree),
@@ -110,7 +110,7 @@ def worlds(draw, most=10, depth=3, deserved=quotas, weight=weights) -> World:
     return World(
         tree,
         draw(gpus),
-        claims,
+        entitlements,
         parts,
         draw(strengths),
         draw(st.sampled_from(["siblings", "cluster"])),
@@ -119,20 +119,22 @@ def worlds(draw, most=10, depth=3, deserved=quotas, weight=weights) -> World:
 
 
 def usage_by_loop(world: World) -> list[float]:
-    claims = world.claims
+    entitlements = world.entitlements
     return history_loop.measured(
         world.tree.parent_of_queue.tolist(),
         world.total,
-        claims.deserved[0].tolist(),
-        claims.weights[0].tolist(),
+        entitlements.deserved[0].tolist(),
+        entitlements.weights[0].tolist(),
         world.parts[0].tolist(),
         **world.options,
     )
 
 
 def usage_in_arrays(world: World) -> list[float]:
-    claims = world.claims
-    has = entitlement(world.tree, claims.deserved, claims.weights, np.array([world.total]))
+    entitlements = world.entitlements
+    has = entitlement(
+        world.tree, entitlements.deserved, entitlements.weights, np.array([world.total])
+    )
     return measured(world.parts, has, **world.options)[0].tolist()
 
 
@@ -143,15 +145,15 @@ def test_arrays_and_plain_loop_measure_usage_alike(world):
 
 @given(worlds())
 def test_shares_with_history_agree_with_the_plain_loop_bit_for_bit(world):
-    claims, usage = world.claims, usage_by_loop(world)
+    entitlements, usage = world.entitlements, usage_by_loop(world)
     rows = [
         division_loop.Claim(
-            int(claims.deserved[0, q]),
-            int(claims.limit[0, q]),
-            int(claims.request[0, q]),
-            float(claims.weights[0, q]),
-            int(claims.priority[q]),
-            int(claims.rank[q]),
+            int(entitlements.deserved[0, q]),
+            int(entitlements.limit[0, q]),
+            int(entitlements.request[0, q]),
+            float(entitlements.weights[0, q]),
+            int(entitlements.priority[q]),
+            int(entitlements.rank[q]),
         )
         for q in range(len(world.tree))
     ]
@@ -185,7 +187,7 @@ def test_nothing_is_gained_or_lost(world):
 @given(worlds(depth=1, deserved=gpus))
 def test_a_higher_priority_gets_what_it_got_without_history(world):
     share, plain = world.divide(), world.divide(fold=None)
-    high = np.flatnonzero(world.claims.priority == 1)
+    high = np.flatnonzero(world.entitlements.priority == 1)
     assert sum(share[q] for q in high) == sum(plain[q] for q in high)
 
 
@@ -203,10 +205,12 @@ def test_without_usage_it_is_off(world):
 def test_the_order_in_which_queues_are_listed_does_not_matter(world, dice):
     order = list(range(len(world.tree)))
     dice.shuffle(order)
-    columns = [column[..., order] for column in world.claims]
+    columns = [column[..., order] for column in world.entitlements]
     names = [world.tree.names[i] for i in order]
     tree = build_tree(names, [None] * len(names), created=range(len(names)))
-    moved = replace(world, tree=tree, claims=Claims(*columns), parts=world.parts[:, order])
+    moved = replace(
+        world, tree=tree, entitlements=Entitlements(*columns), parts=world.parts[:, order]
+    )
     share = world.divide()
     assert moved.divide() == [share[i] for i in order]
 

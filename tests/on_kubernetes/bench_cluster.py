@@ -12,19 +12,19 @@ from pathlib import Path
 
 import msgspec
 
-from kaisched.cluster.embedded.apiserver import ApiServer
-from kaisched.cluster.embedded.apiserver.furnish import (
+from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.client import Client
+from kaisched.objects.labels import RUN_SECONDS
+from kaisched_apiserver import ApiServer
+from kaisched_apiserver.furnish import (
     add_kai_kinds,
     add_namespace,
     add_nodes,
     kubeconfig_of,
 )
-from kaisched.cluster.embedded.apiserver.kubelets import Kubelets
-from kaisched.cluster.embedded.apiserver.requests import request_of
-from kaisched.cluster.embedded.apiserver.storage import encode
-from kaisched.cluster.embedded.kubelet import RUN_SECONDS
-from kaisched.cluster.kubernetes.access import Access
-from kaisched.cluster.kubernetes.client import Client
+from kaisched_apiserver.kubelets import Kubelets
+from kaisched_apiserver.requests import request_of
+from kaisched_apiserver.storage import encode
 from tests.on_kubernetes.attacks import ATTACKS
 from tests.on_kubernetes.attacks import NAMESPACE as HOSTILE
 from tests.on_kubernetes.rig import RUN

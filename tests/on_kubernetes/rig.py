@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 
 from kaisched.clock import SystemClock
-from kaisched.cluster.embedded.apiserver import ApiServer
 from kaisched.cluster.kubernetes.access import Access, find_access
 from kaisched.cluster.kubernetes.client import MERGE, STRATEGIC, Client
 from kaisched.config.loading import load_settings
 from kaisched.daemon.on_kubernetes import KubernetesDaemon
 from kaisched.errors import ClusterUnavailable
+from kaisched_apiserver import ApiServer
 from tests.waiting import PATIENCE_S, until
 
 KUBECONFIG = os.environ.get("KAISCHED_TEST_KUBECONFIG", "")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver.faults import Fault
+from kaisched_apiserver.faults import Fault
 from tests.on_kubernetes.test_daemon import cluster
 from tests.waiting import until
 

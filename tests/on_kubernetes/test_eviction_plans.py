@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.client import MERGE
+from kaisched_apiserver import Fault
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, events
 from tests.waiting import until
 

@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes import cluster as kubernetes_cluster
 from kaisched.cluster.kubernetes import reflector
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.errors import ClusterUnavailable
+from kaisched_apiserver import Fault
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds, events
 from tests.waiting import until
 

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.gate import Board, Gate, SharedGate, Term
 from kaisched.cluster.kubernetes.lease import Elector, LeaseTimes
@@ -16,6 +15,7 @@ from kaisched.cluster.kubernetes.pods import EPOCH, LEADER, LEASE, later_leader
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.pod import Pod, PodSpec
 from kaisched.objects.wire import ObjectMeta
+from kaisched_apiserver import Fault
 from tests.on_kubernetes.looking import ALONE, assert_no_overcommit, binds
 from tests.waiting import until
 

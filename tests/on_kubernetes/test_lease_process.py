@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.lease import LeaseTimes
 from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.lease_messages import Begin, Try, line_of
+from kaisched_apiserver import Fault
 from tests.on_kubernetes.bench_cluster import cluster_of
 from tests.waiting import until
 

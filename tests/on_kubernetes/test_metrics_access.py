@@ -11,14 +11,14 @@ from urllib.request import urlopen
 import pytest
 
 from kaisched.clock import ManualClock
-from kaisched.cluster.embedded.apiserver import ApiServer, Rule
-from kaisched.cluster.embedded.apiserver.furnish import kubeconfig_of
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.daemon import metrics_access
 from kaisched.daemon.listening import serve
 from kaisched.daemon.metrics_access import KEPT_S, MetricsAccess
 from kaisched.daemon.serving import Page, Request, Source
+from kaisched_apiserver import ApiServer, Rule
+from kaisched_apiserver.furnish import kubeconfig_of
 
 REVIEW = [
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),

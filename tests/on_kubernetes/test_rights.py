@@ -2,9 +2,9 @@
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import Rule
-from kaisched.cluster.embedded.apiserver.faults import Fault
 from kaisched.cluster.kubernetes.access import Access
+from kaisched_apiserver import Rule
+from kaisched_apiserver.faults import Fault
 from tests.deploy.manifests import of_kind, written
 from tests.on_kubernetes.rig import KINDS
 from tests.on_kubernetes.test_daemon import cluster

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.client import MERGE
 from kaisched.units import parse_duration
+from kaisched_apiserver import Fault
 from tests.on_kubernetes.looking import assert_no_overcommit, events
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver.furnish import kubeconfig_of
+from kaisched_apiserver.furnish import kubeconfig_of
 from tests.contract.prometheus import Prometheus, free_port, needs_prometheus
 from tests.on_kubernetes.rig import KUBECONFIG
 from tests.waiting import until

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from kaisched.cluster.embedded.apiserver import ApiServer, faults
-from kaisched.cluster.embedded.apiserver.fields import paths_of
-from kaisched.cluster.embedded.apiserver.resources import builtin
-from kaisched.cluster.embedded.apiserver.server import LOG_LENGTH
-from kaisched.cluster.embedded.apiserver.storage import HISTORY_LENGTH
-from kaisched.cluster.embedded.apiserver.writing import MOST_EVENTS
+from kaisched_apiserver import ApiServer, faults
+from kaisched_apiserver.fields import paths_of
+from kaisched_apiserver.resources import builtin
+from kaisched_apiserver.server import LOG_LENGTH
+from kaisched_apiserver.storage import HISTORY_LENGTH
+from kaisched_apiserver.writing import MOST_EVENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "embedded-api-server.md").read_text(encoding="utf-8")

@@ -2,4 +2,3 @@
 
 from kaisched.cluster.embedded.cluster import EmbeddedCluster as EmbeddedCluster
 from kaisched.cluster.embedded.history import Happening as Happening
-from kaisched.cluster.embedded.kubelet import RUN_SECONDS as RUN_SECONDS

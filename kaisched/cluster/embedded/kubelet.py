@@ -6,13 +6,10 @@ import heapq
 import math
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
 from kaisched.errors import ObjectError, join_path
+from kaisched.objects.labels import RUN_SECONDS
 from kaisched.objects.pod import Pod
-
-RUN_SECONDS: Final = "kaisched.io/run-seconds"
-"""Annotation: so long a pod runs, from its start, until it has succeeded; without it, for ever."""
 
 
 class Step(Enum):

@@ -11,7 +11,7 @@ from kaisched import (
     UNLIMITED,
     Amounts,
     BoolVec,
-    Claims,
+    Entitlements,
     FloatVec,
     IntVec,
     RowVec,
@@ -125,7 +125,7 @@ def _divide(
 ) -> Amounts:
     fold, start = asked
     queues, plan = session.queues, _plan(session, is_whole=start is not None)
-    claims = Claims(
+    entitlements = Entitlements(
         deserved=queues.deserved,
         limit=queues.limit,
         request=requests,
@@ -136,7 +136,7 @@ def _divide(
     return fairshare.fair_share(
         queues.tree,
         session.snapshot.total,
-        claims,
+        entitlements,
         session.axis.unit,
         fold,
         start=start,

@@ -13,8 +13,8 @@ from kaisched import (
     Amounts,
     BoolVec,
     Claim,
-    Claims,
     CodeVec,
+    Entitlements,
     FloatVec,
     RowVec,
     Session,
@@ -104,7 +104,7 @@ class Debts:
 def debts_of(session: Session, counted: FloatVec, history_s: float, cost_s: float) -> Debts:
     """Return the debts of a cycle, of usage ``(R, Q)`` beyond quotas in parts per billion."""
     queues = session.queues
-    claims = Claims(
+    entitlements = Entitlements(
         deserved=queues.deserved,
         limit=queues.limit,
         request=session.requested,
@@ -115,7 +115,7 @@ def debts_of(session: Session, counted: FloatVec, history_s: float, cost_s: floa
     plain = fairshare.fair_share(
         queues.tree,
         session.snapshot.total,
-        claims,
+        entitlements,
         np.ones_like(session.axis.unit),  # a unit that goes to the largest remainder is nobody's
         weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched.core.division import Claims, divide_level, divide_surplus
+from kaisched.core.division import Entitlements, divide_level, divide_surplus
 from kaisched.core.fairshare import fair_share as divide_tree
 from kaisched.core.shares import allocatable_share
 from kaisched.core.shares import dominant_share as dominant
@@ -42,8 +42,8 @@ def _rank(queues: Sequence[Mapping[str, Any]]) -> np.ndarray:
     return rank
 
 
-def _claims(scale: Scale, queues: Sequence[Mapping[str, Any]]) -> Claims:
-    return Claims(
+def _entitlements(scale: Scale, queues: Sequence[Mapping[str, Any]]) -> Entitlements:
+    return Entitlements(
         deserved=scale.shares(queues, "deserved"),
         limit=scale.shares(queues, "max_allowed"),
         request=scale.shares(queues, "request"),
@@ -61,12 +61,12 @@ def fair_share(case: dict[str, Any]) -> str:
     scale = Scale.of(asked)
     group = np.zeros(len(queues), np.intp)
     amount = scale.column(asked["total"], round_up=False)[:, None]
-    claims = _claims(scale, queues)
+    entitlements = _entitlements(scale, queues)
     if case["function"] == "over_quota_only":
         given = scale.shares(queues, "fair_share")
-        share, left = divide_surplus(amount, group, given, claims, scale.unit)
+        share, left = divide_surplus(amount, group, given, entitlements, scale.unit)
     else:
-        share, left = divide_level(amount, group, claims, scale.unit)
+        share, left = divide_level(amount, group, entitlements, scale.unit)
     for name, row in ROWS.items():
         if asked.get("resource", name) != name:
             continue
@@ -94,7 +94,7 @@ def hierarchy_fair_share(case: dict[str, Any]) -> str:
     )
     queues = [given[at] for at in tree.order]
     total = scale.column(asked["total"], round_up=False)
-    share = divide_tree(tree, total, _claims(scale, queues), scale.unit)
+    share = divide_tree(tree, total, _entitlements(scale, queues), scale.unit)
     for name, row in ROWS.items():
         want = case["expected"].get(f"{name}_fair_share", {})
         got = {q["id"]: scale.number(name, int(share[row, at])) for at, q in enumerate(queues)}
@@ -118,7 +118,7 @@ def queues_by_priority(case: dict[str, Any]) -> str:
 def _served(queues: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     count = len(queues)
     column = np.ones((RESOURCES, count), np.int64)
-    claims = Claims(
+    entitlements = Entitlements(
         deserved=column * 0,
         limit=column * UNLIMITED,
         request=column * UNLIMITED,
@@ -128,7 +128,7 @@ def _served(queues: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     )
     amount = np.full((RESOURCES, 1), count, np.int64)
     unit = np.ones(RESOURCES, np.int64)
-    share, _ = divide_level(amount, np.zeros(count, np.intp), claims, unit)
+    share, _ = divide_level(amount, np.zeros(count, np.intp), entitlements, unit)
     return [queue for at, queue in enumerate(queues) if share[0, at] > 0]
 
 

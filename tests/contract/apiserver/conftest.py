@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import ApiServer
+from kaisched_apiserver import ApiServer
 from tests.contract.apiserver.client import Client
 from tests.contract.apiserver.real import is_there, real_client
 

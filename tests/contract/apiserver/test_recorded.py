@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import ApiServer
+from kaisched_apiserver import ApiServer
 from tests.contract.apiserver.client import Client
 from tests.contract.apiserver.recorded_requests import recorded_requests
 

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from kaisched.core import rounds
-from kaisched.core.division import Claims, divide_level, divide_surplus
+from kaisched.core.division import Entitlements, divide_level, divide_surplus
 from kaisched.units import UNLIMITED
 
 GPU = 1000
 
 
-def claims(deserved, weight, request, limit=None, priority=None) -> Claims:
+def entitlements(deserved, weight, request, limit=None, priority=None) -> Entitlements:
     """Columns from GPUs; older queues stand first."""
     count = len(request)
 
     def gpus(values):
         return np.array([[v if v == UNLIMITED else round(v * GPU) for v in values]])
 
-    return Claims(
+    return Entitlements(
         gpus(deserved),
         gpus([UNLIMITED] * count if limit is None else limit),
         gpus(request),
@@ -28,7 +28,7 @@ def claims(deserved, weight, request, limit=None, priority=None) -> Claims:
 
 
 def divide(total, *args, fold=None, **kwargs) -> list[float]:
-    return divide_and_left(total, claims(*args, **kwargs), fold)[0]
+    return divide_and_left(total, entitlements(*args, **kwargs), fold)[0]
 
 
 def divide_and_left(total, columns, fold=None):
@@ -53,24 +53,24 @@ INF = UNLIMITED
 @pytest.mark.parametrize(
     ("total", "columns", "shares", "left"),
     [
-        (1, claims([3], [0], [2]), [2], 0),
-        (7, claims([3], [0], [5]), [3], 4),
-        (15, claims([2, 2], [2, 2], [6, 6]), [6, 6], 3),
-        (12, claims([2, 2], [2, 2], [6, 6]), [6, 6], 0),
-        (8, claims([2, 2], [1, 3], [6, 6]), [3, 5], 0),
-        (12, claims([2, 2], [2, 2], [6, 6], limit=[5, INF]), [5, 6], 1),
-        (11, claims([2, 2], [1, 4], [10, 10]), [3, 8], 0),
-        (11, claims([2, 2], [2, 2], [6, 6]), [6, 5], 0),
-        (6, claims([2, 2], [100, 1], [6, 6], priority=[1, 2]), [2, 4], 0),
-        (4, claims([2, 2], [1, 1], [6, 6], priority=[1, 2]), [2, 2], 0),
-        (5, claims([2, 2, 1], [2, 2, 2], [5, 5, 0], priority=[2, 2, 1]), [3, 2, 0], 0),
-        (1000, claims([250, 150], [1, 2], [5000, 5000]), [450, 550], 0),
-        (1000, claims([250, 150], [1, 2], [5000, 5000], limit=[INF, 400]), [600, 400], 0),
-        (9999, claims([1000] * 3, [1] * 3, [10000] * 3), [3333] * 3, 0),
-        (9999, claims([0] * 3, [6, 2, 1], [10000] * 3), [6666, 2222, 1111], 0),
+        (1, entitlements([3], [0], [2]), [2], 0),
+        (7, entitlements([3], [0], [5]), [3], 4),
+        (15, entitlements([2, 2], [2, 2], [6, 6]), [6, 6], 3),
+        (12, entitlements([2, 2], [2, 2], [6, 6]), [6, 6], 0),
+        (8, entitlements([2, 2], [1, 3], [6, 6]), [3, 5], 0),
+        (12, entitlements([2, 2], [2, 2], [6, 6], limit=[5, INF]), [5, 6], 1),
+        (11, entitlements([2, 2], [1, 4], [10, 10]), [3, 8], 0),
+        (11, entitlements([2, 2], [2, 2], [6, 6]), [6, 5], 0),
+        (6, entitlements([2, 2], [100, 1], [6, 6], priority=[1, 2]), [2, 4], 0),
+        (4, entitlements([2, 2], [1, 1], [6, 6], priority=[1, 2]), [2, 2], 0),
+        (5, entitlements([2, 2, 1], [2, 2, 2], [5, 5, 0], priority=[2, 2, 1]), [3, 2, 0], 0),
+        (1000, entitlements([250, 150], [1, 2], [5000, 5000]), [450, 550], 0),
+        (1000, entitlements([250, 150], [1, 2], [5000, 5000], limit=[INF, 400]), [600, 400], 0),
+        (9999, entitlements([1000] * 3, [1] * 3, [10000] * 3), [3333] * 3, 0),
+        (9999, entitlements([0] * 3, [6, 2, 1], [10000] * 3), [6666, 2222, 1111], 0),
         (
             45,
-            claims([12, 7, 2], [12, 7, 2], [32.55, 9.5, 1.65], limit=[INF, INF, 2]),
+            entitlements([12, 7, 2], [12, 7, 2], [32.55, 9.5, 1.65], limit=[INF, INF, 2]),
             [32.55, 9.5, 1.65],
             1.3,
         ),
@@ -101,7 +101,7 @@ def test_worked_number_b_second_round():
 
 
 def test_worked_number_c_deserved_is_never_scaled_down():
-    assert divide_and_left(8, claims([6, 6], [1, 1], [8, 8])) == ([6, 6], 0)
+    assert divide_and_left(8, entitlements([6, 6], [1, 1], [8, 8])) == ([6, 6], 0)
 
 
 def test_worked_number_d_priority_then_a_fraction():
@@ -179,7 +179,7 @@ def test_unlimited_quota_is_the_whole_amount():
 
 @pytest.mark.fault("E81")
 def test_without_weights_no_surplus_is_shared_and_lower_priorities_may_have_it():
-    assert divide_and_left(10, claims([0, 0], [0, 0], [9, 9])) == ([0, 0], 10)
+    assert divide_and_left(10, entitlements([0, 0], [0, 0], [9, 9])) == ([0, 0], 10)
     assert divide(10, [0, 0], [0, 1], [9, 9], priority=[2, 1]) == [0, 9]
 
 
@@ -192,7 +192,7 @@ def test_surplus_on_top_of_a_given_share():
         np.array([[500]]),
         np.zeros(1, dtype=np.intp),
         np.array([[3 * GPU]]),
-        claims([3], [1], [5]),
+        entitlements([3], [1], [5]),
         np.array([GPU]),
     )
     assert (share.tolist(), left.tolist()) == ([[3500]], [[0]])
@@ -204,7 +204,7 @@ def test_groups_and_resources_do_not_touch_each_other():
     share, left = divide_level(
         np.array([[10, 20], [7, 0]]),
         group,
-        Claims(
+        Entitlements(
             columns,
             columns + UNLIMITED,
             columns + 100,
@@ -254,7 +254,7 @@ def test_cutting_a_level_into_pieces_changes_nothing(monkeypatch):
     group = np.sort(rng.integers(0, 40, 300))
     group = np.unique(group, return_inverse=True)[1]
     shape = (3, 300)
-    columns = Claims(
+    columns = Entitlements(
         rng.integers(0, 5, shape) * GPU,
         np.full(shape, UNLIMITED),
         rng.integers(0, 50, shape) * GPU,

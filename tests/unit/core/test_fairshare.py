@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kaisched.core.division import Claims
+from kaisched.core.division import Entitlements
 from kaisched.core.fairshare import fair_share, plan_levels
 from kaisched.core.tree import build_tree
 from kaisched.units import UNLIMITED
@@ -19,7 +19,7 @@ def divide(total, queues, **kwargs) -> dict[str, float]:
     def gpus(at):
         return np.array([[q[at] if q[at] == UNLIMITED else q[at] * GPU for q in rows]])
 
-    claims = Claims(
+    entitlements = Entitlements(
         gpus(2),
         np.full((1, len(rows)), UNLIMITED),
         gpus(4),
@@ -27,7 +27,7 @@ def divide(total, queues, **kwargs) -> dict[str, float]:
         np.array([q[5] if len(q) > 5 else 0 for q in rows]),
         np.arange(len(rows)),
     )
-    share = fair_share(tree, np.array([total * GPU]), claims, np.array([GPU]), **kwargs)
+    share = fair_share(tree, np.array([total * GPU]), entitlements, np.array([GPU]), **kwargs)
     return {q[0]: amount / GPU for q, amount in zip(rows, share[0].tolist(), strict=True)}
 
 
@@ -99,7 +99,7 @@ def test_quota_weights_fall_back_where_a_group_has_no_quota():
 def test_a_kept_plan_gives_the_same_shares():
     tree = build_tree(["a", "b", "c"], [None, "a", "a"])
     columns = np.array([[0, 0, 0]])
-    claims = Claims(
+    entitlements = Entitlements(
         columns,
         columns + UNLIMITED,
         np.array([[90, 45, 45]]),
@@ -108,24 +108,28 @@ def test_a_kept_plan_gives_the_same_shares():
         np.arange(3),
     )
     total, unit = np.array([60]), np.array([1])
-    plan = plan_levels(tree, claims.priority, claims.rank, 1)
-    assert fair_share(tree, total, claims, unit, plan=plan).tolist() == [[60, 15, 45]]
-    assert fair_share(tree, total, claims, unit).tolist() == [[60, 15, 45]]
+    plan = plan_levels(tree, entitlements.priority, entitlements.rank, 1)
+    assert fair_share(tree, total, entitlements, unit, plan=plan).tolist() == [[60, 15, 45]]
+    assert fair_share(tree, total, entitlements, unit).tolist() == [[60, 15, 45]]
 
 
 def test_the_arguments_are_left_alone():
     tree = build_tree(["a", "b"], [None, None])
     columns = np.array([[1, 2]])
-    claims = Claims(columns, columns + 9, columns + 5, np.ones((1, 2)), columns[0], np.arange(2))
-    for array in (*claims, total := np.array([9])):
+    entitlements = Entitlements(
+        columns, columns + 9, columns + 5, np.ones((1, 2)), columns[0], np.arange(2)
+    )
+    for array in (*entitlements, total := np.array([9])):
         array.flags.writeable = False
-    fair_share(tree, total, claims, np.array([1]))
+    fair_share(tree, total, entitlements, np.array([1]))
 
 
 @pytest.mark.parametrize("queues", [0, 1])
 def test_trees_of_next_to_nothing(queues):
     tree = build_tree(["a"][:queues], [None][:queues])
     columns = np.full((2, queues), 5)
-    claims = Claims(columns, columns, columns, columns * 1.0, np.arange(queues), np.arange(queues))
-    share = fair_share(tree, np.array([9, 9]), claims, np.array([1, 1]))
+    entitlements = Entitlements(
+        columns, columns, columns, columns * 1.0, np.arange(queues), np.arange(queues)
+    )
+    share = fair_share(tree, np.array([9, 9]), entitlements, np.array([1, 1]))
     assert share.tolist() == [[5] * queues] * 2

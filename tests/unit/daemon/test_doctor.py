@@ -7,13 +7,6 @@ import pytest
 
 from kaisched.cli.app import run_line
 from kaisched.clock import ManualClock, SystemClock
-from kaisched.cluster.embedded.apiserver import ApiServer, Rule
-from kaisched.cluster.embedded.apiserver.furnish import (
-    add_kai_kinds,
-    add_namespace,
-    add_nodes,
-    kubeconfig_of,
-)
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.config.loading import load_settings
@@ -21,6 +14,13 @@ from kaisched.daemon.doctor import examine as rounds
 from kaisched.daemon.doctor.examine import examine
 from kaisched.daemon.doctor.finding import Finding, Visit, named
 from kaisched.objects.labels import format_time
+from kaisched_apiserver import ApiServer, Rule
+from kaisched_apiserver.furnish import (
+    add_kai_kinds,
+    add_namespace,
+    add_nodes,
+    kubeconfig_of,
+)
 from tests.contract.prometheus import Prometheus, needs_prometheus
 from tests.on_kubernetes.rig import definition
 from tests.waiting import until

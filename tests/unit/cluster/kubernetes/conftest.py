@@ -4,11 +4,11 @@ import pytest
 import structlog
 from msgspec import json
 
-from kaisched.cluster.embedded.apiserver import ApiServer
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.pods import Writers
+from kaisched_apiserver import ApiServer
 
 
 @pytest.fixture

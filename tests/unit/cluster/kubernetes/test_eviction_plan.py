@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes import eviction_plan
 from kaisched.cluster.kubernetes.eviction_plan import MOST_AT_ONCE, EvictionPlan
 from kaisched.cluster.kubernetes.evictor import GRANTED, Evictor, Verdict
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.framework.intents import Evict, Nominate
+from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import refuted
 from tests.waiting import PATIENCE_S, until
 

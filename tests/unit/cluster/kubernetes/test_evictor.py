@@ -2,10 +2,10 @@
 
 import pytest
 
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
 from kaisched.cluster.kubernetes.evictor import Evictor
 from kaisched.framework.intents import Evict
+from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import refuted
 
 

@@ -5,8 +5,6 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from kaisched.cluster.embedded.apiserver import ApiServer
-from kaisched.cluster.embedded.apiserver.access import Rule
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import JSON, Client, RefusedError
 from kaisched.cluster.kubernetes.doubt import MOST_DOUBT_S, Doubt
@@ -14,6 +12,8 @@ from kaisched.cluster.kubernetes.pauses import Pace
 from kaisched.cluster.kubernetes.reflector import Phase, Reflector
 from kaisched.cluster.kubernetes.resources import NODES
 from kaisched.errors import ClusterUnavailable
+from kaisched_apiserver import ApiServer
+from kaisched_apiserver.access import Rule
 
 NODES_PATH = "/api/v1/nodes"
 

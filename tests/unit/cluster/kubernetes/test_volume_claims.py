@@ -3,12 +3,12 @@
 import pytest
 from msgspec import json
 
-from kaisched.cluster.embedded.apiserver import Fault
 from kaisched.cluster.kubernetes import claims as module
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.volume_claims import VolumeClaims
 from kaisched.framework.intents import Bind
 from kaisched.objects.storage import SELECTED_NODE
+from kaisched_apiserver import Fault
 from tests.unit.cluster.kubernetes.test_binder import Store, refuted
 
 PATH = "/api/v1/namespaces/default/persistentvolumeclaims"

@@ -1,0 +1,117 @@
+"""What is served: versions, groups and kinds, as clients look for them before anything else."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kaisched_apiserver.actions import REVIEWS
+from kaisched_apiserver.answers import Answer
+from kaisched_apiserver.openapi import openapi_index, openapi_of
+from kaisched_apiserver.resources import VERBS, Registry, Resource
+from kaisched_apiserver.storage import encode
+
+_VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+kaisched",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_STATUS_VERBS: Final = ["get", "patch", "update"]
+
+
+def page_of(registry: Registry, path: str) -> Answer | None:
+    """Return what is served under a path that names no object; None if nothing is."""
+    if path in _HEALTH or path.startswith(tuple(f"{it}/" for it in _HEALTH)):
+        return Answer(200, b"ok", "text/plain; charset=utf-8")
+    found = _document(registry, path.rstrip("/"))
+    return None if found is None else Answer(200, encode(found))
+
+
+def _document(registry: Registry, path: str) -> dict[str, Any] | None:
+    parts = path.split("/")[1:]
+    found: dict[str, Any] | None = None
+    match parts:
+        case ["version"]:
+            found = _VERSION
+        case ["api"]:
+            found = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            groups = [_group(name, versions) for name, versions in _groups(registry).items()]
+            found = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        case ["apis", name] if name in _groups(registry):
+            found = {"apiVersion": "v1", **_group(name, _groups(registry)[name])}
+        case ["api", "v1"]:
+            found = _resources(registry, "", "v1")
+        case ["apis", name, version] if version in _groups(registry).get(name, ()):
+            found = _resources(registry, name, version)
+        case ["openapi", "v3"]:
+            found = openapi_index(registry)
+        case ["openapi", "v3", *rest]:
+            found = openapi_of(registry, "/".join(rest))
+        case _:
+            pass
+    return found
+
+
+def _groups(registry: Registry) -> dict[str, list[str]]:
+    return {**registry.groups(), **{group: ["v1"] for group, _ in REVIEWS}}
+
+
+def _group(name: str, versions: list[str]) -> dict[str, Any]:
+    shown = [{"groupVersion": f"{name}/{it}", "version": it} for it in versions]
+    return {"kind": "APIGroup", "name": name, "versions": shown, "preferredVersion": shown[0]}
+
+
+def _resources(registry: Registry, group: str, version: str) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = []
+    for resource in registry.of(group, version):
+        rows += _rows(resource)
+    if not group:
+        rows.append(_row("bindings", "Binding", ["create"], is_namespaced=True))
+    for (of_group, plural), (kind, is_namespaced, _) in REVIEWS.items():
+        if of_group == group:
+            rows.append(_row(plural, kind, ["create"], is_namespaced=is_namespaced))
+    name = f"{group}/{version}" if group else version
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": name,
+        "resources": rows,
+    }
+
+
+def _rows(resource: Resource) -> list[dict[str, Any]]:
+    is_namespaced = resource.is_namespaced
+    main = _row(resource.plural, resource.kind, list(VERBS), is_namespaced=is_namespaced)
+    main["singularName"] = resource.singular
+    if resource.short_names:
+        main["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        main["categories"] = list(resource.categories)
+    rows = [main]
+    if resource.has_status:
+        name = f"{resource.plural}/status"
+        rows.append(_row(name, resource.kind, _STATUS_VERBS, is_namespaced=is_namespaced))
+    for name, kind, api_version in resource.subresources:
+        row = _row(f"{resource.plural}/{name}", kind, ["create"], is_namespaced=is_namespaced)
+        group, _, version = api_version.rpartition("/")
+        if group:
+            row |= {"group": group, "version": version}
+        rows.append(row)
+    return rows
+
+
+def _row(name: str, kind: str, verbs: list[str], *, is_namespaced: bool) -> dict[str, Any]:
+    return {
+        "name": name,
+        "singularName": "",
+        "namespaced": is_namespaced,
+        "kind": kind,
+        "verbs": verbs,
+    }

@@ -1,0 +1,226 @@
+"""A stand-in for the kubelets: bound pods run, end when they said so, and leave when told to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from kaisched.objects.labels import RUN_SECONDS
+from kaisched_apiserver.binding import set_condition
+from kaisched_apiserver.server import ApiServer
+from kaisched_apiserver.statuses import ApiError
+from kaisched_apiserver.storage import Change, Collection, Record
+
+_PODS: Final = ("", "pods")
+_NODES: Final = ("", "nodes")
+_ENDED: Final = ("Succeeded", "Failed")
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_VERSION: Final = "v1.36.0+playground"
+_IP: Final = "10.0.0.1"
+
+
+class Kubelets:
+    """Plays the kubelet of every node, in the server's thread.
+
+    A new node becomes ready. A pod that is bound to a node that exists runs after
+    ``start_delay_s``, and succeeds after the seconds in its annotation ``kaisched.io/run-seconds``,
+    if it has one. A pod that is deleted is gone after ``stop_delay_s``, or its grace if that is
+    shorter. Pods go with their node.
+    """
+
+    def __init__(
+        self, server: ApiServer, *, start_delay_s: float = 1.0, stop_delay_s: float = 1.0
+    ) -> None:
+        """Begin at once, also for the pods and nodes that are there already."""
+        self._server = server
+        self._api = server.api
+        self._start_delay_s = start_delay_s
+        self._stop_delay_s = stop_delay_s
+        self._planned: set[tuple[str, str]] = set()
+        """What is under way: the pod's identity and the step."""
+        server.call(self._begin)
+
+    def _begin(self) -> None:
+        storage = self._api.storage
+        storage.listeners.append(self._hear)
+        for key in (_NODES, _PODS):
+            collection = storage.collection(key)
+            for record in list(collection.records.values()):
+                self._hear(collection, Change("ADDED", record.version, record, None))
+
+    def _hear(self, collection: Collection, change: Change) -> None:
+        """Plan what follows from a change; nothing is written while it is being told."""
+        if collection.key == _PODS:
+            if change.type == "DELETED":
+                self._forget(change.record)
+            elif change.record.fields["spec.nodeName"]:
+                self._plan_for(change.record)
+        elif collection.key == _NODES and change.type == "ADDED":
+            self._server.later(0, lambda: self._welcome(change.record.key))
+        elif collection.key == _NODES and change.type == "DELETED":
+            self._server.later(0, lambda: self._lose(change.record.key))
+
+    def _forget(self, record: Record) -> None:
+        for step in ("start", "end", "stop"):
+            self._planned.discard((record.uid, step))
+
+    def _plan_for(self, record: Record) -> None:
+        phase = record.fields["status.phase"]
+        if b'"deletionTimestamp"' in record.body:
+            meta = record.object()["metadata"]
+            if "deletionTimestamp" in meta:
+                grace_s = float(meta.get("deletionGracePeriodSeconds", 0))
+                self._plan(record, "stop", min(self._stop_delay_s, grace_s))
+                return
+        if phase == "Pending":
+            self._plan(record, "start", self._start_delay_s)
+        elif phase == "Running":
+            run_s = self._run_s(record)
+            if math.isfinite(run_s):
+                self._plan(record, "end", run_s)
+
+    def _plan(self, record: Record, step: str, delay_s: float) -> None:
+        if (record.uid, step) not in self._planned:
+            self._planned.add((record.uid, step))
+            self._server.later(delay_s, lambda: self._take(record.key, record.uid, step))
+
+    def _take(self, key: str, uid: str, step: str) -> None:
+        """Take a step, if the pod is still the same and still there for it."""
+        record = self._api.storage.get(_PODS, key)
+        if record is None or record.uid != uid:
+            return
+        pod = record.object()
+        if step == "stop":
+            self._remove(record)
+        elif "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") in _ENDED:
+            return
+        elif step == "end":
+            self._end(pod)
+        elif self._api.storage.get(_NODES, pod["spec"]["nodeName"]) is None:
+            self._planned.discard((uid, step))  # the node may come yet
+        else:
+            self._start(pod)
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def _start(self, pod: dict[str, Any]) -> None:
+        now = self._api.writer.now()
+        status = pod["status"]
+        status |= {"phase": "Running", "startTime": now, "hostIP": _IP, "podIP": _IP}
+        for type_ in ("Initialized", "ContainersReady", "Ready"):
+            set_condition(pod, {"type": type_, "status": "True"}, now)
+        status["containerStatuses"] = [
+            _container_status(it, {"running": {"startedAt": now}}, is_ready=True)
+            for it in pod["spec"]["containers"]
+        ]
+        self._api.storage.put(_PODS, pod)
+
+    def _end(self, pod: dict[str, Any]) -> None:
+        now = self._api.writer.now()
+        pod["status"]["phase"] = "Succeeded"
+        for type_ in ("ContainersReady", "Ready"):
+            done = {"type": type_, "status": "False", "reason": "PodCompleted"}
+            set_condition(pod, done, now)
+        ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}}
+        pod["status"]["containerStatuses"] = [
+            _container_status(it, ended, is_ready=False) for it in pod["spec"]["containers"]
+        ]
+        self._api.storage.put(_PODS, pod)
+
+    def _run_s(self, record: Record) -> float:
+        """Return how long a pod runs; for ever also if it does not say it as a number."""
+        if RUN_SECONDS.encode() not in record.body:
+            return math.inf
+        text = (record.object()["metadata"].get("annotations") or {}).get(RUN_SECONDS, "inf")
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = math.nan
+        if seconds >= 0:
+            return seconds
+        if (record.uid, "end") not in self._planned:
+            self._planned.add((record.uid, "end"))
+            self._server.later(0, lambda: self._complain(record, text))
+        return math.inf
+
+    def _complain(self, record: Record, text: str) -> None:
+        event = {
+            "metadata": {"generateName": f"{record.name}-", "namespace": record.namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": record.name,
+                "namespace": record.namespace,
+                "uid": record.uid,
+            },
+            "type": "Warning",
+            "reason": "NoRunSeconds",
+            "message": f"{RUN_SECONDS} is {text!r}, no number of seconds: the pod runs for ever",
+            "reportingComponent": "kubelet",
+            "firstTimestamp": self._api.writer.now(),
+            "lastTimestamp": self._api.writer.now(),
+            "count": 1,
+        }
+        try:
+            self._api.create("", "events", event)
+        except ApiError:
+            return  # its namespace is about to go
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def _welcome(self, name: str) -> None:
+        """Make a new node ready, and start what is bound to it already."""
+        storage = self._api.storage
+        record = storage.get(_NODES, name)
+        if record is None:
+            return
+        node = record.object()
+        status = node["status"]
+        if not any(it.get("type") == "Ready" for it in status.get("conditions") or []):
+            now = self._api.writer.now()
+            ready = {
+                "type": "Ready",
+                "status": "True",
+                "reason": "KubeletReady",
+                "message": "the kubelet stand-in is ready",
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+            }
+            status["conditions"] = [*(status.get("conditions") or []), ready]
+            status["nodeInfo"]["kubeletVersion"] = _VERSION
+            taints = [it for it in node["spec"].get("taints") or [] if it["key"] != _NOT_READY]
+            node["spec"]["taints"] = taints
+            if not taints:
+                del node["spec"]["taints"]
+            storage.put(_NODES, node)
+        for pod in list(storage.collection(_PODS).records.values()):
+            if pod.fields["spec.nodeName"] == name:
+                self._plan_for(pod)
+
+    def _lose(self, name: str) -> None:
+        """Remove the pods of a node that is gone."""
+        storage = self._api.storage
+        if storage.get(_NODES, name) is not None:
+            return
+        for pod in list(storage.collection(_PODS).records.values()):
+            if pod.fields["spec.nodeName"] == name:
+                self._remove(pod)
+
+    def _remove(self, record: Record) -> None:
+        """Let a pod go now; one with finalizers stays until they are off."""
+        pods = self._api.registry.must("", "pods")
+        self._api.writer.let_go(pods, record, {"gracePeriodSeconds": 0}, is_dry_run=False)
+
+
+def _container_status(
+    container: dict[str, Any], state: dict[str, Any], *, is_ready: bool
+) -> dict[str, Any]:
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "ready": is_ready,
+        "started": is_ready,
+        "restartCount": 0,
+        "state": state,
+    }

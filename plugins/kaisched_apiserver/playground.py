@@ -1,0 +1,156 @@
+"""The playground: an API server, stand-ins for all that acts in a cluster, and the scheduler."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kaisched.errors import ConfigError
+from kaisched_apiserver import ApiServer
+from kaisched_apiserver.controllers import Controllers
+from kaisched_apiserver.furnish import (
+    add_kai_kinds,
+    add_namespace,
+    add_nodes,
+    kubeconfig_of,
+)
+from kaisched_apiserver.kubelets import Kubelets
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_NAMESPACE: Final = "kaisched"
+"""Where the scheduler keeps its lease, as where it is deployed."""
+_PATIENCE_S: Final = 10.0
+_POLL_S: Final = 0.5
+
+
+class Size(NamedTuple):
+    """How large a playground is, and how fast."""
+
+    nodes: int
+    gpus_per_node: int
+    start_delay_s: float = 1.0
+
+
+@contextmanager
+def playground(size: Size, *, port: int = 0) -> Iterator[ApiServer]:
+    """Serve a furnished cluster without a scheduler.
+
+    Raises:
+        ConfigError: the port is taken.
+
+    """
+    with ApiServer(port=port) as server:
+        add_kai_kinds(server)
+        add_namespace(server, _NAMESPACE)
+        Controllers(server)
+        Kubelets(server, start_delay_s=size.start_delay_s)
+        add_nodes(server, size.nodes, size.gpus_per_node)
+        yield server
+
+
+def run_playground(size: Size, *, port: int, kubeconfig: Path | None, has_scheduler: bool) -> None:
+    """Serve a cluster, and schedule it, until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigError: the port is taken or the kubeconfig cannot be written.
+
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="kaisched-playground-") as folder,
+        _stopped_by_signals() as stopped,
+        playground(size, port=port) as server,
+    ):
+        path = Path(folder) / "kubeconfig" if kubeconfig is None else kubeconfig.absolute()
+        _write(path, kubeconfig_of(server.url))
+        scheduler = _start_scheduler(path) if has_scheduler else None
+        _tell(server, path, size, is_scheduled=has_scheduler)
+        try:
+            _wait(stopped, scheduler)
+        finally:
+            _stop(scheduler)
+            if kubeconfig is not None:
+                path.unlink(missing_ok=True)  # the server it leads to is gone
+
+
+def _start_scheduler(kubeconfig: Path) -> subprocess.Popen[bytes]:
+    """Start ``kaisched run`` on the cluster of a kubeconfig.
+
+    It is a process of its own, as it would be in a cluster: it has the other core to itself.
+    """
+    line = [sys.executable, "-m", "kaisched", "run", "--cluster", "kubernetes"]
+    ports = ["--metrics-port", "0", "--health-port", "0"]
+    return subprocess.Popen(  # noqa: S603 - our own program
+        [*line, *ports],
+        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        # Ctrl-C reaches the whole group; the scheduler is to end when it is told to.
+        start_new_session=True,
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as wrong:
+        raise ConfigError(
+            f"cannot be written: {wrong.strerror or wrong}",
+            file=str(path),
+            path="--kubeconfig",
+            fix="name a file in a folder that you may write to",
+        ) from wrong
+
+
+def _tell(server: ApiServer, kubeconfig: Path, size: Size, *, is_scheduled: bool) -> None:
+    scheduler = "none, as you wished; pods stay pending"
+    if is_scheduled:
+        scheduler = "kaisched, for pods with schedulerName: kaisched"
+    text = (
+        f"API server  {server.url}\n"
+        f"nodes       {size.nodes} with {size.gpus_per_node} GPUs each\n"
+        f"scheduler   {scheduler}\n"
+        f"kubeconfig  {kubeconfig}\n\n"
+        f"  export KUBECONFIG={kubeconfig}\n"
+        "  kubectl get nodes\n\n"
+        "Ctrl-C ends it, and all that is in it."
+    )
+    print(text, flush=True)  # noqa: T201
+
+
+def _wait(stopped: threading.Event, scheduler: subprocess.Popen[bytes] | None) -> None:
+    """Wait for the end; a scheduler that ends before is told of once."""
+    while not stopped.wait(_POLL_S):
+        if scheduler is not None and (code := scheduler.poll()) is not None:
+            text = (
+                f"kaisched: the scheduler has ended with exit code {code}; the API server goes on"
+            )
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
+            scheduler = None
+
+
+def _stop(scheduler: subprocess.Popen[bytes] | None) -> None:
+    if scheduler is None or scheduler.poll() is not None:
+        return
+    scheduler.terminate()
+    try:
+        scheduler.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        scheduler.kill()
+        scheduler.wait()
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    stopped = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in _SIGNALS}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,87 @@
+"""The playground as a process: it says where it is, serves, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+import yaml
+
+from kaisched.cli.app import run_line
+from kaisched_apiserver import playground
+from tests.contract.apiserver.client import client_of
+
+
+@pytest.fixture
+def start(tmp_path):
+    running = []
+
+    def run(*options):
+        path = tmp_path / "kubeconfig"
+        line = [sys.executable, "-m", "kaisched", "playground", "--kubeconfig", str(path)]
+        process = subprocess.Popen(
+            [*line, "--no-scheduler", *options],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        running.append(process)
+        told = "".join(iter(process.stdout.readline, "Ctrl-C ends it, and all that is in it.\n"))
+        return process, path, told
+
+    yield run
+    for process in running:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_it_is_told_to_end(start, number):
+    process, path, told = start("--nodes", "3", "--gpus-per-node", "4")
+    server = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["server"]
+    assert f"API server  {server}" in told
+    assert f"export KUBECONFIG={path}" in told
+    assert "nodes       3 with 4 GPUs each" in told
+    assert "pods stay pending" in told
+    nodes = client_of(path).get("/api/v1/nodes").body["items"]
+    assert [it["status"]["capacity"]["nvidia.com/gpu"] for it in nodes] == ["4"] * 3
+    process.send_signal(number)
+    assert process.wait(60) == 0
+    assert not path.exists()
+
+
+def test_a_kubeconfig_that_cannot_be_written_is_an_error(tmp_path, capsys):
+    path = tmp_path / "no-such-folder" / "kubeconfig"
+    assert run_line(["playground", "--no-scheduler", "--kubeconfig", str(path)]) == 2
+    assert f"kaisched: {path}: --kubeconfig: cannot be written" in capsys.readouterr().err
+
+
+def test_a_scheduler_is_a_process_that_knows_the_kubeconfig(monkeypatch, tmp_path):
+    started = []
+    monkeypatch.setattr(
+        playground.subprocess, "Popen", lambda line, **options: started.append((line, options))
+    )
+    playground._start_scheduler(tmp_path / "kubeconfig")
+    line, options = started[0]
+    assert line[1:6] == ["-m", "kaisched", "run", "--cluster", "kubernetes"]
+    assert options["env"]["KUBECONFIG"] == str(tmp_path / "kubeconfig")
+
+
+def test_a_scheduler_that_ends_is_told_of_once(capsys):
+    ended = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+    ended.wait()
+    stopped = threading.Event()
+    threading.Timer(1.5, stopped.set).start()
+    playground._wait(stopped, ended)
+    assert capsys.readouterr().err.count("the scheduler has ended with exit code 3") == 1
+
+
+def test_a_scheduler_is_told_to_end():
+    running = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    playground._stop(running)
+    assert running.poll() == -signal.SIGTERM
+    playground._stop(running)
+    playground._stop(None)
