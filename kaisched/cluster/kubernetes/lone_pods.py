@@ -1,4 +1,4 @@
-"""What people are told of pods whose owner never came: each once that it goes on without it."""
+"""Events for pods whose owner never came: each once, that the pod goes on without it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ALONE: Final = "OwnerNotRead"
 
 
 class LonePods:
-    """Knows of whom was told; a process that starts anew tells once more."""
+    """Remembers which pods have got the event; a new process sends it once more."""
 
     def __init__(self) -> None:
-        """Have told of none."""
+        """Begin without events."""
         self._told: frozenset[str] = frozenset()
 
     def after(self, store: StateStore) -> list[Note]:
-        """Return what is to be told after a cycle."""
+        """Return the events to be sent after a cycle."""
         now = frozenset(store.unsettled.waited)
         fresh, self._told = sorted(now - self._told), now
         return [note for key in fresh if (note := _note(store, key)) is not None]

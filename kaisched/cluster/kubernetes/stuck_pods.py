@@ -1,4 +1,4 @@
-"""What people are told of pods that do not end: each once, and whoever was promised its room."""
+"""Events for pods that do not end, and for pods to which their room was promised."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ VOID: Final = "PromiseVoid"
 
 
 class StuckPods:
-    """Knows of whom was told; a process that starts anew tells once more."""
+    """Remembers which pods have got the event; a new process sends it once more."""
 
     def __init__(self) -> None:
-        """Have told of none."""
+        """Begin without events."""
         self._told: frozenset[str] = frozenset()
 
     def after(self, store: StateStore, result: CycleResult) -> list[Note]:
-        """Return what is to be told after a cycle."""
+        """Return the events to be sent after a cycle."""
         now = frozenset(store.stuck)
         fresh, self._told = sorted(now - self._told), now
         if not fresh:

@@ -263,7 +263,7 @@ def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
     for _ in range(40):
         cluster.now_s += 2.0
         cluster.write(1)
-    assert cluster.reporter._writers._events == {}
+    assert cluster.reporter._desired._events == {}
 
 
 # -- the writers -----------------------------------------------------------------------------------
