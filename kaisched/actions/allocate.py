@@ -159,7 +159,7 @@ class _Allocation:
         for item in run:
             fair_order.placed(item)
         self._go_on(run[-1])
-        if need == vacancy.total and not placement.has_releasing:
+        if need == vacancy.total and not session.capacity.has_releasing:
             self._drop_no_smaller(shape, 1)
 
     def _tasks(self, run: list[Pick]) -> RowVec:
@@ -207,7 +207,7 @@ class _Allocation:
     def _wait_or_refuse(self, item: Pick, shape: int) -> None:
         """Promise room that is being released to the job, or refuse it and all that ask no less."""
         session = self._session
-        if session.placement.has_releasing:
+        if session.capacity.has_releasing:
             statement = session.statement()
             if place_waiting(session, statement, self._tasks([item])):
                 self._keep(item, statement.has_pipelined)

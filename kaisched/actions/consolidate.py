@@ -138,9 +138,7 @@ class _Consolidation:
 
     def _free(self) -> RowVec:
         """``(R,)`` idle and released amounts of all nodes together; pods do not count."""
-        session = self._session
-        now = session.ledger if session.has_moved else session.nodes
-        free: RowVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
+        free = self._session.capacity.total()
         free[PODS] = ANY
         return free
 

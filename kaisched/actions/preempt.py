@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.claimants import Claimants
     from kaisched.actions.eviction.plan import Demand
     from kaisched.core.axis import BoolVec, IntVec, RowVec
+    from kaisched.core.marks import Mark
     from kaisched.framework.session.claims import Claim
     from kaisched.framework.session.session import Session
 
@@ -73,16 +74,12 @@ class _Preempting(Evicting):
 
 
 def _lowest_ever(session: Session) -> int:
-    """Return a bound on the priorities of all jobs; looks only at rows that are new.
-
-    Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
-    """
-    column = session.jobs.priority
-    buffer = column if column.base is None else column.base
-    known: tuple[object, int, int] | None = session.hints.get(_LOWEST)
-    is_same = known is not None and known[0] is buffer and known[1] <= len(column)
-    seen, lowest = known[1:] if known is not None and is_same else (0, ANY)
+    """Return a bound on the priorities of all jobs; looks only at rows that are new."""
+    snapshot, column = session.snapshot, session.jobs.priority
+    known: tuple[Mark, int] | None = session.hints.get(_LOWEST)
+    seen = snapshot.unchanged_since(known[0] if known else None)
+    lowest = known[1] if known and seen else ANY
     if seen < len(column):
         lowest = min(lowest, int(column[seen:].min()))
-        session.hints[_LOWEST] = (buffer, len(column), lowest)
+        session.hints[_LOWEST] = snapshot.mark("jobs.priority"), lowest
     return lowest

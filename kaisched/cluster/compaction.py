@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from kaisched.cluster.columns import ListColumn
 from kaisched.cluster.shapes import LabelRows
 from kaisched.core.axis import BoolVec, RowVec
 from kaisched.core.tables import SubGroup
+
+T = TypeVar("T")
 
 _SLACK: Final = 1024
 """So many dead rows are not worth the work."""
@@ -88,6 +90,7 @@ def _keep_jobs(
     jobs = accounts.jobs
     rows = kept.tolist()
     _keep_list(jobs.name, kept)
+    _keep_list(jobs.metadata, kept)
     jobs.queue_name = [jobs.queue_name[row] for row in rows]
     jobs.is_dead = [False] * len(rows)
     jobs.dead = 0
@@ -129,5 +132,5 @@ def _renumbered_tree(tree: SubGroup, mapping: RowVec) -> SubGroup:
     return replace(tree, podset=int(mapping[tree.podset]), children=children)
 
 
-def _keep_list(column: ListColumn[str], kept: RowVec) -> None:
+def _keep_list(column: ListColumn[T], kept: RowVec) -> None:
     column.replace([column.data[row] for row in kept.tolist()])

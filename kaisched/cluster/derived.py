@@ -53,6 +53,7 @@ def derived_job(pod: PodRow, member: Membership, classes: PriorityClasses, pods:
         podsets=podsets,
         tree=tree,
         timing=timing,
+        metadata=owner,
         fault=fault,
         unsupported=next(filter(None, demands), "") or member.gang.unsupported,
     )

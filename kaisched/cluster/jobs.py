@@ -34,6 +34,7 @@ def open_job(store: RowStore, name: str, spec: JobRow) -> int:
         created_s=spec.created_s,
         tasks=(),
         minimum=spec.podsets[0][1],
+        metadata=spec.metadata,
     )
     jobs = store.jobs
     store.podsets.name.data[-1] = spec.podsets[0][0]
@@ -59,6 +60,7 @@ def amend_job(store: RowStore, job: int, spec: JobRow) -> None:
     if not np.isnan(spec.last_start_s) and jobs.last_start_s.data[job] != spec.last_start_s:
         jobs.last_start_s.own()[job] = spec.last_start_s
     _set_timing(store, job, spec.timing)
+    jobs.set_metadata(job, spec.metadata)
     jobs.queue_name[job] = spec.queue  # takes effect with the refusal, which goes by the queue too
 
 

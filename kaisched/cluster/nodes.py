@@ -24,6 +24,7 @@ class NodeRow:
     is_ready: bool = True
     is_unschedulable: bool = False
     has_pressure: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 class NodeRows:
@@ -45,6 +46,7 @@ class NodeRows:
         self.is_changed = True
         """An amount changed since the last table."""
         self._statics: NodeStatics | None = None
+        self._annotations: tuple[Mapping[str, str], ...] | None = None
         self._table: NodeTable | None = None
         self._total: Amounts | None = None
 
@@ -61,6 +63,9 @@ class NodeRows:
         if _statics_of(old) != _statics_of(node):
             self._statics = None
             self._total = None
+            self.is_changed = True
+        if old.annotations != node.annotations:
+            self._annotations = None
             self.is_changed = True
         if old.allocatable != node.allocatable:
             self._resize(self.row_of_name[node.name], node)
@@ -98,7 +103,7 @@ class NodeRows:
         self.foreign.replace(np.zeros_like(allocatable))
         newest = int(self.version.data.max(initial=0))
         self.version.replace(np.full(count, newest + 1, np.int64))
-        self._statics = None
+        self._statics = self._annotations = None
         self.touch_total()
 
     def set_axis(self, axis: ResourceAxis) -> None:
@@ -140,6 +145,8 @@ class NodeRows:
         """Freeze; the same object while nothing changed."""
         if self._table is None or self.is_changed:
             size = len(self.name)
+            if self._annotations is None:
+                self._annotations = tuple(self._node[name].annotations for name in self.name)
             self._table = NodeTable(
                 name=self.name,
                 statics=self.statics(),
@@ -147,6 +154,7 @@ class NodeRows:
                 idle=self.idle.frozen(size),
                 releasing=self.releasing.frozen(size),
                 version=self.version.frozen(size),
+                annotations=self._annotations,
             )
             self.is_changed = False
         return self._table

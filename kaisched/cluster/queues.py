@@ -39,6 +39,8 @@ class QueueRow:
     reclaim_min_runtime_s: float = UNSET_S
     stop: int = OPEN
     """OPEN, HELD or DRAINED, for it and all queues below."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 class QueueRows:
@@ -144,6 +146,8 @@ class QueueRows:
             reclaim_min_runtime_s=np.array([q.reclaim_min_runtime_s for q in rows], np.float64),
             stop_of_queue=_stops(rows, tree),
             why_not=self._why_not(tree),
+            labels=tuple(queue.labels for queue in rows),
+            annotations=tuple(queue.annotations for queue in rows),
         )
         for column in (
             table.deserved,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kaisched.cluster.columns import Column, ListColumn
 from kaisched.core.axis import RowVec
+from kaisched.core.metadata import NO_METADATA, Metadata, is_same
 from kaisched.core.states import TaskState
 from kaisched.core.tables import JobTable, PodSetTable, SubGroup, TaskTable
 
@@ -93,6 +94,7 @@ class JobRows(Table):
         self.pending = Column(np.int64, 0, is_hot=True)
         self.last_start_s = Column(np.float64, np.nan, is_hot=True)
         self.rare = Column(np.float64, RARE)
+        self.metadata_version = Column(np.int64, 0, is_hot=True)
         self._start(
             self.queue_of_job,
             self.priority,
@@ -107,9 +109,11 @@ class JobRows(Table):
             self.pending,
             self.last_start_s,
             self.rare,
+            self.metadata_version,
         )
         self.name: ListColumn[str] = ListColumn()
         self.queue_name: list[str] = []
+        self.metadata: ListColumn[Metadata] = ListColumn()
         self.tasks: ListColumn[range | tuple[int, ...]] = ListColumn()
         self.is_dead: list[bool] = []
         self.dead = 0
@@ -128,6 +132,7 @@ class JobRows(Table):
         priority: int,
         is_preemptible: bool,
         created_s: float,
+        metadata: Metadata = NO_METADATA,
     ) -> int:
         """Add a job without tasks and return its row."""
         row = self.reserve(1)
@@ -137,6 +142,7 @@ class JobRows(Table):
         self.created_s.cells[row] = created_s
         self.name.data.append(name)
         self.queue_name.append(queue_name)
+        self.metadata.data.append(metadata)
         self.tasks.data.append(())
         self.is_dead.append(False)
         self.row_of_name[name] = row
@@ -157,6 +163,17 @@ class JobRows(Table):
         if old != number and not (math.isnan(old) and math.isnan(number)):
             self.rare.edit()[row, column] = number
 
+    def set_metadata(self, row: int, metadata: Metadata) -> None:
+        """Put another object's labels and annotations in the place of those of a job."""
+        old = self.metadata.data[row]
+        if old is metadata:
+            return
+        if is_same(old, metadata):
+            self.metadata.data[row] = metadata  # says the same, and lets the old object go
+        else:
+            self.metadata.own()[row] = metadata
+            self.metadata_version.edit()[row] += 1
+
     def set_structure(self, row: int, tree: SubGroup | None) -> None:
         """Set or drop the tree of subgroups of a job."""
         if self._table is not None and self._shown is self._table.structure:
@@ -173,14 +190,17 @@ class JobRows(Table):
     def table(self) -> JobTable:
         """Freeze; the same object while nothing changed."""
         table, tasks, structure = self._table, self.tasks.frozen(), self._shown
+        metadata = self.metadata.frozen()
         if (
             self.refresh()
             or table is None
             or table.tasks is not tasks
             or table.structure is not structure
+            or table.metadata is not metadata
         ):
             queue, priority, is_preemptible, created_s, refusal, first_task, *others = self._views
-            first_podset, podset_count, shape, active, pending, last_start_s, rare = others
+            first_podset, podset_count, shape, active, pending, last_start_s, *rest = others
+            rare, metadata_version = rest
             self._table = table = JobTable(
                 self.name.frozen(),
                 queue,
@@ -196,9 +216,11 @@ class JobRows(Table):
                 pending,
                 last_start_s,
                 rare,
+                metadata_version,
                 structure,
                 tasks,
                 self.queue_name,
+                metadata,
             )
         return table
 

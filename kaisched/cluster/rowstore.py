@@ -21,6 +21,7 @@ from kaisched.cluster.rows import GONE
 from kaisched.cluster.shapes import LabelRows, ShapeRows, spread_rows
 from kaisched.core.axis import ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
+from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import HOLDING_STATES, TaskState
@@ -143,6 +144,7 @@ class RowStore:
         created_s: float,
         tasks: Sequence[tuple[str, int]],
         minimum: int = 1,
+        metadata: Metadata = NO_METADATA,
     ) -> int:
         """Add a job with its pending tasks and return its row.
 
@@ -154,6 +156,7 @@ class RowStore:
             created_s: seconds on the caller's clock.
             tasks: (name, shape) of each; they get consecutive rows from ``jobs.first_task`` on.
             minimum: tasks needed before any may run.
+            metadata: its labels and annotations.
 
         """
         if isinstance(queue, str):
@@ -169,6 +172,7 @@ class RowStore:
             priority=priority,
             is_preemptible=is_preemptible,
             created_s=created_s,
+            metadata=metadata,
         )
         if refusal:
             jobs.refusal.cells[job] = refusal

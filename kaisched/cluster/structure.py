@@ -9,6 +9,7 @@ from typing import Final
 
 from kaisched.cluster.priorities import FIRST_NON_PREEMPTIBLE, PriorityClasses
 from kaisched.cluster.translate import created_s
+from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.tables import SubGroup
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
@@ -49,6 +50,8 @@ class JobRow:
     last_start_s: float = math.nan
     """As written on the object; NaN where it does not say."""
     timing: Timing = NO_TIMING
+    metadata: Metadata = NO_METADATA
+    """Whose labels and annotations are the job's."""
     fault: str = ""
     """Why it is no valid group."""
     unsupported: str = ""
@@ -84,6 +87,7 @@ def job_row(group: PodGroup, classes: PriorityClasses, fault: str = "") -> JobRo
         tree=tree,
         last_start_s=math.nan if last_start_s is None else last_start_s,
         timing=timing,
+        metadata=meta,
         fault=fault,
         unsupported=required_of_group(spec),
     )

@@ -48,6 +48,7 @@ def node_row(node: Node, gpu_resources: Sequence[str]) -> NodeRow:
         is_ready=status_of.get("Ready", _TRUE) == _TRUE,
         is_unschedulable=node.spec.unschedulable,
         has_pressure=any(status_of.get(kind) == _TRUE for kind in _PRESSURES),
+        annotations=node.metadata.annotations,
     )
 
 
@@ -74,6 +75,8 @@ def queue_row(queue: Queue) -> QueueRow:
         preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
         reclaim_min_runtime_s=_runtime_s(spec.reclaim_min_runtime),
         stop=_STOPS[spec.stop_policy],
+        labels=queue.metadata.labels,
+        annotations=queue.metadata.annotations,
     )
 
 

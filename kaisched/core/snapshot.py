@@ -10,11 +10,15 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kaisched.core.disruption_budgets import NO_DISRUPTION_BUDGETS, DisruptionBudgets
+from kaisched.core.marks import mark_of
 from kaisched.core.record import record
 from kaisched.core.tables import LabelSets
 
 if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, ResourceAxis
+    from collections.abc import Iterator
+
+    from kaisched.core.axis import Amounts, ResourceAxis, RowVec
+    from kaisched.core.marks import Mark
     from kaisched.core.tables import (
         JobTable,
         NodeTable,
@@ -55,3 +59,21 @@ class Snapshot:
     evictions_s: tuple[float, ...] = ()
     """When pods were evicted because we said so, in the last hour before the newest of them."""
     disruption_budgets: DisruptionBudgets = NO_DISRUPTION_BUDGETS
+
+    def mark(self, *names: str) -> Mark:
+        """Return a mark of columns such as ``jobs.pending``, to ask a later snapshot about."""
+        return mark_of(self, *names)
+
+    def unchanged_since(self, mark: Mark | None) -> int:
+        """Return how many first rows of the marked columns are as they were; 0 without a mark.
+
+        Also 0 where that would have to be found out row by row.
+        """
+        return 0 if mark is None else mark.unchanged_in(self)
+
+    def changed_since(self, mark: Mark) -> Iterator[tuple[str, RowVec]]:
+        """Yield the marked columns of which rows that were there hold something else, with those.
+
+        Row numbers mean the same within a :attr:`generation` only.
+        """
+        return mark.changed_in(self)

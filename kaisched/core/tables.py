@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kaisched.core.metadata import PartOfEach
 from kaisched.core.record import record
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints, NodeStatics
+    from kaisched.core.metadata import Metadata
     from kaisched.core.tree import QueueTree
 
 
@@ -41,10 +43,17 @@ class NodeTable:
     """What tasks being deleted will give back."""
     version: IntVec
     """Grows whenever a row's idle or releasing changes: what a cache compares."""
+    annotations: Sequence[Mapping[str, str]] = ()
+    """Of each node. Apart from ``statics``, since many programs write some every few seconds."""
 
     def __len__(self) -> int:
         """Return N."""
         return len(self.name)
+
+    @property
+    def labels(self) -> Sequence[Mapping[str, str]]:
+        """Of each node; :meth:`NodeStatics.label_column` has those of one key as a column."""
+        return self.statics.labels
 
 
 OPEN, HELD, DRAINED = range(3)
@@ -72,6 +81,10 @@ class QueueTable:
     """OPEN, HELD or DRAINED: the strictest of what the queue and those above it say."""
     why_not: Mapping[str, str] = field(default_factory=dict)
     """Why queues that were declared are not in the table, by name."""
+    labels: Sequence[Mapping[str, str]] = ()
+    """Of each queue."""
+    annotations: Sequence[Mapping[str, str]] = ()
+    """Of each queue."""
 
     def __len__(self) -> int:
         """Return Q."""
@@ -134,12 +147,27 @@ class JobTable:
     rare: FloatVec
     """``(J, 5)`` what few jobs have and few cycles ask for, as one array, since every array costs
     each snapshot; the properties below are its columns."""
+    metadata_version: IntVec
+    """Grows whenever labels or annotations of a job change: what a cache compares."""
     structure: Mapping[int, SubGroup]
     """Job row to its tree of subgroups, for jobs that have more than one pod set."""
     tasks: Sequence[Sequence[int]]
     """Job row to its task rows, in order of arrival."""
     queue_name: Sequence[str] = ()
     """The queue each job names, whether or not it exists."""
+    metadata: Sequence[Metadata] = ()
+    """Labels and annotations of each job: those of its pod group; without one, those of the
+    workload that its pods belong to, or of its only pod."""
+
+    @property
+    def labels(self) -> Sequence[Mapping[str, str]]:
+        """Of each job, see :attr:`metadata`."""
+        return PartOfEach(self.metadata, "labels")
+
+    @property
+    def annotations(self) -> Sequence[Mapping[str, str]]:
+        """Of each job, see :attr:`metadata`."""
+        return PartOfEach(self.metadata, "annotations")
 
     @property
     def preemption_delay_s(self) -> FloatVec:

@@ -69,7 +69,7 @@ def start_over(session: Session) -> None:
     outcome = session.outcome
     outcome.take_back()
     session.trying = _NOBODY
-    for made in ("ledger", "placement"):
+    for made in ("ledger", "capacity", "placement"):
         session.__dict__.pop(made, None)
     for kept in (session.state, session.found, session.hints):
         kept.clear()

@@ -68,7 +68,7 @@ def run_cycle(
 def _forget(session: Session) -> None:
     """Take back all that an abandoned cycle has decided: its result tells of the snapshot alone."""
     session.outcome = Outcome(len(session.jobs.name))
-    for moved in ("ledger", "placement"):
+    for moved in ("ledger", "capacity", "placement"):
         session.__dict__.pop(moved, None)
 
 

@@ -1,8 +1,9 @@
-"""What the types of our structs do not say: descriptions, bounds and rules in CEL.
+"""Parts of the CRD schemas that struct types do not give: descriptions, bounds, rules in CEL.
 
-Each repeats a check of ``quotas``, ``group_faults``, ``shard_faults`` or ``topology_faults`` as far
-as a schema can; the scheduler checks everything again, since objects may be older than the schema.
-What compares each subgroup with all others is left to it: a server refuses rules of that price.
+Each rule repeats a check of ``quotas``, ``group_faults``, ``shard_faults`` or ``topology_faults``
+as far as a schema can. The scheduler checks everything again, since objects may be older than the
+schema. Checks that compare all subgroups with each other are the scheduler's alone: a server
+refuses such costly rules.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ def cel(rule: str, message: str) -> dict[str, str]:
 
 
 def rules(*each: dict[str, str]) -> Schema:
-    """Return the part of a schema that holds these rules."""
+    """Return the part of a schema that holds rules."""
     return {"x-kubernetes-validations": list(each)}
 
 
 def says(text: str, **more: object) -> Schema:
-    """Return a description and whatever else is said of a field."""
+    """Return the part of a schema that describes a field, with more keys of the schema."""
     return {"description": text, **more}
 
 

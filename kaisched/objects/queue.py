@@ -1,4 +1,4 @@
-"""Queues: how a cluster is divided, as a tree of quotas, limits and weights."""
+"""Queues: the division of a cluster, as a tree of quotas, limits and weights."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
@@ -12,10 +12,10 @@ StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 
 
 class QueueResource(StrictWire, frozen=True, kw_only=True):
-    """What a queue may have of one resource.
+    """A queue's quota, limit and weight of one resource.
 
     Units: gpu in GPUs (fractions allowed), cpu in millicores, memory in megabytes of 10**6 bytes,
-    any other resource in pieces. -1 is unlimited. What is left out: a quota of 0, no limit, and a
+    any other resource in pieces. -1 is unlimited. Defaults are a quota of 0, no limit, and a
     weight of 1.
     """
 
@@ -37,8 +37,8 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     preempt_min_runtime: str | int | None = None
     reclaim_min_runtime: str | int | None = None
     stop_policy: StopPolicy = "None"
-    """Counts for all queues below, too. ``Hold``: nothing new is started. ``HoldAndDrain``: what
-    runs is evicted as well."""
+    """Also applies to all queues below. ``Hold``: nothing new is started. ``HoldAndDrain``: running
+    jobs are evicted as well."""
 
 
 class Queue(KubernetesObject, frozen=True, kw_only=True):
@@ -50,4 +50,4 @@ class Queue(KubernetesObject, frozen=True, kw_only=True):
 
     spec: QueueSpec
     status: Any = None
-    """As it stands: what is wrong in it must not make the queue unusable."""
+    """Status as stored: a fault in it must not make the queue unusable."""

@@ -1,6 +1,6 @@
-"""A queue's quota, limit and weight in base units, and what can be wrong with them.
+"""A queue's quota, limit and weight in base units, and checks of them.
 
-Texts such as "64Gi" are not taken: KAI's Queue holds plain numbers, and so do ours.
+Texts such as "64Gi" are refused: KAI's Queue holds plain numbers, and so do ours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNIT_OF: Final = {"gpu": "GPUs", "cpu": "millicores", "memory": "megabytes (10^
 
 
 class ResourceShare(NamedTuple):
-    """A queue's part of one resource, in base units; UNLIMITED for no bound."""
+    """A queue's quota, limit and weight of one resource, in base units; UNLIMITED for no bound."""
 
     quota: int = 0
     limit: int = UNLIMITED
@@ -40,10 +40,10 @@ class ResourceShare(NamedTuple):
 
 
 def queue_shares(queue: Queue) -> dict[str, ResourceShare]:
-    """Return the share by resource: gpu, cpu and memory always, others where the queue names them.
+    """Return the share by resource: always gpu, cpu and memory, and those that the queue names.
 
     Raises:
-        ObjectError: the first thing wrong with them, with its path.
+        ObjectError: the first fault of the shares, with its path.
 
     """
     shares = dict.fromkeys(OWN_NAMES, ResourceShare())
@@ -60,13 +60,13 @@ def queue_shares(queue: Queue) -> dict[str, ResourceShare]:
 
 
 def weight_of(resource: QueueResource) -> float:
-    """Return the over-quota weight as a number; an unknown name is an error of its checker."""
+    """Return the over-quota weight as a number; callers have checked its name."""
     weight = resource.over_quota_weight
     return WEIGHT_NAMES[weight] if isinstance(weight, str) else float(weight)
 
 
 def queue_faults(queue: Queue) -> Iterator[Fault]:
-    """Yield what is wrong with a queue by itself."""
+    """Yield the faults of a queue on its own."""
     spec = queue.spec
     for name, resource in spec.resources.items():
         yield from _name_faults(name)

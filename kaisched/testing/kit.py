@@ -105,10 +105,10 @@ def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Ses
 
 def _photograph(session: Session) -> list[bytes]:
     """Return the bytes of every array of the session; the snapshot's refuse to be written to."""
-    ledger = session.ledger
-    arrays = [getattr(ledger, name, None) for name in ("idle", "releasing", "held", "state")]
+    ledger, capacity = session.ledger, session.capacity
+    arrays: list[Any] = [capacity.idle, capacity.releasing, ledger.held, ledger.state]
     arrays += [ledger.job_active, ledger.job_pending, ledger.podset_active, ledger.node_of_task]
-    return [array.tobytes() for array in arrays if isinstance(array, np.ndarray)]
+    return [array.tobytes() for array in arrays]
 
 
 def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iterator[str]:

@@ -35,7 +35,7 @@ def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
         request = session.shapes.request[:, shape][:, None]
         last: Any = None
         for extra in range(4):
-            fits = (request * (extra + 1) <= session.ledger.idle).all(axis=0)
+            fits = (request * (extra + 1) <= session.capacity.idle).all(axis=0)
             more = np.full(len(rows), extra, np.int64)
             score: Any = plugin.node_score(session, shape, rows, more)
             if last is not None and score is not None and (score < last)[fits].any():
@@ -66,7 +66,7 @@ def _answers_of_the_hour(plugin: Plugin, session: Session) -> Iterator[str]:
     )
     session.ask.open(later)
     if session.has_moved:
-        later.__dict__["ledger"] = session.ledger
+        later.__dict__.update(ledger=session.ledger, capacity=session.capacity)
     job = np.arange(len(session.jobs.name))
     answers: dict[str, tuple[Any, Any]] = {
         "job_order": (plugin.job_order(session, job), plugin.job_order(later, job)),

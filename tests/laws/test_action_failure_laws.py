@@ -1,6 +1,5 @@
 """Wherever a bug strikes in an action, the cycle is sound for all others."""
 
-import numpy as np
 import pytest
 from hypothesis import event, given, note
 from hypothesis import strategies as st
@@ -15,9 +14,10 @@ from kaisched.framework.session.ledger import Ledger
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.session import Session
 from kaisched.framework.session.statement import Statement
+from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import crowded, moves_of
-from tests.laws.test_eviction_laws import LEDGER, POLICY
+from tests.laws.test_eviction_laws import POLICY
 
 PLACES = [
     (Ledger, "place_pending"),
@@ -70,7 +70,6 @@ def test_a_bug_anywhere_leaves_a_sound_cycle(cluster, place, nth, for_good):
     broken = violations(snapshot, result, POLICY, with_records=True)
     assert [each for each in broken if not each.startswith("I24")] == []
     if session.has_moved:
-        before = {name: getattr(session.ledger, name).copy() for name in LEDGER}
+        before = amounts_of(session)
         start_over(session)
-        for name in LEDGER:
-            assert np.array_equal(getattr(session.ledger, name), before[name]), name
+        assert_equal(session, before)

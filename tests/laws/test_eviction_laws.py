@@ -20,23 +20,12 @@ from kaisched.framework.cycle import run_cycle
 from kaisched.framework.invariants.violations import violations
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group
+from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, told
 from tests.laws.crowded import carried_out, crowded, kinds_of, make_crowded, moves_of
 
 POLICY = default_policy()
 CLEARING = replace(POLICY, actions=(StaleGangs(), Drain()), staleness_grace_s=0.0)
-LEDGER = (
-    "idle",
-    "releasing",
-    "held",
-    "held_non_preemptible",
-    "state",
-    "node_of_task",
-    "job_active",
-    "job_pending",
-    "podset_active",
-    "podset_pending",
-)
 
 
 def decide(cluster, memory=None, shuffle=None):
@@ -170,16 +159,14 @@ def watched():
     solve = Search.solve
 
     def checked(self, demand, line):
-        ledger = self._session.ledger
-        before = {name: getattr(ledger, name).copy() for name in LEDGER}
+        before = amounts_of(self._session)
         found = solve(self, demand, line)
         if isinstance(found, Plan):
             found.statement.rollback()
             seen["undone"] += 1
         else:
             seen["failed"] += 1
-        for name, column in before.items():
-            assert np.array_equal(getattr(ledger, name), column), name
+        assert_equal(self._session, before)
         return solve(self, demand, line) if isinstance(found, Plan) else found
 
     patch.setattr(evicting.Search, "solve", checked)

@@ -8,27 +8,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kaisched.core.states import TaskState
 from kaisched.framework.memory import Memory
 from kaisched.framework.session.session import Session
+from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, make_cluster, policy
 from tests.oracles.naive_allocate import PlainSession
 
-ARRAYS = (
-    "idle",
-    "releasing",
-    "held",
-    "held_non_preemptible",
-    "state",
-    "node_of_task",
-    "job_active",
-    "job_pending",
-    "podset_active",
-    "podset_pending",
-)
 PENDING, RUNNING = int(TaskState.PENDING), int(TaskState.RUNNING)
 numbers = st.integers(0, 1 << 16)
-
-
-def copied(ledger):
-    return {name: getattr(ledger, name).copy() for name in ARRAYS}
 
 
 class StatementMachine(RuleBasedStateMachine):
@@ -43,7 +28,7 @@ class StatementMachine(RuleBasedStateMachine):
         ask.open(self.session)
         self.ledger = self.session.ledger
         self.statement = self.session.statement()
-        self.marks = [(0, copied(self.ledger))]
+        self.marks = [(0, amounts_of(self.session))]
         self.moved = 0
 
     def tasks_in(self, state):
@@ -83,7 +68,7 @@ class StatementMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self):
-        self.marks.append((self.statement.checkpoint(), copied(self.ledger)))
+        self.marks.append((self.statement.checkpoint(), amounts_of(self.session)))
 
     @rule(number=numbers)
     def rollback(self, number):
@@ -92,9 +77,7 @@ class StatementMachine(RuleBasedStateMachine):
         mark, before = self.marks[at]
         self.statement.rollback(mark)
         del self.marks[at + 1 :]
-        for name, array in before.items():
-            assert np.array_equal(getattr(self.ledger, name), array), name
-            assert getattr(self.ledger, name).dtype == array.dtype
+        assert_equal(self.session, before)
 
     @rule()
     def promise_all(self):
@@ -116,7 +99,7 @@ class StatementMachine(RuleBasedStateMachine):
         assert len(placed) == len(set(placed))
         changed = np.flatnonzero(self.ledger.state != self.snapshot.tasks.state).tolist()
         assert sorted([*placed, *(move.task for move in outcome.evictions)]) == changed
-        self.marks = [(0, copied(self.ledger))]
+        self.marks = [(0, amounts_of(self.session))]
         self.statement = self.session.statement()
 
     @invariant()
@@ -126,8 +109,8 @@ class StatementMachine(RuleBasedStateMachine):
         plain = PlainSession(
             self.snapshot, self.policy, self.ledger.state, self.ledger.node_of_task
         )
-        for name in ARRAYS:
-            assert np.array_equal(getattr(self.ledger, name), getattr(plain.ledger, name)), name
+        for name, array in amounts_of(self.session).items():
+            assert np.array_equal(array, getattr(plain.ledger, name)), name
 
     @precondition(lambda self: len(self.tasks_in(PENDING)))
     @rule(number=numbers)

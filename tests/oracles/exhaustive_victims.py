@@ -86,9 +86,8 @@ class Exhaustive:
         for place in places:
             for task in self.units[place].tasks:
                 statement.evict(task)
-        ledger = session.ledger
         asked = np.flatnonzero(self.request)
-        free = np.maximum(ledger.idle + ledger.releasing, 0)[asked]
+        free = np.maximum(session.capacity.idle + session.capacity.releasing, 0)[asked]
         room = int((free // self.request[asked, None]).min(axis=0).sum())
         shut = first_shut(session, self.claim.action, self.job, self.claim.ask)
         statement.rollback()

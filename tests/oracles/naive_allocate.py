@@ -44,6 +44,9 @@ class PlainSession:
     def fair_share(self):
         return self.ask.fair_share(self)
 
+    def divide(self):
+        return self.fair_share
+
     @cached_property
     def requested(self):
         requested = np.zeros((len(self.axis), len(self.queues)), np.int64)
@@ -109,7 +112,11 @@ class PlainSession:
         ledger = self.ledger
         return self._pods(shape, ledger.idle + np.minimum(ledger.releasing, 0))
 
-    def future_room(self, shape):
+    def free(self, resource, rows):
+        """What is idle or being released, and not promised."""
+        return (self.ledger.idle + self.ledger.releasing)[resource, rows]
+
+    def room_once_released(self, shape):
         """Pods of a shape that fit once everything is released."""
         return self._pods(shape, self.ledger.idle + self.ledger.releasing)
 
@@ -187,7 +194,7 @@ class NaiveAllocate:
         """Not even one of its pods fits anywhere; who has no depth to count needs not look on."""
         shape = int(self.snapshot.jobs.shape_of_job[job])
         is_counted = self.policy.queue_depth.get("allocate") is not None
-        return shape >= 0 and not is_counted and not now.future_room(shape).any()
+        return shape >= 0 and not is_counted and not now.room_once_released(shape).any()
 
     def _in_depth(self, open_jobs):
         """The best jobs of each leaf, as many as the shard says."""
@@ -208,7 +215,7 @@ class NaiveAllocate:
         now = self.now
         for job in jobs:
             shapes = [self._shape(task) for task in self._batch(job)]
-            if all(shapes.count(s) <= now.future_room(s).sum() for s in set(shapes)):
+            if all(shapes.count(s) <= now.room_once_released(s).sum() for s in set(shapes)):
                 yield job
             else:
                 self.answer.refusal[job] = NO_ROOM
@@ -341,7 +348,7 @@ class NaiveAllocate:
         for node in every.tolist():
             if (codes is not None and codes[node]) or (caps is not None and caps[node] <= 0):
                 continue
-            if now.future_room(shape)[node] <= 0:
+            if now.room_once_released(shape)[node] <= 0:
                 continue
             score = now.ask.node_score(now, shape, np.array([node]), np.zeros(1, np.int64))[0]
             if score > highest:

@@ -64,7 +64,7 @@ def test_an_owner_that_is_not_in_the_file_is_told(tmp_path):
         "objects of kinds that are not read were left out: 1 Service",
         (
             "PyTorchJob default/m is not among the manifests under the UID that its pods name:"
-            " what it says of its pods is not known, so each of the 3 starts by itself"
+            " what it says of them is not known, so each of the 3 starts by itself"
         ),
     ]
 

@@ -366,8 +366,8 @@ class Attempt:
                 shut = first_shut(session, self.demand.claim.action, job, ask)
                 for task in () if shut else tasks:
                     node = int(ledger.node_of_task[task])
-                    asked = request[:, int(session.tasks.shape_of_task[task])]
-                    if ((ledger.idle[:, node] + ledger.releasing[:, node]) < asked).any():
+                    shape = int(session.tasks.shape_of_task[task])
+                    if not session.capacity.fits(shape, node):
                         break
                     statement.spare(task)
                 else:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.framework.session.rooms import room_of
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,8 +31,8 @@ def may_suffice(session: Session, victim_list: VictimList, ask: IntVec, allowed:
     By amounts a queue has little more to lose than it lost in order: the last unit that may go can
     be its largest one.
     """
-    ledger, victims = session.ledger, victim_list.victims
-    missing = ask - (ledger.idle + ledger.releasing).sum(axis=1)
+    victims = victim_list.victims
+    missing = ask - session.capacity.free().sum(axis=1)
     missing -= victims.amounts[:, allowed].sum(axis=1)
     for queue in victim_list.queues:
         missing -= victims.amounts[:, victims.queue == queue].max(axis=1)
@@ -53,17 +51,12 @@ def openings(
     The set that ends first in the list comes first. Units ``kept`` count as gone; a set must be
     allowed along with them.
     """
-    ledger, pods = session.ledger, victim_list.pods
-    free = ledger.idle + ledger.releasing
+    pods = victim_list.pods
     gone = np.array(kept, np.int64)
-    if kept:
-        pods.add_held(free, gone)
-    request = session.shapes.request
-    wanted = [resource for resource, _ in future.asked]
-    asked = np.array([amount for _, amount in future.asked])
-    full = room_of(free, request[:, future.shape], future.allowed) + 1
-    lack = asked[:, None] * full - free[wanted]
-    node, place, held = pods.by_node(wanted)
+    left = session.capacity.without(*([pods.holding(gone)] if kept else []))
+    full = left.room(future.shape, future.allowed) + 1
+    lack = left.lack(future.asked, full)
+    node, place, held = pods.by_node([resource for resource, _ in future.asked])
     use = pods.is_among(victim_list.places)[place]
     use[np.isin(place, gone)] = False
     if future.allowed is not None:

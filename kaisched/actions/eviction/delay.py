@@ -11,6 +11,7 @@ from kaisched.core.tables import DELAY
 
 if TYPE_CHECKING:
     from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.core.marks import Mark
     from kaisched.framework.session.session import Session
 
 _HINT: Final = "delay.rare"
@@ -32,15 +33,12 @@ def held_back(session: Session, job: RowVec) -> CodeVec | None:
 
 
 def has_delays(session: Session) -> bool:
-    """Tell whether any job has a delay; looks only at rows that are new since the last time.
-
-    Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
-    """
-    rare = session.jobs.rare
-    buffer = rare if rare.base is None else rare.base
-    known: tuple[object, int, bool] | None = session.hints.get(_HINT)
-    seen, has_delays = known[1:] if known is not None and known[0] is buffer else (0, False)
+    """Tell whether any job has a delay; looks only at rows that are new since the last time."""
+    snapshot, rare = session.snapshot, session.jobs.rare
+    known: tuple[Mark, bool] | None = session.hints.get(_HINT)
+    seen = snapshot.unchanged_since(known[0] if known else None)
+    has_delays = bool(known and seen and known[1])
     if seen < len(rare):
         has_delays = has_delays or bool(np.count_nonzero(rare[seen:, DELAY] > 0))
-        session.hints[_HINT] = (buffer, len(rare), has_delays)
+        session.hints[_HINT] = snapshot.mark("jobs.rare"), has_delays
     return has_delays

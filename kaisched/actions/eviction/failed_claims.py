@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.eviction.victim_list import give_back
 from kaisched.core.states import ACTIVE_STATES
-from kaisched.framework.session.rooms import room_of
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.plan import Demand
@@ -58,18 +56,15 @@ class FailedClaims:
 
     def _could_suffice(self, demand: Demand, job: RowVec) -> bool:
         session = self._session
-        tasks, ledger, request = session.tasks, session.ledger, session.shapes.request
+        tasks, ledger = session.tasks, session.ledger
         is_one = np.zeros(len(session.jobs.name) + 1, np.bool_)  # the last: of no job
         is_one[job] = True
         runs = ACTIVE_STATES[ledger.state] & is_one[tasks.job_of_task]
         if session.stranded is not None:
             runs &= ~session.stranded
-        rows = runs.nonzero()[0]
-        free = ledger.idle + ledger.releasing
-        held = request.take(tasks.shape_of_task[rows], axis=1)
-        give_back(free, ledger.node_of_task[rows], held)
+        left = session.capacity.without(ledger.holding(runs.nonzero()[0]))
         return all(
-            room_of(free, request[:, shape], self._search.future(shape).allowed).sum() >= count
+            left.room(shape, self._search.future(shape).allowed).sum() >= count
             for shape, count in demand.shapes
         )
 

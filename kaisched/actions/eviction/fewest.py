@@ -60,9 +60,8 @@ def is_least(session: Session, victim_list: VictimList, cost: Cost) -> bool:
     pods, gpus = cost
     if pods <= 1 and gpus <= victim_list.least_gpus:
         return True
-    ledger = session.ledger
     # What units gave less what is free now: at least so much the claim took of them.
-    missing = gpus - int(np.maximum(ledger.idle[GPU] + ledger.releasing[GPU], 0).sum())
+    missing = gpus - session.capacity.total_of(GPU)
     least = max(1, -(-missing // max(1, victim_list.most_gpus)))
     return cost <= (least, max(missing, victim_list.least_gpus))
 
@@ -77,7 +76,7 @@ class Fewest:
         self._session = session
         self._victim_list = victim_list
         self._needs = needs
-        self._free = session.ledger.idle + session.ledger.releasing
+        self._left = session.capacity.without()
 
     def below(
         self, cost: Cost, judge: Callable[[RowVec, RowVec], CodeVec]
@@ -111,7 +110,7 @@ class Fewest:
             return []
         starts = np.flatnonzero(np.diff(node, prepend=-1))
         rows = node[starts]
-        lack = self._lack(shape, wanted, rows)
+        lack = self._left.lack(shape.asked, np.maximum(shape.room[rows], 0) + 1, rows)
         bound = self._bounds(wanted, place, held, starts, lack)
         order = np.lexsort((place[starts], bound[1], bound[0]))
         able = (bound[0] < cost[0]) | ((bound[0] == cost[0]) & (bound[1] < cost[1]))
@@ -140,13 +139,6 @@ class Fewest:
         amounts = self._victim_list.victims.amounts.take(places, axis=1)
         first: RowVec = np.lexsort((places, -amounts[GPU]))[:_UNITS]
         return np.sort(places[first])
-
-    def _lack(self, future: Future, wanted: list[int], nodes: RowVec) -> Amounts:
-        """``(R', K)`` what nodes lack for one more pod of a shape."""
-        asked = np.array([amount for _, amount in future.asked])[:, None]
-        room = np.maximum(future.room[nodes], 0)
-        lack: Amounts = asked * (room + 1) - self._free[wanted].take(nodes, axis=1)
-        return lack
 
     def _bounds(
         self, wanted: list[int], place: RowVec, held: Amounts, starts: RowVec, lack: Amounts
@@ -205,7 +197,9 @@ class Fewest:
             for (resource, amount), freed in zip(future.asked, held, strict=True):
                 on_node = np.zeros((len(places), len(rows)), np.int64)
                 np.add.at(on_node, (column, at_row), freed)
-                np.minimum(room, (bits @ on_node + self._free[resource, rows]) // amount, out=room)
+                np.minimum(
+                    room, (bits @ on_node + self._left.free[resource, rows]) // amount, out=room
+                )
             gained = np.maximum(room, 0).sum(axis=1) - future.room[rows].sum()
             enough &= future.total + gained >= count
         return enough

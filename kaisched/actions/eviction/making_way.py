@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.search import Search
     from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.framework.session.capacity import Without
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
     from kaisched.framework.session.units import Unit
@@ -81,24 +82,20 @@ class MakingWay:
         use &= session.ledger.job_active[running] <= jobs.active[running]
         return Movable(session, running[use], heeds_budgets=has_budgets(session))
 
-    def _lack(self, shape: int, free: Amounts) -> Amounts:
-        """``(R', N)`` what nodes with so much free lack for one more pod of a shape."""
+    def _lack(self, shape: int, left: Without) -> Amounts:
+        """``(R', N)`` what nodes lack for one more pod of a shape, with what is counted as gone."""
         future = self._search.future(shape)
-        wanted = [at for at, _ in future.asked]
-        asked = np.array([amount for _, amount in future.asked])[:, None]
-        lack: Amounts = asked * (future.room + 1) - free[wanted]
-        return lack
+        return left.lack(future.asked, future.room + 1)
 
     def _nodes(
         self, shape: int, victim_list: VictimList, able: RowVec, movable: Movable
     ) -> list[int]:
         """Return the nodes of which the least would have to be moved, as many as may be tried."""
-        ledger, future = self._session.ledger, self._search.future(shape)
-        free = ledger.idle + ledger.releasing
-        victim_list.pods.add_held(free, able)
-        lack = np.maximum(self._lack(shape, free), 0)
-        movable.add_held(free)
-        reached: BoolVec = np.logical_and.reduce(self._lack(shape, free) <= 0, axis=0)
+        future = self._search.future(shape)
+        left = self._session.capacity.without(victim_list.pods.holding(able))
+        lack = np.maximum(self._lack(shape, left), 0)
+        left.give_back(movable.holding())
+        reached: BoolVec = np.logical_and.reduce(self._lack(shape, left) <= 0, axis=0)
         if future.allowed is not None:
             reached &= future.allowed
         nodes = reached.nonzero()[0]
@@ -118,9 +115,8 @@ class MakingWay:
         may_go = judged(session, victim_list, demand.claim, places) == 0
         gone = here[may_go[: len(here)]].tolist()
         extra = places[len(here) :][may_go[len(here) :]][:_EXTRA].tolist()
-        free = session.ledger.idle + session.ledger.releasing
-        victim_list.pods.add_held(free, np.array(gone, np.int64))
-        lack = self._lack(shape, free)[:, node].tolist()
+        left = session.capacity.without(victim_list.pods.holding(np.array(gone, np.int64)))
+        lack = self._lack(shape, left)[:, node].tolist()
         missing = [(at, amount) for (at, _), amount in zip(future.asked, lack, strict=True)]
         tasks = {task for at in gone for task in victim_list.unit(at).tasks}
         items = movable.on(node) if node in set(movable.nodes.tolist()) else []

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kaisched.actions.room.future import fits
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.actions.room.future import Future
+    from kaisched.framework.session.capacity import NodeRoom
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.units import Unit
 
@@ -22,9 +21,10 @@ class Need:
     """So many pods of one shape, and the room that units taken so far would leave."""
 
     __slots__ = (
-        "_free",
-        "_ledger",
+        "_capacity",
+        "_node_of_task",
         "_requests",
+        "_rooms",
         "_session",
         "count",
         "future",
@@ -35,9 +35,10 @@ class Need:
     def __init__(self, session: Session, future: Future, count: int) -> None:
         """Start with nothing taken."""
         self._session = session
-        self._ledger = session.ledger
+        self._capacity = session.capacity
+        self._node_of_task = session.ledger.node_of_task
         self.future = future
-        self._free: dict[int, list[int]] = {}
+        self._rooms: dict[int, NodeRoom] = {}
         self._requests: dict[int, list[int]] = {}
         self.count = count
         self.total = future.total
@@ -72,26 +73,23 @@ class Need:
 
     def shift(self, tasks: tuple[int, ...], sign: int) -> None:
         """Count the room of a unit as free (1), or no longer (-1)."""
-        node_of_task, shape_of_task = self._ledger.node_of_task, self._session.tasks.shape_of_task
+        node_of_task, shape_of_task = self._node_of_task, self._session.tasks.shape_of_task
         allowed = self.future.allowed
         for task in tasks:
             node = int(node_of_task[task])
             if node < 0 or (allowed is not None and not allowed[node]):
                 continue
-            free = self._free.get(node)
-            if free is None:
-                ledger = self._ledger
-                free = (ledger.idle[:, node] + ledger.releasing[:, node]).tolist()
-                self._free[node] = free
+            here = self._rooms.get(node)
+            if here is None:
+                here = self._rooms[node] = self._capacity.on(node)
                 self.room_at[node] = int(self.future.room[node])
             shape = int(shape_of_task[task])
             request = self._requests.get(shape)
             if request is None:
                 request = self._session.shapes.request[:, shape].tolist()
                 self._requests[shape] = request
-            for at, amount in enumerate(request):
-                free[at] += sign * amount
-            room = fits(free, self.future.asked)
+            here.shift(request, sign)
+            room = here.pods(self.future.asked)
             self.total += room - self.room_at[node]
             self.room_at[node] = room
 

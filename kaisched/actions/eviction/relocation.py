@@ -96,8 +96,7 @@ class Relocation:
         """Let a pod stay where it was, if there is still room and nobody new keeps it away."""
         session, ledger = self._session, self._session.ledger
         old, shape = int(ledger.node_of_task[task]), int(session.tasks.shape_of_task[task])
-        free = ledger.idle[:, old] + ledger.releasing[:, old]
-        if old in barred or not (free >= session.shapes.request[:, shape]).all():
+        if old in barred or not session.capacity.fits(shape, old):
             return False
         codes = session.placement.plan(shape).codes
         code = 0 if codes is None else int(codes[old])

@@ -15,8 +15,8 @@ from kaisched.actions.eviction.protected import charges_in
 from kaisched.actions.eviction.victim_order import amounts_of, line_up
 from kaisched.core.axis import GPU, PODS
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.claims import Units
-from kaisched.framework.session.rooms import room_of
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -93,10 +93,8 @@ class VictimList:
 
     def room_without(self, places: RowVec, shape: int, allowed: BoolVec | None) -> int:
         """Return how many pods of a shape would fit if some units were gone."""
-        session, ledger = self._session, self._session.ledger
-        free = ledger.idle + ledger.releasing
-        self.pods.add_held(free, places)
-        return int(room_of(free, session.shapes.request[:, shape], allowed).sum())
+        capacity = self._session.capacity
+        return int(capacity.room(shape, allowed, without=self.pods.holding(places)).sum())
 
     def forget_gone(self) -> None:
         """Drop the units that no longer run where they did.
@@ -164,8 +162,7 @@ class Pods:
                 for task in unit.tasks:
                     if task in at_row:  # else it has gone meanwhile
                         self._place[at_row[task]] = place
-        self._node = session.ledger.node_of_task[rows]
-        self._held = session.shapes.request.take(tasks.shape_of_task[rows], axis=1)
+        self._all = session.ledger.holding(rows)
         self._victims = victims
         self._by_node: tuple[RowVec, RowVec, Amounts] | None = None
 
@@ -175,14 +172,11 @@ class Pods:
         is_one[places] = True
         return is_one
 
-    def add_held(self, free: Amounts, places: RowVec) -> None:
-        """Add what units hold to free amounts ``(R, N)``."""
+    def holding(self, places: RowVec) -> Holding:
+        """Return what units hold."""
         if len(places) == len(self._victims):
-            node, held = self._node, self._held
-        else:
-            pods = self.is_among(places)[self._place].nonzero()[0]
-            node, held = self._node[pods], self._held.take(pods, axis=1)
-        give_back(free, node, held)
+            return self._all
+        return self._all.some(self.is_among(places)[self._place].nonzero()[0])
 
     def by_node(self, wanted: list[int]) -> tuple[RowVec, RowVec, Amounts]:
         """Return nodes, places ``(P,)`` and amounts ``(R', P)``, by node and then by place.
@@ -192,8 +186,8 @@ class Pods:
         """
         if self._by_node is None:
             count = len(self._victims)
-            key = self._node * count + self._place
-            rows: Amounts = self._held
+            key = self._all.nodes * count + self._place
+            rows: Amounts = self._all.amounts
             missing = self._elastic_keys(key, count)
             if missing.size:
                 key = np.concatenate((key, missing))
@@ -221,13 +215,6 @@ class Pods:
             for place in elastic.get(int(victims.job[entry % count]), ())
         ]
         return np.array(missing, np.int64)
-
-
-def give_back(free: Amounts, node: RowVec, held: Amounts) -> None:
-    """Add what pods hold, ``(R, K)``, to the free amounts ``(R, N)`` of their nodes."""
-    nodes = free.shape[1]
-    for resource, amounts in enumerate(held):
-        free[resource] += np.bincount(node, amounts, nodes).astype(np.int64)
 
 
 class _Tasks(Sequence[tuple[int, ...]]):

@@ -46,7 +46,7 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
         return None
     if not is_worth_keeping(session):
         return None
-    if session.placement.has_releasing:
+    if session.capacity.has_releasing:
         return None
     backlog = backlog_of(session, action)
     if backlog.odd or ask.gates(session, action):

@@ -152,7 +152,7 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
         bound = np.full(len(candidates), ANY)
         if simple.any():
             bound[simple] = session.placement.upper_bound(candidates.shape[simple])
-        all_room = session.placement.all_room()
+        all_room = session.capacity.total()
         for at in np.flatnonzero(~simple).tolist():
             tasks = candidates.batches[int(candidates.job[at])]
             if not _could_fit(session, session.tasks.shape_of_task[tasks], all_room):
@@ -173,7 +173,7 @@ def drop_shut(session: Session, candidates: Candidates) -> Candidates:
     later, are left to it.
     """
     rations = rations_of(session)
-    if rations is None or session.placement.has_releasing:
+    if rations is None or session.capacity.has_releasing:
         return candidates
     asked = (candidates.shape >= 0) & rations.is_short[candidates.queue]
     total = np.full(len(candidates), ANY)

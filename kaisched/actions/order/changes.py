@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from kaisched.core.marks import Mark
     from kaisched.framework.session.session import Session
+
+
+_MINIMUM: Final = "podsets.minimum"
+_COLUMNS: Final = (
+    "jobs.pending",
+    "jobs.active",
+    "jobs.refusal",
+    "jobs.queue_of_job",
+    "jobs.priority",
+    "jobs.is_preemptible",
+    "jobs.shape_of_job",
+    "jobs.podset_count",
+    "jobs.created_s",
+    "jobs.metadata_version",
+    _MINIMUM,
+)
 
 
 class Changes:
@@ -18,7 +33,7 @@ class Changes:
         self._generation = session.snapshot.generation
         self._queues = session.queues
         self._policy = session.policy
-        self._columns: tuple[NDArray[Any], ...] = ()
+        self._mark: Mark | None = None
         self.rows = 0
         """How many job rows there were at the last look."""
 
@@ -32,27 +47,11 @@ class Changes:
 
     def look(self, session: Session) -> list[int]:
         """Return the job rows in which something plugins may look at has changed."""
-        jobs, podsets = session.jobs, session.podsets
-        columns: tuple[NDArray[Any], ...] = (
-            jobs.pending,
-            jobs.active,
-            jobs.refusal,
-            jobs.queue_of_job,
-            jobs.priority,
-            jobs.is_preemptible,
-            jobs.shape_of_job,
-            jobs.podset_count,
-            jobs.created_s,
-            podsets.minimum,
-        )
-        changed = set(range(self.rows, len(jobs.pending)))
-        for old, new in zip(self._columns, columns, strict=False):
-            if old is new or (old.base is not None and old.base is new.base):
-                continue  # the very same buffer: rows are only ever appended to it
-            rows = (old != new[: len(old)]).nonzero()[0]
-            if new is podsets.minimum:
-                rows = podsets.job_of_podset[rows]
-            changed.update(rows.tolist())
-        self._columns = columns
-        self.rows = len(jobs.pending)
+        snapshot, count = session.snapshot, len(session.jobs.pending)
+        changed = set(range(self.rows, count))
+        for name, rows in snapshot.changed_since(self._mark) if self._mark is not None else ():
+            of_jobs = session.podsets.job_of_podset[rows] if name == _MINIMUM else rows
+            changed.update(of_jobs.tolist())
+        self._mark = snapshot.mark(*_COLUMNS)
+        self.rows = count
         return sorted(changed)

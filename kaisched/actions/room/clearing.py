@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kaisched.actions.eviction.victim_list import give_back
 from kaisched.core.states import ALLOCATED_STATES
+from kaisched.framework.session.capacity import Holding
 from kaisched.framework.session.disruptions_left import disruptions_left
 from kaisched.framework.session.job_order import ordered_jobs
 from kaisched.framework.session.units import Unit, units_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kaisched.actions.room.future import Future
-    from kaisched.core.axis import Amounts, BoolVec, RowVec
+    from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session.session import Session
 
 _MOST_SUMS = 256
@@ -62,19 +62,19 @@ class Prices:
         self._future = future
         self._main = main
         self._known: dict[int, Clearing | None] = {}
-        self._seen = len(session.ledger.touched)
+        self._seen = len(session.capacity.touched)
 
     def cheapest_first(self, movable: Movable) -> Iterator[Clearing]:
         """Yield clearings for one more pod each, on different nodes, the cheapest first."""
         self._forget_touched()
-        ledger, future, main = self._session.ledger, self._future, self._main
-        asked = dict(future.asked)[main]
-        spare = ledger.idle[main] + ledger.releasing[main] - future.room * asked
+        future, main = self._future, self._main
         nodes = movable.nodes
         if future.allowed is not None:
             nodes = nodes[future.allowed[nodes]]
         nodes = nodes[self._could_hold_more(nodes)]
-        least = np.maximum(asked - spare[nodes], 0).tolist()
+        asked = [(main, dict(future.asked)[main])]
+        lack = self._session.capacity.without().lack(asked, future.room[nodes] + 1, nodes)[0]
+        least = np.maximum(lack, 0).tolist()
         bounds = zip(least, nodes.tolist(), strict=True)
         heap = [((int(amount > 0), amount), -1, node) for amount, node in bounds]
         heapq.heapify(heap)
@@ -99,17 +99,16 @@ class Prices:
         return could
 
     def _forget_touched(self) -> None:
-        touched = self._session.ledger.touched
+        touched = self._session.capacity.touched
         for node in set(touched[self._seen :]):
             self._known.pop(node, None)
         self._seen = len(touched)
 
     def _price(self, node: int, items: list[Item]) -> Clearing | None:
         """Return the cheapest set of pods whose leaving makes room for one more, or None."""
-        future, main, ledger = self._future, self._main, self._session.ledger
-        free = (ledger.idle[:, node] + ledger.releasing[:, node]).tolist()
-        pods = int(future.room[node]) + 1
-        missing = [(at, amount * pods - free[at]) for at, amount in future.asked]
+        future, main = self._future, self._main
+        here = self._session.capacity.on(node)
+        missing = here.lack(future.asked, int(future.room[node]) + 1)
         lacks = dict(missing)[main]
         # By amount that leaves the node: (cost, what moves).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
@@ -179,12 +178,9 @@ class Movable:
         self._units: dict[int, dict[int, Unit | None]] = {}
         """By job and pod."""
 
-    def add_held(self, free: Amounts) -> None:
-        """Add what may move to the free amounts ``(R, N)`` of its nodes."""
-        session = self._session
-        rows = self._runs.nonzero()[0]
-        held = session.shapes.request.take(session.tasks.shape_of_task[rows], axis=1)
-        give_back(free, session.ledger.node_of_task[rows], held)
+    def holding(self) -> Holding:
+        """Return what may move, where it is."""
+        return self._session.ledger.holding(self._runs.nonzero()[0])
 
     def on(self, node: int) -> list[Item]:
         """Return the pods on a node."""

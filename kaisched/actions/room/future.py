@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kaisched.core.refusals import freeable_codes
-from kaisched.framework.session.rooms import HUGE, future_room
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kaisched.core.axis import BoolVec, CodeVec, IntVec
     from kaisched.framework.session.session import Session
 
@@ -33,7 +34,7 @@ class Future:
         "total",
     )
 
-    asked: list[tuple[int, int]]
+    asked: Sequence[tuple[int, int]]
     """(resource, amount) of what one pod asks for."""
     allowed: BoolVec | None
     """``(N,)`` nodes that are not ruled out for good; None for all."""
@@ -46,8 +47,8 @@ class Future:
         """Work out every node."""
         self._session = session
         self.shape = shape
-        request = session.shapes.request[:, shape]
-        self.asked = [(at, amount) for at, amount in enumerate(request.tolist()) if amount]
+        capacity = session.capacity
+        self.asked = capacity.asked(shape)
         plan = session.placement.plan(shape)
         self._codes: CodeVec | None = plan.codes
         # Who wants to be near others may lose what it wants to be near by an eviction.
@@ -57,8 +58,8 @@ class Future:
             curable = np.isin(plan.codes, freeable_codes())
             self.is_plain = self.is_plain and not curable.any()
             self.allowed = (plan.codes == 0) | curable
-        self._seen = len(session.ledger.touched)
-        self.room = future_room(session.ledger, request, self.allowed, None)
+        self._seen = len(capacity.touched)
+        self.room = capacity.room(shape, self.allowed)
         self.total = int(self.room.sum())
 
     @property
@@ -68,19 +69,11 @@ class Future:
 
     def catch_up(self) -> None:
         """Take in what has moved since the last look."""
-        ledger = self._session.ledger
-        rows = set(ledger.touched[self._seen :])
-        self._seen = len(ledger.touched)
+        capacity = self._session.capacity
+        rows = set(capacity.touched[self._seen :])
+        self._seen = len(capacity.touched)
         for node in rows:
             if self.allowed is None or self.allowed[node]:
-                room = fits((ledger.idle[:, node] + ledger.releasing[:, node]).tolist(), self.asked)
+                room = capacity.on(node).pods(self.asked)
                 self.total += room - int(self.room[node])
                 self.room[node] = room
-
-
-def fits(free: list[int], asked: list[tuple[int, int]]) -> int:
-    """Return how many pods fit into the free amounts of one node."""
-    least = HUGE
-    for at, amount in asked:
-        least = min(least, free[at] // amount)
-    return max(least, 0)

@@ -23,7 +23,7 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
     The caller rolls back. With room being released some may be promised only (see
     :func:`place_waiting`).
     """
-    if session.placement.has_releasing:
+    if session.capacity.has_releasing:
         return place_waiting(session, statement, tasks)
     shapes = session.tasks.shape_of_task[tasks]
     cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kaisched.core.axis import RowVec
+    from kaisched.core.marks import Mark
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
@@ -116,20 +117,16 @@ def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> list[Stat
 
 
 def _promised_rows(session: Session) -> RowVec:
-    """Return the pods with a nominated node; looks only at rows that are new since last time.
-
-    Rows of one buffer do not change once a snapshot has seen them, see cluster/columns.py.
-    """
-    column = session.tasks.nominated_node
-    buffer = column if column.base is None else column.base
-    known: tuple[object, int, RowVec] | None = session.hints.get(_HINT)
-    is_same = known is not None and known[0] is buffer and known[1] <= len(column)
-    seen, rows = known[1:] if known is not None and is_same else (0, _NOBODY)
+    """Return the pods with a nominated node; looks only at rows that are new since last time."""
+    snapshot, column = session.snapshot, session.tasks.nominated_node
+    known: tuple[Mark, RowVec] | None = session.hints.get(_HINT)
+    seen = snapshot.unchanged_since(known[0] if known else None)
+    rows = known[1] if known and seen else _NOBODY
     if seen < len(column):
         fresh = (column[seen:] >= 0).nonzero()[0]
         if fresh.size:
             rows = np.concatenate((rows, fresh + seen))
-        session.hints[_HINT] = (buffer, len(column), rows)
+        session.hints[_HINT] = snapshot.mark("tasks.nominated_node"), rows
     return rows
 
 
@@ -184,16 +181,14 @@ def _keep(session: Session, job: int, batch: RowVec) -> bool:
 def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
     """Place one pod on its node, now or once it is free; False when neither will do."""
     shape = int(session.tasks.shape_of_task[task])
-    placement, ledger = session.placement, session.ledger
-    plan, room, _ = placement.vacancy(shape)
+    plan, room, _, _ = session.placement.vacancy(shape)
     code = 0 if plan.codes is None else int(plan.codes[node])
     if code and code not in PASSING:
         return False
     if room[node] > 0:
         statement.allocate(task, node)
         return True
-    free = ledger.idle[:, node] + ledger.releasing[:, node]
-    if (free < session.shapes.request[:, shape]).any():
+    if not session.capacity.fits(shape, node):
         return False
     if plan.cap is not None and plan.cap[node] <= 0:
         return False

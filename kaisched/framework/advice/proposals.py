@@ -14,6 +14,7 @@ from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.advice.advice import Change, Kind, Proposal
+from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.next_batch import asked_of, batch_of
 from kaisched.units import UNLIMITED
 
@@ -174,7 +175,7 @@ def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
     if len(shapes) != 1:
         return
     shape = shapes[0][0]
-    request, idle = session.shapes.request[:, shape], _idle(session)
+    request, idle = session.shapes.request[:, shape], session.capacity.idle
     allowed = _allowed(session, [shape])
     for other in islice(_running(session), _LOOKED_AT):
         freed = idle.copy()
@@ -182,8 +183,7 @@ def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
             node = int(session.tasks.node_of_task[task])
             if node >= 0:
                 freed[:, node] += session.shapes.request[:, session.tasks.shape_of_task[task]]
-        room = (freed // np.maximum(request, 1)[:, None])[request > 0].min(axis=0)
-        if np.maximum(room, 0)[allowed].sum() >= size:
+        if room_of(freed, request, allowed).sum() >= size:
             yield Kind.END, (Change(session.jobs.name[other]),)
             return
 
@@ -220,7 +220,3 @@ def _running(session: Session) -> Iterator[int]:
         state = session.tasks.state[list(jobs.tasks[row])]
         if int(jobs.queue_of_job[row]) >= 0 and ACTIVE_STATES[state].all():
             yield row
-
-
-def _idle(session: Session) -> Amounts:
-    return session.ledger.idle if session.has_moved else session.nodes.idle

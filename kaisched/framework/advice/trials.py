@@ -152,6 +152,7 @@ def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapsh
             idle=np.concatenate([nodes.idle, more], axis=1),
             releasing=np.concatenate([nodes.releasing, np.zeros_like(more)], axis=1),
             version=np.concatenate([nodes.version, np.zeros(count, nodes.version.dtype)]),
+            annotations=(*nodes.annotations, *[nodes.annotations[like]] * count),
         ),
         total=snapshot.total + allocatable[:, 0] * count,
     )

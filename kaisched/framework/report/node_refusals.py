@@ -25,7 +25,7 @@ def node_refusals_of(
     were empty, since what others hold there makes no difference; else by what is ``idle``, as of
     now where that is not given.
     """
-    plan, room, _ = session.placement.vacancy(shape)
+    plan, room, _, _ = session.placement.vacancy(shape)
     request = session.shapes.request[:, shape]
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
     refused: list[NodeRefusal] = []
@@ -39,7 +39,7 @@ def node_refusals_of(
     if never is Refusal.EXCEEDS_ANY_NODE:
         idle = session.nodes.allocatable
     elif idle is None:
-        idle = session.ledger.idle if session.has_moved else session.nodes.idle
+        idle = session.capacity.idle
     refused.extend(_shortages(session, request, idle, short))
     refused.sort(key=lambda each: (-each.nodes, each.reason, each.detail))
     return never or code, tuple(refused)

@@ -9,6 +9,7 @@ import numpy as np
 from kaisched.core.refusals import Refusal
 from kaisched.framework.report.codes import MOST_SHAPES
 from kaisched.framework.report.node_refusals import node_refusals_of
+from kaisched.framework.session.capacity import room_of
 from kaisched.framework.session.next_batch import batch_of
 
 if TYPE_CHECKING:
@@ -68,13 +69,11 @@ def _together(session: Session, shapes: list[tuple[int, int]]) -> tuple[int, int
 
     The shape is -1 where all fit; what is idle is so after those that fit.
     """
-    idle = (session.ledger.idle if session.has_moved else session.nodes.idle).copy()
+    idle = session.capacity.idle.copy()
     fits, left = 0, -1
     for shape, count in shapes:
         request = session.shapes.request[:, shape]
-        asked = request > 0
-        room = (idle[asked] // request[asked][:, None]).min(axis=0) if asked.any() else count
-        room = np.clip(room, 0, session.placement.vacancy(shape).room)
+        room = np.minimum(room_of(idle, request), session.placement.vacancy(shape).room)
         before = np.cumsum(room) - room
         placed = np.clip(count - before, 0, room)
         idle -= request[:, None] * placed

@@ -1,9 +1,8 @@
-"""The working amounts of a cycle: the only arrays that change while it runs.
+"""The working state of a cycle: the only arrays that change while it runs.
 
-Copies of the snapshot's mutable columns. Changed through
+Copies of the snapshot's mutable columns; those of the nodes are the capacity's. Changed through
 :class:`~kaisched.framework.session.statement.Statement` alone, which can take every change back to
-the bit
-(all integers, no rounding).
+the bit (all integers, no rounding).
 """
 
 from __future__ import annotations
@@ -12,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.states import ACTIVE_STATES, HOLDING_STATES, TaskState
+from kaisched.core.states import ACTIVE_STATES, TaskState
 from kaisched.core.tree import roll_up
+from kaisched.framework.session.capacity import Holding
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.session.capacity import Capacity
 
 _FEW = 16
 """Up to so many rows a loop of scalars beats the arrays (measured: 0.2 us a row against 4 us a
@@ -26,14 +27,14 @@ _ALLOCATED = int(TaskState.ALLOCATED)
 _RELEASING = int(TaskState.RELEASING)
 _PENDING = int(TaskState.PENDING)
 _PIPELINED = int(TaskState.PIPELINED)
-_HOLDS = HOLDING_STATES.tolist()
 _ACTIVE = ACTIVE_STATES.tolist()
 
 
 class Ledger:
-    """Idle, releasing and held amounts, and where every task stands, as the cycle has them now."""
+    """What queues hold, how jobs stand and where every task is, as the cycle has it now."""
 
     __slots__ = (
+        "_capacity",
         "_is_preemptible",
         "_podset_of_task",
         "_queue_of_job",
@@ -42,22 +43,15 @@ class Ledger:
         "_tree",
         "held",
         "held_non_preemptible",
-        "idle",
         "job_active",
         "job_of_task",
         "job_pending",
         "node_of_task",
         "podset_active",
         "podset_pending",
-        "releasing",
         "state",
-        "touched",
     )
 
-    idle: Amounts
-    """``(R, N)``"""
-    releasing: Amounts
-    """``(R, N)`` what is being released and not yet promised to a pipelined task."""
     held: Amounts
     """``(R, Q)`` at every level of the tree; a promise counts, so that all of them together keep to
     the order and the limits by which they will be bound."""
@@ -68,14 +62,13 @@ class Ledger:
     job_pending: IntVec
     podset_active: IntVec
     podset_pending: IntVec
-    touched: list[int]
-    """Node rows in the order they changed: what caches of per-node answers still have to re-ask."""
 
-    def __init__(self, snapshot: Snapshot, held: Amounts, held_non_preemptible: Amounts) -> None:
+    def __init__(
+        self, snapshot: Snapshot, held: Amounts, held_non_preemptible: Amounts, capacity: Capacity
+    ) -> None:
         """Copy what may change; ``held`` is already rolled up and is copied too."""
         tasks, jobs, podsets = snapshot.tasks, snapshot.jobs, snapshot.podsets
-        self.idle = snapshot.nodes.idle.copy()
-        self.releasing = snapshot.nodes.releasing.copy()
+        self._capacity = capacity
         self.held = held.copy()
         self.held_non_preemptible = held_non_preemptible.copy()
         self.state = tasks.state.copy()
@@ -84,7 +77,6 @@ class Ledger:
         self.job_pending = jobs.pending.copy()
         self.podset_active = podsets.active.copy()
         self.podset_pending = podsets.pending.copy()
-        self.touched = []
         self.job_of_task = tasks.job_of_task
         self._podset_of_task = tasks.podset_of_task
         self._shape_of_task = tasks.shape_of_task
@@ -99,38 +91,41 @@ class Ledger:
         The inverse is the same call with what it returned.
         """
         old_state, old_node = int(self.state[task]), int(self.node_of_task[task])
-        request = self._request[:, self._shape_of_task[task]]
+        shape = int(self._shape_of_task[task])
         if old_node >= 0:
-            self._take_from_node(old_node, old_state, request, -1)
+            self._capacity.give_back(old_node, shape, old_state)
         if node >= 0:
-            self._take_from_node(node, state, request, 1)
-        self._count(task, old_state, state, request)
+            self._capacity.take(node, shape, state)
+        self._count(task, old_state, state, shape)
         self.state[task] = state
         self.node_of_task[task] = node
         return old_state, old_node
 
     def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Put pending tasks of one shape on idle room, all at once; the same as one by one."""
-        request = self._request[:, shape]
-        self._shift(tasks, nodes, request, 1)
+        self._capacity.take_all(nodes, shape, _ALLOCATED)
+        self._count_all(tasks, shape, 1)
         self.state[tasks] = _ALLOCATED
         self.node_of_task[tasks] = nodes
 
     def take_back_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Undo :meth:`place_pending`."""
-        self._shift(tasks, nodes, self._request[:, shape], -1)
+        self._capacity.give_back_all(nodes, shape, _ALLOCATED)
+        self._count_all(tasks, shape, -1)
         self.state[tasks] = _PENDING
         self.node_of_task[tasks] = -1
 
     def promise_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Promise pending tasks of one shape room that is being released."""
-        self._shift(tasks, nodes, self._request[:, shape], 1, of_releasing=True)
+        self._capacity.take_all(nodes, shape, _PIPELINED)
+        self._count_all(tasks, shape, 1)
         self.state[tasks] = _PIPELINED
         self.node_of_task[tasks] = nodes
 
     def take_back_promised(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
         """Undo :meth:`promise_pending`."""
-        self._shift(tasks, nodes, self._request[:, shape], -1, of_releasing=True)
+        self._capacity.give_back_all(nodes, shape, _PIPELINED)
+        self._count_all(tasks, shape, -1)
         self.state[tasks] = _PENDING
         self.node_of_task[tasks] = -1
 
@@ -139,16 +134,14 @@ class Ledger:
 
         The same as one by one, but for their states, which the caller sets.
         """
-        nodes, shapes = self.node_of_task[tasks], self._shape_of_task[tasks]
-        self.touched.extend(dict.fromkeys(nodes.tolist()))
-        amounts = self._request.take(shapes, axis=1) * sign
+        holding = self.holding(tasks)
+        self._capacity.release(holding, sign)
+        amounts = holding.amounts * sign
         jobs, podsets = self.job_of_task[tasks], self._podset_of_task[tasks]
         np.subtract.at(self.job_active, jobs, sign)
         np.subtract.at(self.podset_active, podsets, sign)
         queues = self._queue_of_job[jobs]
         strict = ~self._is_preemptible[jobs]
-        for row, more in enumerate(amounts):
-            np.add.at(self.releasing[row], nodes, more)
         for queue in dict.fromkeys(queues.tolist()):
             here = queues == queue
             path = self._tree.path(queue)
@@ -157,64 +150,47 @@ class Ledger:
                 strictly = amounts[:, here & strict].sum(axis=1)
                 self.held_non_preemptible[:, path] -= strictly[:, None]
 
+    def holding(self, tasks: RowVec) -> Holding:
+        """Return what tasks hold on the nodes that they are on."""
+        held = self._request.take(self._shape_of_task[tasks], axis=1)
+        return Holding(self.node_of_task[tasks], held)
+
     def relocate(self, task: int, node: int) -> int:
         """Promise a task that is being released another node, and return where it still is.
 
         It goes on holding its old room until it has left; undone by :meth:`take_back_relocated`.
         """
-        old = int(self.node_of_task[task])
-        request = self._request[:, self._shape_of_task[task]]
-        self.releasing[:, node] -= request
-        self.touched.append(node)
-        self._count(task, _RELEASING, _PIPELINED, request)
+        old, shape = int(self.node_of_task[task]), int(self._shape_of_task[task])
+        self._capacity.take(node, shape, _PIPELINED)
+        self._count(task, _RELEASING, _PIPELINED, shape)
         self.state[task] = _PIPELINED
         self.node_of_task[task] = node
         return old
 
     def take_back_relocated(self, task: int, old_node: int) -> None:
         """Undo :meth:`relocate`."""
-        node = int(self.node_of_task[task])
-        request = self._request[:, self._shape_of_task[task]]
-        self.releasing[:, node] += request
-        self.touched.append(node)
-        self._count(task, _PIPELINED, _RELEASING, request)
+        shape = int(self._shape_of_task[task])
+        self._capacity.give_back(int(self.node_of_task[task]), shape, _PIPELINED)
+        self._count(task, _PIPELINED, _RELEASING, shape)
         self.state[task] = _RELEASING
         self.node_of_task[task] = old_node
 
-    def _shift(
-        self,
-        tasks: RowVec,
-        nodes: RowVec,
-        request: Amounts,
-        sign: int,
-        *,
-        of_releasing: bool = False,
-    ) -> None:
-        source = self.releasing if of_releasing else self.idle
+    def _count_all(self, tasks: RowVec, shape: int, sign: int) -> None:
+        """Count pending tasks of one shape as placed (1), or as pending again (-1)."""
+        amounts = self._request[:, shape] * sign
         if len(tasks) == 1:
-            self._shift_one(source, int(tasks[0]), int(nodes[0]), request * sign, sign)
+            self._count_one(int(tasks[0]), amounts, sign)
             return
-        rows, per_node = _counts(nodes)
-        self.touched.extend(rows)
-        if len(rows) <= _FEW:
-            for node, number in zip(rows, per_node, strict=True):
-                source[:, node] -= request * (number * sign)
-        else:
-            source[:, rows] -= request[:, None] * (np.array(per_node) * sign)
         podsets, per_podset = _counts(self._podset_of_task[tasks])
         _add(self.podset_active, podsets, per_podset, sign)
         _add(self.podset_pending, podsets, per_podset, -sign)
         jobs, per_job = _counts(self.job_of_task[tasks])
         _add(self.job_active, jobs, per_job, sign)
         _add(self.job_pending, jobs, per_job, -sign)
-        self._hold(jobs, per_job, request * sign)
+        self._hold(jobs, per_job, amounts)
 
-    def _shift_one(
-        self, source: Amounts, task: int, node: int, amounts: Amounts, sign: int
-    ) -> None:
+    def _count_one(self, task: int, amounts: IntVec, sign: int) -> None:
         """Do the same for one task, by far the most frequent, without lists (8 us for 15)."""
-        self.touched.append(node)
-        source[:, node] -= amounts
         podset, job = int(self._podset_of_task[task]), int(self.job_of_task[task])
         self.podset_active[podset] += sign
         self.podset_pending[podset] -= sign
@@ -245,16 +221,7 @@ class Ledger:
             for row in self._tree.path(queue).tolist():
                 self.held_non_preemptible[:, row] += request * number
 
-    def _take_from_node(self, node: int, state: int, request: Amounts, sign: int) -> None:
-        if _HOLDS[state]:
-            self.idle[:, node] -= request * sign
-            if state == _RELEASING:
-                self.releasing[:, node] += request * sign
-        elif state == _PIPELINED:
-            self.releasing[:, node] -= request * sign
-        self.touched.append(node)
-
-    def _count(self, task: int, old: int, new: int, request: Amounts) -> None:
+    def _count(self, task: int, old: int, new: int, shape: int) -> None:
         job = int(self.job_of_task[task])
         if job < 0:
             return
@@ -268,9 +235,10 @@ class Ledger:
         queue = int(self._queue_of_job[job])
         if active and queue >= 0:
             path = self._tree.path(queue)
-            self.held[:, path] += (request * active)[:, None]
+            more = (self._request[:, shape] * active)[:, None]
+            self.held[:, path] += more
             if not self._is_preemptible[job]:
-                self.held_non_preemptible[:, path] += (request * active)[:, None]
+                self.held_non_preemptible[:, path] += more
 
 
 def _counts(rows: RowVec) -> tuple[list[int], list[int]]:

@@ -15,12 +15,13 @@ import numpy as np
 
 from kaisched.core.refusals import PASSING
 from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
-from kaisched.framework.session.rooms import Rooms, future_room
+from kaisched.framework.session.rooms import Rooms
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.framework.session.capacity import Capacity
     from kaisched.framework.session.session import Session
 
 _HINT = "rooms"
@@ -30,10 +31,23 @@ _LEVEL_CELLS = 400_000
 """Above so many (node, extra pod) cells the table of scores is not built; a guess, 3 MB."""
 
 
+class Mask:
+    """The scores of nodes with room, kept from one vacancy of a shape to the next."""
+
+    __slots__ = ("seen", "values")
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.values: FloatVec | None = None
+        """``(N,)`` score where there is room, else -1."""
+        self.seen = 0
+        """How much of the capacity's touched rows it has taken in."""
+
+
 class ShapePlan:
     """What is known this cycle of one shape."""
 
-    __slots__ = ("cap", "codes", "masked", "score", "seen", "shape")
+    __slots__ = ("cap", "codes", "fresh", "mask", "score", "seen", "shape")
 
     def __init__(self, shape: int) -> None:
         """Know nothing yet."""
@@ -43,10 +57,12 @@ class ShapePlan:
         self.cap: IntVec | None = None
         """``(N,)`` bound by plugins; None for no bound."""
         self.score: FloatVec | None = None
-        self.masked: FloatVec | None = None
-        """``(N,)`` score where there is room, else -1."""
         self.seen = 0
-        """How much of the ledger's touched rows the scores have taken in."""
+        """How much of the capacity's touched rows the scores have taken in."""
+        self.fresh: tuple[int, RowVec] | None = None
+        """What the scores took in last: how much they had seen before, and the rows."""
+        self.mask = Mask()
+        """Of the room there is now; another one once that has changed for more than amounts."""
 
 
 class Vacancy(NamedTuple):
@@ -56,6 +72,8 @@ class Vacancy(NamedTuple):
     room: IntVec
     """``(N,)`` pods on each node."""
     total: int
+    mask: Mask | None
+    """The mask of just this room; None where none is kept."""
 
 
 class Placement:
@@ -70,16 +88,12 @@ class Placement:
         rooms = session.hints.get(_HINT)
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
-        rooms.begin(session.snapshot)
+        self._capacity: Capacity = session.capacity
+        rooms.begin(session.snapshot, self._capacity)
         self._shared: Rooms = rooms
         self._rows, self._none = rooms.rows, rooms.none
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
-        self.has_releasing = bool(np.count_nonzero(session.nodes.releasing))
-
-    def expect_releases(self) -> None:
-        """Look at room that is being released from now on: something was evicted."""
-        self.has_releasing = True
 
     @property
     def _session(self) -> Session:
@@ -91,33 +105,21 @@ class Placement:
 
     def upper_bound(self, shapes: RowVec) -> IntVec:
         """``(K,)`` pods of each shape the amounts alone allow, what is being released included."""
-        session = self._session
-        if self.has_releasing:
+        capacity = self._capacity
+        if capacity.has_releasing:
             distinct, which = np.unique(shapes, return_inverse=True)
-            request = session.shapes.request
-            future = [
-                future_room(session.ledger, request[:, shape], None, None).sum()
-                for shape in distinct.tolist()
-            ]
+            future = [capacity.room(shape).sum() for shape in distinct.tolist()]
             return np.array(future, np.int64)[which]
-        ledger = session.ledger if session.has_moved else None
         rooms = self._rooms()
-        slots = rooms.slots(shapes, session.snapshot, ledger)
+        slots = rooms.slots(shapes, self._session.snapshot, capacity)
         total: IntVec = rooms.total.take(slots)
         return total
-
-    def all_room(self) -> IntVec:
-        """``(R,)`` what all nodes together have idle, or are about to have."""
-        now = self._session.ledger if self._session.has_moved else self._session.nodes
-        # A node whose pods hold more than it has gives nothing, and takes nothing from others.
-        room: IntVec = np.maximum(now.idle + now.releasing, 0).sum(axis=1)
-        return room
 
     @property
     def is_full(self) -> bool:
         """Whether, as far as can be told at a glance, no pod of any shape fits now or soon."""
         session = self._session
-        if self.has_releasing or session.has_moved:
+        if self._capacity.has_releasing or session.has_moved:
             return False
         return self._rooms().is_full(session.shapes.request.shape[1])
 
@@ -146,39 +148,45 @@ class Placement:
         slot = self._slot(shape)
         room: IntVec = self._shared.room[slot]
         if plan.codes is None and plan.cap is None:
-            return Vacancy(plan, room, int(self._shared.total[slot]))
+            return Vacancy(plan, room, int(self._shared.total[slot]), plan.mask)
         if plan.cap is not None:
             self._refresh_cap(plan)
             room = np.minimum(room, plan.cap)
         if plan.codes is not None:
             room = room * (plan.codes == 0)
-        return Vacancy(plan, room, int(room.sum()))
+        return Vacancy(plan, room, int(room.sum()), plan.mask)
 
     def future(self, plan: ShapePlan) -> IntVec:
         """``(N,)`` pods that fit once what is being released is free."""
         if plan.cap is not None:
             self._refresh_cap(plan)
-        request = self._session.shapes.request[:, plan.shape]
         allowed: BoolVec | None = None
         if plan.codes is not None:
             allowed = (plan.codes == 0) | np.isin(plan.codes, PASSING)
-        return future_room(self._session.ledger, request, allowed, plan.cap)
+        room = self._capacity.room(plan.shape, allowed)
+        return room if plan.cap is None else np.minimum(room, plan.cap)
+
+    def future_vacancy(self, shape: int) -> Vacancy:
+        """Return where pods of the shape fit once what is being released is free."""
+        plan = self.plan(shape)
+        room = self.future(plan)
+        return Vacancy(plan, room, int(room.sum()), None)
 
     # -- choosing --------------------------------------------------------------------------------
 
     def choose(self, vacancy: Vacancy, count: int) -> RowVec | None:
-        """Return a node row for each of ``count`` identical pods, on idle room, or None.
+        """Return a node row for each of ``count`` identical pods, or None where room is lacking.
 
         Changes nothing: the caller places them through a statement. ``vacancy`` is of this moment.
         """
-        plan, room, total = vacancy
+        plan, room, total, _ = vacancy
         if total < count:
             return None
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
                 return open_rows if count == 1 else np.repeat(open_rows, count)
-        masked = self._masked(plan, room)
+        masked = self._masked(vacancy)
         if count == 1:
             return np.array([int(masked.argmax())])
         chosen = fill_first(masked, room, count)
@@ -191,9 +199,9 @@ class Placement:
 
         Node rows in ``barred`` are left out.
         """
-        plan, room, _ = self.vacancy(shape)
+        plan, room, _, _ = self.vacancy(shape)
         future = self.future(plan)
-        score = np.where(future > 0, self._score(plan, room), -1.0)
+        score = np.where(future > 0, self._score(plan), -1.0)
         if barred:
             score[list(barred)] = -1.0
         if plan.codes is not None and ((room > 0) & (score >= 0)).any():
@@ -209,17 +217,7 @@ class Placement:
 
         None when there is too little room. Changes nothing, as :meth:`choose`.
         """
-        plan, idle_room, _ = self.vacancy(shape)
-        room = self.future(plan)
-        total = int(room.sum())
-        if total < count:
-            return None
-        masked = np.where(room > 0, self._score(plan, idle_room), -1.0)
-        chosen = fill_first(masked, room, count)
-        vacancy = Vacancy(plan, room, total)
-        if self._ask.fills_first or self._rises(vacancy, chosen):
-            return chosen
-        return self._choose_falling(plan, masked, room, count)
+        return self.choose(self.future_vacancy(shape), count)
 
     def heed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
         """Tell the plugins of moves and ask again for what they say is stale."""
@@ -231,7 +229,7 @@ class Placement:
                     continue
                 codes = self._ask.node_filter(self._session, shape, self._rows)
                 plan.codes = codes if codes is not None and codes.any() else None
-                plan.masked = None
+                plan.mask = Mask()
             del rows  # a filter is asked whole: affinity domains span more rows than moved
 
     # -- upkeep ------------------------------------------------------------------------------------
@@ -248,43 +246,51 @@ class Placement:
 
     def _slot(self, shape: int) -> int:
         """Return the shape's slot in the room table, with every move taken in."""
-        session, rooms = self._session, self._rooms()
-        ledger = session.ledger if session.has_moved else None
+        rooms = self._rooms()
         slot = rooms.slot_of_shape.get(shape)
         if slot is None:
-            rooms.add([shape], session.snapshot, ledger)
+            rooms.add([shape], self._session.snapshot, self._capacity)
             slot = rooms.slot_of_shape[shape]
-        elif ledger is not None:
-            rooms.catch_up(slot, ledger)
+        else:
+            rooms.catch_up(slot, self._capacity)
         return slot
 
     def _refresh_cap(self, plan: ShapePlan) -> None:
-        session = self._session
-        if session.has_moved and plan.seen < len(session.ledger.touched):
-            plan.cap = self._ask.node_room(session, plan.shape, self._rows)
-            plan.masked = None
+        if plan.seen < len(self._capacity.touched):
+            plan.cap = self._ask.node_room(self._session, plan.shape, self._rows)
+            plan.mask = Mask()
 
-    def _score(self, plan: ShapePlan, room: IntVec) -> FloatVec:
+    def _score(self, plan: ShapePlan) -> FloatVec:
         """``(N,)`` scores as of now: asked in full once, then for touched rows."""
         session = self._session
-        touched = session.ledger.touched if session.has_moved else []
+        touched = self._capacity.touched
         if plan.score is None:
             plan.score = self._ask.node_score(session, plan.shape, self._rows, self._none)
-            plan.masked = None
         elif plan.seen < len(touched):
             rows = np.array(sorted(set(touched[plan.seen :])), np.int64)
             fresh = self._ask.node_score(session, plan.shape, rows, self._none[: rows.size])
             plan.score[rows] = fresh
-            if plan.masked is not None:
-                plan.masked[rows] = np.where(room[rows] > 0, fresh, -1.0)
+            plan.fresh = plan.seen, rows
         plan.seen = len(touched)
         return plan.score
 
-    def _masked(self, plan: ShapePlan, room: IntVec) -> FloatVec:
-        score = self._score(plan, room)
-        if plan.masked is None:
-            plan.masked = np.where(room > 0, score, -1.0)
-        return plan.masked
+    def _masked(self, vacancy: Vacancy) -> FloatVec:
+        """``(N,)`` score where there is room, else -1; a mask that is kept for the rows touched."""
+        plan, room, _, mask = vacancy
+        score, touched = self._score(plan), self._capacity.touched
+        if mask is None or mask.values is None:
+            values: FloatVec = np.where(room > 0, score, -1.0)
+            if mask is not None:
+                mask.values, mask.seen = values, len(touched)
+            return values
+        if mask.seen < len(touched):
+            if plan.fresh is not None and plan.fresh[0] == mask.seen:
+                rows = plan.fresh[1]
+            else:
+                rows = np.array(sorted(set(touched[mask.seen :])), np.int64)
+            mask.values[rows] = np.where(room[rows] > 0, score[rows], -1.0)
+            mask.seen = len(touched)
+        return mask.values
 
     def _rises(self, vacancy: Vacancy, chosen: RowVec) -> bool:
         """Check that no node's score fell below its first while it was filled."""
@@ -294,9 +300,9 @@ class Placement:
             return True
         starts = np.repeat(np.cumsum(counts - 1) - (counts - 1), counts - 1)
         extra = np.arange(again.size) - starts + 1
-        plan, room, _ = vacancy
+        plan = vacancy.plan
         later = self._ask.node_score(self._session, plan.shape, again, extra)
-        return bool((later >= self._score(plan, room)[again]).all())
+        return bool((later >= self._score(plan)[again]).all())
 
     def _choose_falling(
         self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
-    from kaisched.core.snapshot import Snapshot
-    from kaisched.framework.session.ledger import Ledger
+from kaisched.framework.session.capacity import divisors, pods_in
 
-HUGE: Final = 1 << 40
-"""Room where a shape asks for nothing of a resource; more pods than any node will see."""
+if TYPE_CHECKING:
+    from kaisched.core.axis import Amounts, IntVec, RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.session.capacity import Capacity
+
 _UNKNOWN: Final = -1
 _SPARE: Final = 256
 """With more shapes than these, it is looked whether most of them are still asked about."""
@@ -48,7 +48,7 @@ class Rooms:
         self._bonus: Amounts = np.zeros((self._resources, 0), np.int64)
         self._version: IntVec = np.full(count, _UNKNOWN, np.int64)
         self._seen: list[int] = []
-        """Per slot, how much of the ledger's touched rows it has taken in."""
+        """Per slot, how much of the capacity's touched rows it has taken in."""
         self._touched: list[int] = []
         self.turn = 0
         """Counts sessions: a record that is read late must not see the amounts of a later one."""
@@ -74,27 +74,27 @@ class Rooms:
             self.slot_of_shape
         )
 
-    def begin(self, snapshot: Snapshot) -> None:
+    def begin(self, snapshot: Snapshot, capacity: Capacity) -> None:
         """Take in what changed since the last cycle, tentative moves of that cycle included."""
         self.turn += 1
         self._asked = set()
         nodes = snapshot.nodes
         if self._touched:
             self._version[self._touched] = _UNKNOWN
-            self._touched = []
             self._seen = [0] * len(self._seen)
+        self._touched = capacity.touched
         changed = (self._version != nodes.version).nonzero()[0]
         if changed.size:
             self._version = nodes.version.copy()
-            self._refresh(changed, nodes.idle.take(changed, axis=1))  # nothing is promised yet
+            self._refresh(changed, capacity.unpromised(changed))
 
     def is_full(self, shapes: int) -> bool:
         """Tell whether all of so many shapes have been asked about and none of them has room."""
         return len(self.slot_of_shape) == shapes and not np.count_nonzero(self.total)
 
-    def catch_up(self, slot: int, ledger: Ledger) -> None:
+    def catch_up(self, slot: int, capacity: Capacity) -> None:
         """Take in, for one shape, the moves made since its last look."""
-        touched = self._touched = ledger.touched
+        touched = self._touched = capacity.touched
         seen = self._seen[slot]
         if len(touched) == seen:
             return
@@ -102,33 +102,33 @@ class Rooms:
         room = self.room[slot]
         if len(touched) == seen + 1:
             node = touched[seen]
-            free = ledger.idle[:, node] + np.minimum(ledger.releasing[:, node], 0)
+            free = capacity.unpromised_on(node)
             most = free // self._divisor[:, slot] + self._bonus[:, slot]
             fits = max(min(most.tolist()), 0)  # of a few numbers the quickest
             self.total[slot] += fits - room[node]
             room[node] = fits
             return
         rows = np.array(sorted(set(touched[seen:])), np.int64)
-        free = _usable(ledger.idle, ledger.releasing, rows)
-        fresh = _room(free, self._divisor[:, slot, None], self._bonus[:, slot, None])
+        free = capacity.unpromised(rows)
+        fresh = pods_in(free, self._divisor[:, slot, None], self._bonus[:, slot, None])
         self.total[slot] += fresh.sum() - room[rows].sum()
         room[rows] = fresh
 
-    def slots(self, shapes: RowVec, snapshot: Snapshot, ledger: Ledger | None) -> RowVec:
+    def slots(self, shapes: RowVec, snapshot: Snapshot, capacity: Capacity) -> RowVec:
         """``(K,)`` slots of shapes, those not asked about before taken up."""
         self._reach(snapshot.shapes.request.shape[1])
         slots = self._slots[shapes]
         if self._missing and slots.size and np.minimum.reduce(slots) < 0:
-            self.add(np.unique(shapes[slots < 0]).tolist(), snapshot, ledger)
+            self.add(np.unique(shapes[slots < 0]).tolist(), snapshot, capacity)
             slots = self._slots[shapes]
         if len(self.slot_of_shape) > _SPARE:
             self._asked.update(slots.tolist())
-        if ledger is not None:
+        if capacity.touched:
             for slot in np.unique(slots).tolist():
-                self.catch_up(slot, ledger)
+                self.catch_up(slot, capacity)
         return slots
 
-    def add(self, shapes: list[int], snapshot: Snapshot, ledger: Ledger | None) -> None:
+    def add(self, shapes: list[int], snapshot: Snapshot, capacity: Capacity) -> None:
         """Take up shapes not asked about before."""
         new = [shape for shape in shapes if shape not in self.slot_of_shape]
         if not new:
@@ -138,23 +138,18 @@ class Rooms:
         self._missing -= len(new)
         for offset, shape in enumerate(new):
             self.slot_of_shape[shape] = self._slots[shape] = first + offset
-        request = snapshot.shapes.request[:, new]
-        divisor = np.maximum(request, 1)
-        bonus = np.where(request > 0, 0, HUGE)
+        divisor, bonus = divisors(snapshot.shapes.request[:, new])
         self._divisor = np.concatenate((self._divisor, divisor), axis=1)
         self._bonus = np.concatenate((self._bonus, bonus), axis=1)
-        if ledger is not None:
-            self._touched = ledger.touched  # the amounts below are tentative in these rows
-        source = snapshot.nodes if ledger is None else ledger
-        rows = np.arange(len(snapshot.nodes))
-        free = _usable(source.idle, source.releasing, rows)
+        self._touched = capacity.touched  # the amounts below are tentative in these rows
+        free = capacity.unpromised(self.rows)
         # One shape at a time: (R, S', N) at once would not fit a cache, nor 600 MB.
         added = np.stack(
-            [_room(free, divisor[:, i, None], bonus[:, i, None]) for i in range(len(new))]
+            [pods_in(free, divisor[:, i, None], bonus[:, i, None]) for i in range(len(new))]
         )
         self.room = np.concatenate((self.room, added))
         self.total = np.concatenate((self.total, added.sum(axis=1)))
-        self._seen.extend([0 if ledger is None else len(ledger.touched)] * len(new))
+        self._seen.extend([len(capacity.touched)] * len(new))
 
     def _reach(self, count: int) -> None:
         """Make the column of slots long enough for ``count`` shapes."""
@@ -169,7 +164,7 @@ class Rooms:
             return
         if len(rows) == 1:  # columns as views: a third of the time
             node = int(rows[0])
-            fits = _room(free, self._divisor, self._bonus)
+            fits = pods_in(free, self._divisor, self._bonus)
             self.total += fits - self.room[:, node]
             self.room[:, node] = fits
             return
@@ -179,33 +174,3 @@ class Rooms:
         np.maximum(fresh, 0, out=fresh)
         self.total += np.add.reduce(fresh - self.room.take(rows, axis=1), axis=1)
         self.room[:, rows] = fresh
-
-
-def _usable(idle: Amounts, releasing: Amounts, rows: RowVec) -> Amounts:
-    """``(R, K)`` idle amounts that are not promised: a promise makes ``releasing`` negative."""
-    promised = releasing.take(rows, axis=1)
-    return idle.take(rows, axis=1) + np.minimum(promised, 0, out=promised)
-
-
-def _room(free: Amounts, divisor: Amounts, bonus: Amounts) -> IntVec:
-    """``(K,)`` pods that fit: one shape ``(R, 1)`` on K nodes, or K shapes on one node."""
-    quotient = free // divisor
-    quotient += bonus
-    least: IntVec = np.maximum(np.minimum.reduce(quotient, axis=0), 0)
-    return least
-
-
-def future_room(
-    ledger: Ledger, request: Amounts, allowed: BoolVec | None, cap: IntVec | None
-) -> IntVec:
-    """``(N,)`` pods of a shape that fit once what is being released is free."""
-    room = room_of(ledger.idle + ledger.releasing, request, allowed)
-    return room if cap is None else np.minimum(room, cap)
-
-
-def room_of(free: Amounts, request: Amounts, allowed: BoolVec | None) -> IntVec:
-    """``(N,)`` pods of a shape that fit into free amounts ``(R, N)`` of the nodes allowed."""
-    divisor = np.maximum(request, 1)[:, None]
-    bonus = np.where(request > 0, 0, HUGE)[:, None]
-    room = _room(free, divisor, bonus)
-    return room if allowed is None else room * allowed

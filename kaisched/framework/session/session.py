@@ -15,6 +15,7 @@ import numpy as np
 
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.ledger import Ledger, rolled_up
 from kaisched.framework.session.outcome import Outcome
 from kaisched.framework.session.placement import Placement
@@ -110,6 +111,13 @@ class Session:
         share.setflags(write=False)
         return share
 
+    def divide(self) -> Amounts:
+        """Return :attr:`fair_share`, divided now at the latest.
+
+        For plugins that find out something while the shares are divided.
+        """
+        return self.fair_share
+
     @property
     def fold(self) -> Fold | None:
         """The plugins' over-quota weight fold, or None when nobody answers it (the identity)."""
@@ -122,8 +130,13 @@ class Session:
 
     @lazy
     def ledger(self) -> Ledger:
-        """The amounts as they are now."""
-        return Ledger(self.snapshot, self.held, self.held_non_preemptible)
+        """What queues hold and where every task stands, as of now."""
+        return Ledger(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
+
+    @lazy
+    def capacity(self) -> Capacity:
+        """What the nodes have room for, as of now."""
+        return Capacity(self.snapshot)
 
     @lazy
     def placement(self) -> Placement:
@@ -168,7 +181,7 @@ class Session:
     @property
     def moves(self) -> int:
         """A number that grows with every change of the ledger; 0 while there is none."""
-        return len(self.ledger.touched) + 1 if self.has_moved else 0
+        return len(self.capacity.touched) + 1 if self.has_moved else 0
 
     @property
     def has_moved(self) -> bool:
@@ -178,6 +191,14 @@ class Session:
     def room(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that the idle amounts of each node allow now."""
         return self.placement.amounts_room(shape)
+
+    def room_once_released(self, shape: int) -> IntVec:
+        """``(N,)`` pods of a shape that each node's amounts allow once all is released."""
+        return self.capacity.room(shape)
+
+    def free(self, resource: int, rows: RowVec) -> IntVec:
+        """``(K,)`` what is free of a resource on some nodes: idle, or being released by now."""
+        return self.capacity.free_of(resource, rows)
 
     def pending_count(self, job: int) -> int:
         """Pending tasks of one job, as of now."""

@@ -104,13 +104,11 @@ class Statement:
         """Promise pending ``tasks`` of one shape, entry by entry, room that is being released."""
         self._ledger.promise_pending(tasks, nodes, shape)
         self._journal.append(_Promise(tasks, nodes, shape))
-        self._session.placement.expect_releases()
         if self._listens:
             self._session.placement.heed(tasks, nodes, 1)
 
     def evict(self, task: int) -> None:
         """Let a running task go; its room is being released from now on."""
-        self._session.placement.expect_releases()
         self._change(task, _RELEASING, int(self._ledger.node_of_task[task]))
 
     def evict_all(self, tasks: RowVec) -> None:
@@ -120,7 +118,6 @@ class Statement:
                 self.evict(task)
             return
         ledger = self._ledger
-        self._session.placement.expect_releases()
         entry = _Release(tasks, ledger.node_of_task[tasks], ledger.state[tasks])
         ledger.release_all(tasks, 1)
         ledger.state[tasks] = _RELEASING

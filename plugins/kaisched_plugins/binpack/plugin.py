@@ -42,9 +42,7 @@ class Binpack(Plugin):
         request = session.shapes.request[:, shape]
         resource = GPU if request[GPU] > 0 else CPU
         nodes = session.nodes
-        amounts = session.ledger if session.has_moved else nodes
-        free = amounts.idle[resource].take(rows) + amounts.releasing[resource].take(rows)
-        free -= extra * request[resource]
+        free = session.free(resource, rows) - extra * request[resource]
         offered = nodes.allocatable[resource].take(rows)
         if (self.arguments.gpu if resource == GPU else self.arguments.cpu) == "spread":
             spread: FloatVec = np.clip(free / np.maximum(offered, 1), 0.0, 1.0)

@@ -206,9 +206,8 @@ class Neighbours:
         stacked = np.stack([column[open_rows] for column in columns])
         _, domain = np.unique(stacked, axis=1, return_inverse=True)
         domain = domain.reshape(-1)
-        for with_releasing in (False, True):
-            fits = _pods_that_fit(session, shape, with_releasing=with_releasing)[open_rows]
-            total = np.bincount(domain, weights=fits)
+        for room in (session.room, session.room_once_released):
+            total = np.bincount(domain, weights=room(shape)[open_rows])
             if total.any():
                 break
         else:
@@ -223,8 +222,8 @@ class Neighbours:
             domain = column[open_rows]
             if open_rows.size <= 1 or len(values) == len(column):
                 continue  # every node is a domain of its own: node_room says the rest
-            now = _pods_that_fit(session, shape, with_releasing=False)[open_rows] > 0
-            later = _pods_that_fit(session, shape, with_releasing=True)[open_rows] > 0
+            now = session.room(shape)[open_rows] > 0
+            later = session.room_once_released(shape)[open_rows] > 0
             order = np.lexsort((open_rows, ~later, ~now, domain))
             ranked = domain[order]
             is_first = np.ones(len(order), np.bool_)
@@ -294,15 +293,3 @@ def _domain_counts(session: Session, key: str, counts: IntVec) -> tuple[RowVec, 
     column, values = session.nodes.statics.label_column(key)
     domains = np.bincount(column + 1, weights=counts, minlength=len(values) + 1)
     return column, np.roll(domains, -1).astype(np.int64)
-
-
-def _pods_that_fit(session: Session, shape: int, *, with_releasing: bool) -> IntVec:
-    """``(N,)`` pods of a shape that the nodes' amounts allow, now or once all is released."""
-    if not with_releasing:
-        return session.room(shape)
-    source = session.ledger if session.has_moved else session.nodes
-    request = session.shapes.request[:, shape]
-    asked = np.flatnonzero(request)
-    free = source.idle[asked] + source.releasing[asked]
-    pods: IntVec = np.maximum((free // request[asked, None]).min(axis=0, initial=_MANY), 0)
-    return pods

@@ -144,7 +144,7 @@ class TimeBasedFairshare(Plugin):
         handover = self._handover(session)
         if action != "allocate" or handover is None or not handover.has_waiting:
             return False
-        _ = session.fair_share  # dividing is what finds out whose time slice it is
+        session.divide()  # which finds out whose time slice it is
         return bool(handover.granted)
 
     @hookimpl
@@ -172,7 +172,7 @@ class TimeBasedFairshare(Plugin):
         handover = self._handover(session)
         if action != "reclaim" or handover is None or not handover.has_waiting:
             return None
-        _ = session.fair_share  # dividing is what finds out whose time slice it is
+        session.divide()  # which finds out whose time slice it is
         return handover.claim(session, job, ask) if handover.granted else None
 
     @hookimpl
@@ -184,7 +184,7 @@ class TimeBasedFairshare(Plugin):
         handover = self._handover(session)
         if claim.action != "reclaim" or handover is None:
             return None
-        _ = session.fair_share  # dividing is what finds out whose time slice goes on
+        session.divide()  # which finds out whose time slice goes on
         return handover.spare(session, claim, job)
 
     @hookimpl

@@ -1,10 +1,8 @@
 """Room by shape: counted once, kept between cycles, never out of date."""
 
-import numpy as np
-
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from kaisched.framework.session.rooms import Rooms, future_room
+from kaisched.framework.session.rooms import Rooms
 from tests.unit.framework.fakes import job, policy, session, store
 
 
@@ -86,11 +84,3 @@ def test_a_table_serves_only_the_nodes_it_was_made_for():
     assert rooms.serves(before)
     made.remove_node("n1")
     assert not rooms.serves(made.snapshot())
-
-
-def test_future_room_counts_what_is_released_and_the_bounds():
-    _, opened = two_shapes()
-    request = opened.shapes.request[:, 0]
-    assert future_room(opened.ledger, request, None, None).tolist() == [4, 2]
-    cap, allowed = np.array([1, 9]), np.array([True, False])
-    assert future_room(opened.ledger, request, allowed, cap).tolist() == [1, 0]

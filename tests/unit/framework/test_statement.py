@@ -21,10 +21,10 @@ def running(*plugins):
 
 
 def gpus(opened):
-    ledger = opened.ledger
+    ledger, nodes = opened.ledger, opened.capacity
     held, fixed = ledger.held[GPU, 0], ledger.held_non_preemptible[GPU, 0]
     return [
-        int(each) // 1000 for each in (ledger.idle[GPU, 0], ledger.releasing[GPU, 0], held, fixed)
+        int(each) // 1000 for each in (nodes.idle[GPU, 0], nodes.releasing[GPU, 0], held, fixed)
     ]
 
 
@@ -59,7 +59,8 @@ def test_a_batch_does_what_its_pods_do_one_by_one():
     statement = other.statement()
     for task, node in ((0, 0), (1, 0), (2, 1)):
         statement.allocate(task, node)
-    for name in ("idle", "held", "state", "node_of_task", "job_active", "podset_pending"):
+    assert np.array_equal(one.capacity.idle, other.capacity.idle)
+    for name in ("held", "state", "node_of_task", "job_active", "podset_pending"):
         assert np.array_equal(getattr(one.ledger, name), getattr(other.ledger, name)), name
 
 

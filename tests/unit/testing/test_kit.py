@@ -74,7 +74,7 @@ def falling(self, session, shape, rows, extra):
 
 
 def into_the_ledger(self, session, shape, rows, extra):
-    session.ledger.idle[0] += 1
+    session.ledger.held[0] += 1
     return np.zeros(len(rows))
 
 

@@ -30,16 +30,16 @@ class Cluster(SimpleNamespace):
         releasing[GPU] = np.array(releasing_gpus) * 1000
         request[GPU, GPU_POD] = request[CPU, CPU_POD] = 1000
         super().__init__(
-            nodes=SimpleNamespace(allocatable=allocatable, idle=idle, releasing=releasing),
+            nodes=SimpleNamespace(allocatable=allocatable),
             shapes=SimpleNamespace(request=request),
-            has_moved=False,
+            free=lambda resource, rows: (idle + releasing)[resource, rows],
             state={},
         )
 
     def scores(self, shape, extra=None, **arguments):
         plugin = plugin_of(**arguments)
         self.state["binpack"] = plugin.session_open(self)
-        rows = np.arange(self.nodes.idle.shape[1])
+        rows = np.arange(self.nodes.allocatable.shape[1])
         extra = np.zeros(len(rows), np.int64) if extra is None else np.array(extra)
         return plugin.node_score(self, shape, rows, extra).tolist()
 
@@ -83,13 +83,6 @@ def test_an_overdrawn_node_stays_within_bounds():
     cluster = Cluster((-3, 8, 8, 8), (8, 8, 8, 8))
     assert cluster.scores(GPU_POD) == [1.0, 0.0]
     assert cluster.scores(GPU_POD, gpu="spread") == [0.0, 1.0]
-
-
-def test_once_something_moved_the_ledger_counts():
-    cluster = Cluster((8, 8, 8, 8))
-    cluster.has_moved = True
-    cluster.ledger = Cluster((1, 8, 8, 8)).nodes
-    assert cluster.scores(GPU_POD) == [1 - 1 / 8]
 
 
 @pytest.mark.parametrize(
