@@ -82,7 +82,7 @@ class BindWork:
     def send(self) -> float | None:
         """Bind the pod; return None when done or given up, else the pause before the next try."""
         if self.gang.why and self.begun_s < 0:
-            self.drop(f"its job could not be bound whole: {self.gang.why}")
+            self.drop(f"another pod of its job could not be bound: {self.gang.why}")
             return None
         if self.claims is not None:
             return self._settle(self.claims)
@@ -170,7 +170,7 @@ class BindWork:
         if why:
             return self._failed(why)
         if not self.is_lost:
-            return self._again("somebody changed the pod")
+            return self._again("another client changed the pod")
         # The bind whose answer was lost had no effect, and the server answers again.
         self.is_lost = False
         return self._failed("the binds had no effect") if self._is_overdue else self._bind()

@@ -67,7 +67,9 @@ class Evictor:
         except ClusterUnavailable as error:
             return Verdict(str(error))
         if answer.code in (GONE, CONFLICT, INVALID):  # the UID of a pod cannot be changed
-            return Verdict(f"{nominate.pod} is not the pod it was made for", True, is_unwanted=True)
+            return Verdict(
+                f"{nominate.pod} is another pod than planned for", True, is_unwanted=True
+            )
         if is_passing(answer):
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
         self.writers.counts.add("nominate", DONE if answer.is_done else FAILED)
@@ -104,7 +106,7 @@ class Evictor:
     def _settled(self, evict: Evict, answer: Answer) -> None:
         if answer.is_done:
             self.writers.counts.add("evict", DONE)
-            self._told(evict)
+            self._report(evict)
         else:
             self.writers.counts.add("evict", FAILED)
             self.writers.refute_eviction(evict)  # its room is free already
@@ -130,7 +132,7 @@ class Evictor:
         }
         return writers.client.call("POST", path_of(evict.pod, "eviction"), body=body)
 
-    def _told(self, evict: Evict) -> None:
+    def _report(self, evict: Evict) -> None:
         self.writers.log.info(
             "pod_evicted",
             pod=evict.pod,

@@ -16,12 +16,12 @@ class LonePods:
 
     def __init__(self) -> None:
         """Begin without events."""
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def after(self, store: StateStore) -> list[Note]:
         """Return the events to be sent after a cycle."""
         now = frozenset(store.unsettled.waited)
-        fresh, self._told = sorted(now - self._told), now
+        fresh, self._reported = sorted(now - self._reported), now
         return [note for key in fresh if (note := _note(store, key)) is not None]
 
 
@@ -32,7 +32,7 @@ def _note(store: StateStore, key: str) -> Note | None:
     pod, member = known[0], known[1]
     text = (
         f"its owner {member.missing} was not read within"
-        f" {format_duration(store.unsettled.most_s)}: what the owner says of a gang does not count;"
-        " see whether its kind is served and may be read, with kaisched doctor"
+        f" {format_duration(store.unsettled.most_s)}: the gang settings of the owner do not"
+        " count; check with kaisched doctor whether its kind is served and may be read"
     )
     return Note(key, pod.uid, ALONE, "Scheduling", text, is_warning=True)

@@ -108,8 +108,8 @@ class Plans:
             if live.plan.is_settled and not live.is_settled:
                 live.is_settled = True
                 _uncount(live, store)
-            is_told = all(store.is_told(it.pod, it.node) for it in live.plan.promises)
-            if live.is_settled and (why or is_told):
+            is_named = all(store.is_told(it.pod, it.node) for it in live.plan.promises)
+            if live.is_settled and (why or is_named):
                 self._forget(live)
             elif not why:
                 self._promise(live, store)
@@ -125,7 +125,7 @@ class Plans:
             if lost:
                 pod, node = lost[0].pod, lost[0].node
                 is_placed = pod in placed
-                why = f"{pod} is placed" if is_placed else f"{node} is promised to {pod} no more"
+                why = f"{pod} is placed" if is_placed else f"{node} is no longer promised to {pod}"
                 live.plan.withdraw(why, is_unwanted=True)
 
     def _promise(self, live: _Live, store: StateStore) -> None:
@@ -171,7 +171,7 @@ def _why_changed(live: _Live, store: StateStore) -> str:
         if then is None or not is_same_task(then, now):
             return f"{pod} has changed"
         if store.state_of(pod) != TaskState.PENDING:
-            return f"{pod} waits for no node now"
+            return f"{pod} no longer waits for a node"
     if live.beneficiaries and store.claim_of(live.beneficiary) != live.claim:
         return f"{live.beneficiary} has changed"
     return ""

@@ -107,7 +107,7 @@ class Writers:
         try:
             pod = decode_json(answer.data, Pod)
         except ObjectError as error:
-            raise ClusterUnavailable(f"pod {key} makes no sense: {error}") from error
+            raise ClusterUnavailable(f"pod {key} is invalid: {error}") from error
         self.post(Change(pod, is_read=True))
         return pod
 

@@ -26,8 +26,8 @@ class Reads:
         if found is None:
             return False
         uid, version = found
-        is_told = meta.resource_version.isdecimal()
-        if uid == meta.uid and is_told and int(meta.resource_version) < version:
+        is_comparable = meta.resource_version.isdecimal()
+        if uid == meta.uid and is_comparable and int(meta.resource_version) < version:
             self._put_off[_key(meta)] = change
             return True
         self.drop(meta)
@@ -55,8 +55,8 @@ def is_older(meta: ObjectMeta, known: tuple[str, str]) -> bool:
     The known state is a UID and a version. A pod without one is gone: only known pods are read.
     """
     uid, version = known
-    is_told = version.isdecimal() and meta.resource_version.isdecimal()
-    return not uid or (is_told and int(meta.resource_version) < int(version))
+    is_comparable = version.isdecimal() and meta.resource_version.isdecimal()
+    return not uid or (is_comparable and int(meta.resource_version) < int(version))
 
 
 def _key(meta: ObjectMeta) -> str:

@@ -123,5 +123,5 @@ def _is_older(version: str, seen: Seen, uid: str, is_answer: bool) -> bool:
     """Tell whether a version of an object is older than the known one."""
     if uid != seen.uid or not (seen.is_answer or is_answer):
         return False
-    is_told = version.isdecimal() and seen.version.isdecimal()
-    return is_told and int(version) < int(seen.version)
+    is_comparable = version.isdecimal() and seen.version.isdecimal()
+    return is_comparable and int(version) < int(seen.version)

@@ -42,21 +42,21 @@ class StaleMarks:
             at_s: the present time.
 
         """
-        told = store.stale_marks()
-        if not (stale or told):
+        current = store.stale_marks()
+        if not (stale or current):
             return
         now_s = monotonic_s()
         written = self._written.items()
         self._written = {it: when_s for it, when_s in written if now_s - when_s < AGAIN_S}
         for job, since_s in stale.items():
-            if abs(max(told.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
+            if abs(max(current.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
                 for pod, uid in store.running_pods(job)[:1]:
-                    self._tell(pod, uid, since_s, is_stale=True)
-        for job, pods in told.items():
+                    self._mark(pod, uid, since_s, is_stale=True)
+        for job, pods in current.items():
             for pod in pods if job not in stale else ():
-                self._tell(pod, store.version_of(pod)[0], at_s, is_stale=False)
+                self._mark(pod, store.version_of(pod)[0], at_s, is_stale=False)
 
-    def _tell(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
+    def _mark(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
         if (pod, is_stale) in self._written:
             return
         self._written[pod, is_stale] = monotonic_s()

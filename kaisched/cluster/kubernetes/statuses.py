@@ -255,12 +255,12 @@ class GroupAmounts:
             asked, held = now[:size, row].tolist(), now[size:, row].tolist()
             is_firm = not snapshot.jobs.is_preemptible[row]
             firm = held if is_firm else [0] * size
-            told = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
+            amounts = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
             yield (
                 job,
                 {
                     "resourcesStatus": {
-                        key: quantities(dict(zip(names, it, strict=True))) for key, it in told
+                        key: quantities(dict(zip(names, it, strict=True))) for key, it in amounts
                     }
                 },
             )

@@ -149,7 +149,7 @@ def test_the_watch_tells_of_other_things(plans, plan, change):
     [
         (waiting(gpus=2), "ns/w0 has changed"),
         (waiting(labels={"team": "another"}), "ns/w0 has changed"),
-        (waiting(where="n0"), "ns/w0 waits for no node now"),
+        (waiting(where="n0"), "ns/w0 no longer waits for a node"),
         (group("w", "a", minMember=2), "ns/w has changed"),
         (group("w", "b", minMember=1), "ns/w has changed"),
     ],
@@ -164,7 +164,7 @@ def test_the_store_knows_what_has_changed(store, plans, plan, obj, why):
 def test_a_pod_that_is_gone_or_bound_by_us_waits_no_more(store, plans, plan):
     store.assume_bound("ns/w1", "n0")
     plans.review(store)
-    assert plan.withdrawn == ["ns/w1 waits for no node now"]
+    assert plan.withdrawn == ["ns/w1 no longer waits for a node"]
 
 
 def test_a_pod_that_is_gone_wants_nothing(store, plans, plan):
@@ -176,8 +176,8 @@ def test_a_pod_that_is_gone_wants_nothing(store, plans, plan):
 @pytest.mark.parametrize(
     ("binds", "nominations", "why"),
     [
-        ([], [promise("w0")], "n0 is promised to ns/w1 no more"),
-        ([], [promise("w0"), promise("w1", "n1")], "n0 is promised to ns/w1 no more"),
+        ([], [promise("w0")], "n0 is no longer promised to ns/w1"),
+        ([], [promise("w0"), promise("w1", "n1")], "n0 is no longer promised to ns/w1"),
         ([Bind("ns/w0", "w0-1", "n0", "ns/w", 0, 0)], [promise("w1")], "ns/w0 is placed"),
     ],
 )
