@@ -65,6 +65,8 @@ class DrawnQueue:
     limit: int | None = None
     weight: int = 1
     priority: int = 100
+    borrowing: int | None = None
+    lending: int | None = None
     deserved_cpu: int | None = None
     limit_cpu: int | None = None
     deserved_memory: int | None = None
@@ -216,7 +218,7 @@ _TEXTS: Final[dict[str, Callable[[str], object]]] = {
     "on": lambda text: tuple(text.split(",")),
     "is_preemptible": lambda text: {"yes": True, "no": False}[text],
 }
-_MAY_BE_UNLIMITED: Final = ("deserved", "limit")
+_MAY_BE_UNLIMITED: Final = ("deserved", "limit", "borrowing", "lending")
 _NOT_KEYS: Final = {"name", "cells", "others"}
 
 

@@ -11,7 +11,8 @@ is the last rule of every tie.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
 
 from kaisched.core.metadata import PartOfEach
 from kaisched.core.record import record
@@ -61,6 +62,25 @@ OPEN, HELD, DRAINED = range(3)
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """The lending settings of a queue, for policies that use them."""
+
+    weight: Fraction = Fraction(1)
+    """Weight among its siblings; at least 0."""
+    is_on: bool = True
+    """Read at a top-level queue, for its whole tree."""
+    within: str = "LowerPriority"
+    """From which jobs of its queue a job may take: Never, LowerPriority,
+    LowerOrNewerEqualPriority or Any."""
+    across: str = "Any"
+    """From which jobs of other queues a job may take, likewise."""
+
+
+SHARING: Final = Sharing()
+"""The defaults of a queue."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueTable:
     """Queues in preorder. The same object as long as no queue changes."""
 
@@ -79,6 +99,11 @@ class QueueTable:
     reclaim_min_runtime_s: FloatVec
     stop_of_queue: IntVec
     """OPEN, HELD or DRAINED: the strictest of the queue and the queues above it."""
+    borrowing_limit: Amounts
+    """``(R, Q)`` the most beyond its quota, for policies that lend; UNLIMITED for none."""
+    lending_limit: Amounts
+    """``(R, Q)`` the most of its quota that other queues may have, likewise."""
+    sharing: tuple[Sharing, ...]
     why_not: Mapping[str, str] = field(default_factory=dict)
     """Why declared queues are not in the table, by name."""
     labels: Sequence[Mapping[str, str]] = ()

@@ -15,7 +15,12 @@ from kaisched.objects.faults import INT32_MAX
 from kaisched.objects.kai_names import known_actions
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
-from kaisched.objects.queue import QueueResource, QueueSpec
+from kaisched.objects.queue import (
+    QueueFairSharing,
+    QueuePreemption,
+    QueueResource,
+    QueueSpec,
+)
 from kaisched.objects.quotas import MAX_WEIGHT, OTHER_NAMES, OWN_NAMES, WEIGHT_NAMES
 from kaisched.objects.shard import (
     GPU_RESOURCES,
@@ -108,6 +113,8 @@ QUEUE_RULES: Final[Rules] = {
         "priority": says("Higher goes first.", **_ANY_INT32),
         "preempt_min_runtime": says("How long a started job is safe from preemption."),
         "reclaim_min_runtime": says("How long a started job is safe from reclaim."),
+        "fair_sharing": says("How much it counts among its siblings where the policy lends."),
+        "preemption": says("From whom its work may take where the policy lends."),
         "stop_policy": says(
             "For this queue and all below: Hold starts nothing new, HoldAndDrain also evicts what"
             " runs."
@@ -122,6 +129,21 @@ QUEUE_RULES: Final[Rules] = {
             maximum=MAX_WEIGHT,
             pattern=f"^({'|'.join(WEIGHT_NAMES)})$",
         ),
+        "borrowing_limit": _amount("The most beyond its quota where the policy lends; -1 any."),
+        "lending_limit": _amount("The most of its quota that others may have; -1 is all of it."),
+    },
+    QueueFairSharing: {
+        "weight": says(
+            "A number of at least 0, or its text.",
+            minimum=0,
+            maximum=MAX_WEIGHT,
+            maxLength=32,
+        ),
+        "enabled": says("At a top-level queue: False takes from others by quota alone."),
+    },
+    QueuePreemption: {
+        "within_cluster_queue": says("From work of the same queue."),
+        "reclaim_within_cohort": says("From work of other queues of its tree."),
     },
 }
 GROUP_RULES: Final[Rules] = {
