@@ -16,8 +16,8 @@ from kaisched import (
     Amounts,
     BoolVec,
     Claim,
-    Claims,
     CodeVec,
+    Entitlements,
     FloatVec,
     IntVec,
     Kind,
@@ -69,7 +69,7 @@ class PlainShares(Plugin):
     def fair_share(self, session: Session) -> Amounts:
         """Divide what there is by quota, priority and weight."""
         queues = session.queues
-        claims = Claims(
+        entitlements = Entitlements(
             deserved=queues.deserved,
             limit=queues.limit,
             request=roll_up(session.snapshot.allocated + session.snapshot.pending, queues.tree),
@@ -80,7 +80,7 @@ class PlainShares(Plugin):
         return fairshare.fair_share(
             queues.tree,
             session.snapshot.total,
-            claims,
+            entitlements,
             session.axis.unit,
             session.fold,
             start=session.head_start,
