@@ -294,7 +294,7 @@ def _check(tls: Tls, setting: str) -> None:
     section = setting.partition(".")[0]
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.cert, tls.key)
-    except OSError as wrong:  # of files, and of what is in them: ssl's own error is one
+    except OSError as wrong:  # of the files or their contents: errors of ssl are OSErrors
         raise ConfigError(
             f"certificate and key cannot be used: {wrong.strerror or wrong}",
             file=tls.cert,

@@ -142,7 +142,7 @@ class KubernetesDaemon:
             Check(
                 "cluster",
                 bool(self.reflectors) and not missing,
-                f"waits for {', '.join(missing)}" if missing else "in step",
+                f"waits for {', '.join(missing)}" if missing else "in sync",
             )
         ]
         for tenure in self.tenures:
@@ -285,7 +285,7 @@ class KubernetesDaemon:
             self.shards.start(among)
         return shards_in(files, among)
 
-    # -- keeping in step -------------------------------------------------------------------------
+    # -- staying in sync -------------------------------------------------------------------------
 
     def _unsynced(self) -> list[str]:
         return [it.watched.qualified for it in self.reflectors if not it.is_synced]
