@@ -1,7 +1,5 @@
 """Priorities: of jobs inside a queue, of queues among siblings."""
 
-import pytest
-
 from kaisched.testing import draw
 
 
@@ -52,7 +50,6 @@ def test_a_queue_of_higher_priority_goes_first_where_none_is_below_its_quota():
     """)
 
 
-@pytest.mark.proportion
 def test_a_queue_below_its_quota_goes_before_one_of_higher_priority():
     before = draw("""
         queue a   deserved=1

@@ -13,6 +13,8 @@ import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
+from kaisched.framework.plugins.loader import GROUP
+
 ROOT = Path(__file__).resolve().parents[2]
 GONE = "proportion"
 INSTEAD = "plain-shares"
@@ -20,6 +22,7 @@ ENTRY = "tests.without_proportion.plain_shares:PlainShares"
 NAMED = {
     "kaisched/objects/kai_names.py": (f'DefaultPlugin("{GONE}"', f'DefaultPlugin("{INSTEAD}"'),
     "kaisched/data/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
+    "config/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
 }
 """Where the default policy is listed, with what is replaced by what."""
 CHECK = f"""
@@ -65,27 +68,32 @@ def left_out(folder: str, names: list[str]) -> set[str]:
 
 def entry_point() -> tuple[str, str]:
     """Return the line of pyproject.toml that names the plugin, and what stands there instead."""
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
-    return f'{GONE} = "{points["kaisched.plugins"][GONE]}"\n', ""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return f'{GONE} = "{project["entry-points"][GROUP][GONE]}"\n', ""
 
 
 def install(tree: Path, folder: Path) -> Path:
-    """Write what says that kaisched is installed from the copy, the small policy with it."""
+    """Write what says that kaisched is installed from the copy, and the small policy beside it."""
     installed = distribution("kaisched")
     project = tomllib.loads((tree / "pyproject.toml").read_text("utf-8"))["project"]
     points = {"console_scripts": project["scripts"], **project["entry-points"]}
-    points["kaisched.plugins"] = {**points["kaisched.plugins"], INSTEAD: ENTRY}
-    info = folder / f"kaisched-{installed.version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(installed.read_text("METADATA") or "", "utf-8")
-    (info / "entry_points.txt").write_text(
-        "".join(
-            f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in named.items())
-            for group, named in points.items()
-        ),
-        "utf-8",
-    )
+    declare(folder, f"kaisched-{installed.version}", installed.read_text("METADATA") or "", points)
+    metadata = f"Metadata-Version: 2.1\nName: {INSTEAD}\nVersion: 0\n"
+    declare(folder, f"{INSTEAD.replace('-', '_')}-0", metadata, {GROUP: {INSTEAD: ENTRY}})
     return folder
+
+
+def declare(folder: Path, name: str, metadata: str, points: dict[str, dict[str, str]]) -> None:
+    """Write a distribution's own description and its entry points."""
+    info = folder / f"{name}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(metadata, "utf-8")
+    lines = [
+        line
+        for group, named in points.items()
+        for line in (f"[{group}]", *(f"{point} = {target}" for point, target in named.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def replace(path: Path, old: str, new: str) -> None:

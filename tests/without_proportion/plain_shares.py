@@ -16,8 +16,8 @@ from kaisched import (
     Amounts,
     BoolVec,
     Claim,
-    Claims,
     CodeVec,
+    Entitlements,
     FloatVec,
     IntVec,
     Kind,
@@ -69,7 +69,7 @@ class PlainShares(Plugin):
     def fair_share(self, session: Session) -> Amounts:
         """Divide what there is by quota, priority and weight."""
         queues = session.queues
-        claims = Claims(
+        entitlements = Entitlements(
             deserved=queues.deserved,
             limit=queues.limit,
             request=roll_up(session.snapshot.allocated + session.snapshot.pending, queues.tree),
@@ -80,7 +80,7 @@ class PlainShares(Plugin):
         return fairshare.fair_share(
             queues.tree,
             session.snapshot.total,
-            claims,
+            entitlements,
             session.axis.unit,
             session.fold,
             start=session.head_start,
@@ -90,11 +90,14 @@ class PlainShares(Plugin):
     @hookimpl
     def queue_order(
         self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
-    ) -> tuple[IntVec, FloatVec]:
-        """Put the highest priority first, then who would hold the smallest part of its share."""
-        part = (held + ask) / np.maximum(session.fair_share.take(queue, axis=1), 1)
+    ) -> tuple[IntVec, IntVec, FloatVec]:
+        """Put who stays within its quota first, then by priority, then who has least of its own."""
+        quota = session.queues.deserved.take(queue, axis=1)
+        is_over = (held + ask > quota).any(axis=0).astype(np.int64)
+        own = np.maximum(session.fair_share.take(queue, axis=1), quota)
+        part = (held + ask) / np.clip(own, 1, np.maximum(session.snapshot.total, 1)[:, None])
         part[PODS] = 0.0
-        return -session.queues.priority[queue], part.max(axis=0)
+        return is_over, -session.queues.priority[queue], part.max(axis=0)
 
     @hookimpl
     def queue_gate(

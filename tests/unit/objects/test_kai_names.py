@@ -77,7 +77,6 @@ def test_shard_files_of_the_repository_load_without_a_word(file):
     assert [type(it) for it in loaded.objects] == [SchedulingShard]
 
 
-@pytest.mark.proportion
 def test_the_default_shard_file_says_what_the_table_says():
     (shard,) = load_manifests(ROOT / "config" / "shards" / "default.yaml").of(SchedulingShard)
     written = [
