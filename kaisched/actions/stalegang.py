@@ -54,7 +54,9 @@ class StaleGangs:
 
     def run(self, session: Session) -> None:
         """Evict what is left of gangs whose grace is over."""
-        before, since, hopes = _remembered(session), dict[str, float](), dict[str, float]()
+        before = _remembered(session)
+        since: dict[str, float] = {}
+        hopes: dict[str, float] = {}
         for job in _below_minimum(session, before):
             session.trying = (job,)
             name, grace_s = session.jobs.name[job], _grace(session, job)

@@ -156,7 +156,7 @@ class Session:
         that could be given to others would come of it.
         """
         tasks = self.tasks
-        found = ACTIVE_STATES[tasks.state] & (tasks.node_of_task < 0)
+        found = ACTIVE_STATES.take(tasks.state) & (tasks.node_of_task < 0)
         return found if np.count_nonzero(found) else None
 
     @lazy
