@@ -114,6 +114,8 @@ def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
     cycle knew are looked at too: a bind of theirs may be under way that makes them whole.
     """
     podsets, jobs = session.podsets, session.jobs
+    if not np.count_nonzero(jobs.active):
+        return []
     is_partial = (podsets.active > 0) & (podsets.active < podsets.minimum)
     if session.has_moved:
         active = session.ledger.podset_active

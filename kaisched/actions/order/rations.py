@@ -223,9 +223,10 @@ def waiting_jobs(session: Session) -> RowVec:
     """Return the rows of jobs with pending tasks, as of now, that are not refused as such."""
     known: tuple[int, RowVec] | None = session.found.get(_WAITING)
     if known is None or known[0] != session.moves:
-        jobs = session.jobs
-        pending = session.ledger.job_pending if session.has_moved else jobs.pending
-        rows: RowVec = ((pending > 0) & (jobs.refusal == 0)).nonzero()[0]
+        rows = session.ledger.job_pending.nonzero()[0] if session.has_moved else session.waiting
+        refusal = session.jobs.refusal.take(rows)
+        if np.count_nonzero(refusal):
+            rows = rows[refusal == 0]
         rows.setflags(write=False)
         known = session.found[_WAITING] = session.moves, rows
     return known[1]
