@@ -75,7 +75,7 @@ class QueueTable:
     priority: IntVec
     created_s: FloatVec
     preempt_min_runtime_s: FloatVec
-    """-1 where unset (issue: minimum runtime)."""
+    """-1 where unset."""
     reclaim_min_runtime_s: FloatVec
     stop_of_queue: IntVec
     """OPEN, HELD or DRAINED: the strictest of what the queue and those above it say."""
@@ -135,7 +135,7 @@ class JobTable:
     refusal: NDArray[np.int16]
     """Non-zero: never tried, for this reason."""
     first_task: RowVec
-    """Tasks of a job stand together when it is made at once; use :meth:`Snapshot.tasks_of_job`."""
+    """Tasks of a job stand together when it is made at once; ``tasks`` has them all."""
     first_podset: RowVec
     podset_count: IntVec
     shape_of_job: RowVec
