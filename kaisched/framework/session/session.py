@@ -89,6 +89,8 @@ class Session:
         self.failures: list[PluginFailure] = []
         self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self.found: dict[str, Any] = {}
+        self.capacity = Capacity(snapshot)
+        """What the nodes have room for, as of now."""
 
     @lazy
     def held(self) -> Amounts:
@@ -140,11 +142,6 @@ class Session:
     def ledger(self) -> Ledger:
         """What queues hold and where every task stands, as of now."""
         return Ledger(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
-
-    @lazy
-    def capacity(self) -> Capacity:
-        """What the nodes have room for, as of now."""
-        return Capacity(self.snapshot)
 
     @lazy
     def placement(self) -> Placement:
@@ -199,37 +196,41 @@ class Session:
     @property
     def held_now(self) -> Amounts:
         """``(R, Q)`` held at every level as of now."""
-        return self.ledger.held if self.has_moved else self.held
+        return self.ledger.held if "ledger" in self.__dict__ else self.held
 
     @property
     def held_non_preemptible_now(self) -> Amounts:
         """``(R, Q)`` the part of it that belongs to non-preemptible jobs."""
-        return self.ledger.held_non_preemptible if self.has_moved else self.held_non_preemptible
+        return (
+            self.ledger.held_non_preemptible
+            if "ledger" in self.__dict__
+            else self.held_non_preemptible
+        )
 
     @property
     def state_now(self) -> NDArray[np.int8]:
         """``(T,)`` the state of each task as of now."""
-        return self.ledger.state if self.has_moved else self.tasks.state
+        return self.ledger.state if "ledger" in self.__dict__ else self.tasks.state
 
     @property
     def node_of_task_now(self) -> RowVec:
         """``(T,)`` the node of each task as of now, -1 for none."""
-        return self.ledger.node_of_task if self.has_moved else self.tasks.node_of_task
+        return self.ledger.node_of_task if "ledger" in self.__dict__ else self.tasks.node_of_task
 
     @property
     def job_active_now(self) -> IntVec:
         """``(J,)`` active tasks of each job as of now."""
-        return self.ledger.job_active if self.has_moved else self.jobs.active
+        return self.ledger.job_active if "ledger" in self.__dict__ else self.jobs.active
 
     @property
     def podset_active_now(self) -> IntVec:
         """``(P,)`` active tasks of each pod set as of now."""
-        return self.ledger.podset_active if self.has_moved else self.podsets.active
+        return self.ledger.podset_active if "ledger" in self.__dict__ else self.podsets.active
 
     @property
     def podset_pending_now(self) -> IntVec:
         """``(P,)`` pending tasks of each pod set as of now."""
-        return self.ledger.podset_pending if self.has_moved else self.podsets.pending
+        return self.ledger.podset_pending if "ledger" in self.__dict__ else self.podsets.pending
 
     @property
     def over_quota_weights(self) -> str:
