@@ -3,6 +3,7 @@
 #   make demo     the scheduler at work on a cluster in memory, in a minute
 #   make test     all tests, with the same examples every time
 #   make fuzz     look for new examples that break a law, before a release (MINUTES=10)
+#   make without-proportion  the tests in a copy without that plugin, another policy in its place
 #   make check    everything a change must pass: format, lint, types, imports, spelling, tests, docs
 #   make example  the example plugins, installed and tested as third parties' would be
 #   make bench    the benchmarks
@@ -65,7 +66,7 @@ require = $(if $(filter missing:,$(firstword $(1))),$(error $(1)),$(1))
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
-.PHONY: demo test fuzz check static format lint types imports spelling docs example bench chaos lock sbom clean help
+.PHONY: demo test fuzz without-proportion check static format lint types imports spelling docs example bench chaos lock sbom clean help
 
 help:
 	@sed -n 's/^#   \(make .*\)/\1/p' Makefile
@@ -78,6 +79,10 @@ test: $(PACKAGE) $(DEV)
 
 fuzz: $(PACKAGE) $(DEV)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+# A minute or two less than `test`, and no part of it.
+without-proportion: $(PACKAGE) $(DEV)
+	$(BIN)/python -m tests.without_proportion -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The tests under tests/reference are the tests of the docs; they are part of `test`.
 check: static test

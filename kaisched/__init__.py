@@ -1,6 +1,6 @@
 """kaisched: a fair Kubernetes scheduler for shared GPU clusters.
 
-The names below are what plugins and other users may rely on; everything else may change. They are
+Plugins and other users may rely on the names below; everything else may change. The names are
 loaded on first use, so that ``import kaisched`` (and the command line's ``--help``) costs nothing.
 """
 

@@ -1,4 +1,4 @@
-"""Every error a reader may meet, named for what to do about it. An error here is never a traceback.
+"""Errors that people may see, named for what to do about them. None of them is a traceback.
 
 ::
 
@@ -7,7 +7,7 @@
       ObjectError                    2   correct the manifest that is named
       PluginError                    3   change the plugin, or the shard that enables it
         PluginLoadError                    install it, or spell its name or arguments right
-        PluginConflictError                enable one of the two
+        PluginConflictError                enable only one of the two
         PluginContractError                report it to the plugin's author
       ClusterError                   4   look at the cluster
         ClusterUnavailable                 wait, or check address and credentials; a retry may help
@@ -15,7 +15,7 @@
       UsageUnavailable               5   look at the usage store
       InvariantBroken                70  report a bug: the scheduler contradicted itself
 
-A decision against a job is no error but a value: see ``core.refusals``.
+A decision against a job is a value and no error: see ``core.refusals``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _MAX_KEY: Final = 80
 
 
 class _Absent:
-    """Stands where no value is to be shown; ``None`` is a value."""
+    """Marks that there is no value to show; ``None`` is a value."""
 
     def __repr__(self) -> str:
         return "ABSENT"
 
 
 ABSENT: Final = _Absent()
-"""No value is worth showing."""
+"""Marker for no value to show."""
 
 
 def show(value: object) -> str:
@@ -86,7 +86,7 @@ class KaischedError(Exception):
 
 
 class _PlacedError(KaischedError):
-    """An error in something a person wrote: ``file: path: message (value ...); fix``."""
+    """An error in something that a person wrote: ``file: path: message (value ...); fix``."""
 
     def __init__(
         self, message: str, *, file: str = "", path: str = "", value: object = ABSENT, fix: str = ""
@@ -107,15 +107,15 @@ class _PlacedError(KaischedError):
 
 
 class ConfigError(_PlacedError):
-    """A setting of the process, or a shard's policy, is wrong."""
+    """A setting of the process or of a shard's policy is wrong."""
 
     exit_code = 2
 
 
 class ObjectError(_PlacedError):
-    """An object (Queue, Pod, SchedulingShard ...) is wrong; the others are not touched by it.
+    """An object (Queue, Pod, SchedulingShard ...) is wrong; other objects are not affected.
 
-    ``document`` counts from 1 within the file, 0 where there is but one or none is known.
+    ``document`` counts from 1 within the file; 0 for a single or unknown document.
     """
 
     exit_code = 2
@@ -144,7 +144,7 @@ class ObjectError(_PlacedError):
 
 
 class PluginError(KaischedError):
-    """A plugin cannot be used as the shard says; names the plugin and the package it comes from."""
+    """A plugin cannot be used as the shard asks; names the plugin and its package."""
 
     exit_code = 3
 
@@ -170,30 +170,30 @@ class PluginConflictError(PluginError):
 
 
 class PluginContractError(PluginError):
-    """The plugin answered a hook in a way the hook does not allow."""
+    """The plugin's answer to a hook breaks the hook's contract."""
 
 
 class ClusterError(KaischedError):
-    """The cluster did not do what was asked."""
+    """The cluster did not do what was requested."""
 
     exit_code = 4
 
 
 class ClusterUnavailable(ClusterError):  # noqa: N818 - a state of the cluster, named as it is
-    """The API server cannot be reached or refuses us; the same request may succeed later."""
+    """The API server is unreachable or refuses us; a retry may succeed."""
 
 
 class ClusterConflict(ClusterError):  # noqa: N818 - a state of the cluster, named as it is
-    """Somebody changed the object first, or it is gone: read again, then decide again."""
+    """The object was changed or deleted by another client: read again, then decide again."""
 
 
 class UsageUnavailable(KaischedError):  # noqa: N818 - a state of the usage store, named as it is
-    """The usage history cannot be read, or what it says is no number."""
+    """The usage history cannot be read, or has invalid values."""
 
     exit_code = 5
 
 
 class InvariantBroken(KaischedError):  # noqa: N818 - names what happened
-    """Something that must always hold does not: a bug, and the decision at hand is dropped."""
+    """An invariant does not hold: a bug, and the present decision is dropped."""
 
     exit_code = 70

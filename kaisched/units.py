@@ -1,11 +1,11 @@
-"""Amounts and durations as people write them, turned into exact whole numbers, and back.
+"""Amounts and durations as people write them, converted to exact whole numbers and back.
 
 Amounts inside the scheduler are whole base units: milli-CPU, milli-GPU, pieces, and for memory 64
-bytes, the largest unit of which both 1 MB (10^6 bytes) and 1 MiB are whole numbers. Texts are read
-with integer arithmetic only, in time linear in their length: a request of ``1e2000000`` bytes,
-which a Kubernetes API server accepts, costs nothing here and saturates.
+bytes, the largest unit of which both 1 MB (10^6 bytes) and 1 MiB are multiples. Texts are read with
+integer arithmetic, in time linear in their length: a request of ``1e2000000`` bytes, which a
+Kubernetes API server accepts, is cheap here and saturates.
 
-Everything raises :class:`UnitError`, a ``ValueError`` that also says how to put it right.
+Every function raises :class:`UnitError`, a ``ValueError`` with a fix.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fractions import Fraction
 from typing import Final, TypeAlias
 
 UNLIMITED: Final[int] = 1 << 62
-"""No bound. Larger than any sum of amounts, small enough to add another amount to in 64 bits."""
+"""No bound: larger than any sum of amounts, and an amount can be added to it in 64 bits."""
 MAX_AMOUNT: Final[int] = 1 << 44
-"""What one object's amount saturates at: 1 PiB of memory. 262,144 of them reach UNLIMITED."""
+"""Cap of one object's amount: 1 PiB of memory. 262,144 of them reach UNLIMITED."""
 MAX_QUOTA: Final[int] = 1 << 48
-"""What a queue's amount saturates at: 16 PiB of memory, more than the nodes of any cluster have."""
+"""Cap of a queue's amount: 16 PiB of memory, more than the nodes of any cluster have."""
 MEMORY_UNIT: Final = 64
 """Bytes in one base unit of memory, ephemeral storage and huge pages."""
 MEBIBYTE: Final = (1 << 20) // MEMORY_UNIT
@@ -30,7 +30,7 @@ MEGABYTE: Final = 10**6 // MEMORY_UNIT
 """One MB in base units."""
 
 Amount: TypeAlias = str | int | float
-"""An amount as a manifest holds it: a Kubernetes quantity, or a plain number."""
+"""An amount in a manifest: a Kubernetes quantity, or a plain number."""
 
 _MAX_CHARS: Final = 40
 _MAX_BITS: Final = 256
@@ -64,7 +64,7 @@ class Quantity:
 
     @property
     def is_saturated(self) -> bool:
-        """Tell whether it is beyond the 64 bits that Kubernetes itself counts in."""
+        """Tell whether the number exceeds the 64 bits that Kubernetes itself counts in."""
         return self.numerator > _INT64_MAX * self.denominator
 
     def times(self, factor: int, divisor: int, round_up: bool, most: int = MAX_AMOUNT) -> int:
@@ -76,8 +76,8 @@ class Quantity:
 class _Reader:
     """Reads amounts as whole numbers of one unit, and remembers texts it has read.
 
-    A plain dict of texts is three times as fast as ``lru_cache``, and numbers, which Python holds
-    to be equal to true and false, stay out of it. Errors are not kept, so no long texts either.
+    A plain dict of texts is three times as fast as ``lru_cache``. Numbers are not kept, since
+    Python treats 1 and 0 as equal to true and false. Errors and long texts are not kept either.
     """
 
     def __init__(self, factor: int, divisor: int) -> None:
@@ -169,7 +169,7 @@ def count(amount: Amount, round_up: bool = True) -> int:
 
 
 def is_in_bytes(resource: str) -> bool:
-    """Tell whether a resource is an amount of bytes: memory, ephemeral storage and huge pages."""
+    """Tell whether a resource is counted in bytes: memory, ephemeral storage and huge pages."""
     return resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
 
 
@@ -230,7 +230,7 @@ _NANOS: Final = {
     "ns": 1,
 }
 MAX_DURATION_S: Final = 10 * 31_536_000
-"""Ten years: longer is a slip of the pen."""
+"""Ten years: longer durations are mistakes."""
 _STEP: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|\u03bcs|ms|y|w|d|h|m|s)", re.ASCII)
 _BARE: Final = re.compile(r"[0-9]+(\.[0-9]+)?", re.ASCII)
 _DURATION_FIX: Final = 'write numbers with units, the largest first, such as "90s", "1h30m" or "1w"'

@@ -96,7 +96,8 @@ class _Allocation:
         self._session = session
         self._action = action
         self._candidates = candidates
-        few = candidates.most <= FEW or len(candidates) == 1
+        ask = session.ask
+        few = candidates.most <= FEW or len(candidates) == 1 or not ask.rests_on_sums(session)
         self._fair_order: FairOrder = (StepwiseOrder if few else PredictedOrder)(
             session, action, candidates
         )

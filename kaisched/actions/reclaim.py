@@ -39,6 +39,8 @@ class _Reclaiming(Evicting):
 
     def _victims(self, claim: Claim) -> RowVec:
         running = self._running
+        if self._session.ask.takes_from_own_queue:
+            return running
         others: RowVec = running[self._session.jobs.queue_of_job[running] != claim.queue]
         return others
 
@@ -51,6 +53,8 @@ class _Reclaiming(Evicting):
         return self._making_way.find(demand, victim_list, self._running)
 
     def _may_move(self, demand: Demand) -> bool:
+        if self._session.ask.orders_victims:
+            return False  # whom to evict along with what moves, the policy has not said
         policy = self._session.policy
         is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
         if not is_on or not self._search.lacks_one(demand):
@@ -58,4 +62,6 @@ class _Reclaiming(Evicting):
         return not self._failed_claims.is_out_of_reach(demand, self._running)
 
     def _class(self, demand: Demand) -> tuple[object, ...]:
-        return demand.claim.queue, *demand.shapes
+        claim, session = demand.claim, self._session
+        priority = int(session.jobs.priority[claim.job]) if session.ask.orders_victims else 0
+        return claim.queue, priority, *demand.shapes

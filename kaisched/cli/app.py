@@ -1,7 +1,7 @@
-"""Puts the commands together and turns every error into one line and an exit code.
+"""Command line: assembles the commands and turns every error into one line and an exit code.
 
-Only the module of the command that is asked for is imported; for the others, as in ``--help``, a
-name and a sentence are enough. That is what keeps the help under 0.3 s.
+Only the module of the requested command is imported. A name and a sentence are enough for the
+rest, as in ``--help``, which keeps the help under 0.3 s.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ COMMANDS: Final = {
     ),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
-    "tune": Entry("kaisched.cli.tune", "Find the settings that a scenario does best with."),
+    "tune": Entry("kaisched.cli.tune", "Find the best settings for a scenario."),
     "playground": Entry(
         "kaisched.cli.playground", "Serve a cluster to play with, for kubectl and the scheduler."
     ),
     "snapshot": Entry(
-        "kaisched.cli.snapshot", "Record what a cycle rests on; show it; run it again."
+        "kaisched.cli.snapshot", "Record the inputs of a cycle; show them; run it again."
     ),
     "doctor": Entry(
         "kaisched.cli.doctor", "Say what would keep the scheduler from its work in a cluster."
@@ -68,7 +68,7 @@ COMMANDS: Final = {
 
 
 def build_app(wanted: str | None) -> typer.Typer:
-    """Return the application, with the real command only where it is ``wanted``; None for all."""
+    """Build the application, importing only the ``wanted`` command; None imports them all."""
     app = typer.Typer(
         name="kaisched",
         help=_HELP,
@@ -87,14 +87,14 @@ def build_app(wanted: str | None) -> typer.Typer:
 
 def _root(
     debug: bool = typer.Option(
-        False, "--debug", help="Show tracebacks; may stand anywhere on the line."
+        False, "--debug", help="Show tracebacks; allowed anywhere on the line."
     ),
 ) -> None:
     pass
 
 
 def _stand_in() -> None:
-    """Stand for a command whose module is not imported."""
+    """Do nothing, in place of a command whose module is not imported."""
 
 
 def _add_real(app: typer.Typer, name: str, entry: Entry) -> None:
@@ -111,7 +111,7 @@ def _add_real(app: typer.Typer, name: str, entry: Entry) -> None:
 
 
 def _unwrapped(function: Callable[..., Any] | None) -> str:
-    """Return a docstring with a line for each paragraph: the screen decides where it breaks."""
+    """Join each paragraph of a docstring into one line, so that the terminal can wrap it."""
     paragraphs = (getdoc(function) or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
 
@@ -124,14 +124,14 @@ def _missing(name: str) -> Callable[[], None]:
 
 
 def _wanted(arguments: Sequence[str]) -> str | None:
-    """Return the command a line asks for, ``-`` for none, or None where all are needed."""
+    """Return the command that a line names, ``-`` for none, or None if all are needed."""
     if any(name.startswith("_KAISCHED_COMPLETE") for name in os.environ):
         return None
     return next((word for word in arguments if not word.startswith("-")), "-")
 
 
 def main(arguments: Sequence[str] | None = None, name: str = NAME) -> NoReturn:
-    """Run one command line and exit with its code; ``name`` is what we were called."""
+    """Run one command line and exit with its code; ``name`` is our name in messages."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     stop = line.index("--") if "--" in line else len(line)
     is_debugging = "--debug" in line[:stop]
@@ -147,13 +147,13 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
         code = build_app(_wanted(line))(args=line, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as finished:
-        # Commands end with typer.Exit; a plain exit with 1 is typer's or rich's answer to a reader,
-        # such as head, that has seen enough, and no problem with an object.
+        # Commands end with typer.Exit. A plain exit with 1 comes from typer or rich when a
+        # reader, such as head, closed the pipe; it says nothing about an object.
         code = OK if finished.code == 1 else finished.code
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        # The same, seen first by us; nothing may be written any more, not even at exit.
+        # The same closed pipe, found by our own write: discard all output, also that at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = OK
     except Exception as error:
@@ -161,17 +161,17 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
             raise
         from kaisched.telemetry.masking import masked  # noqa: PLC0415 - only of errors
 
-        text, code = _told(error, line, name)
-        text = masked("", text)  # it may be what a server said, which may be what it was sent
+        text, code = _error_line(error, line, name)
+        text = masked("", text)  # a server's answer may repeat a secret that was sent to it
         print(f"{name}: {text}", file=sys.stderr)  # noqa: T201
     return code if isinstance(code, int) else OK
 
 
-def _told(error: Exception, line: Sequence[str], name: str) -> tuple[str, int]:
+def _error_line(error: Exception, line: Sequence[str], name: str) -> tuple[str, int]:
     """Return the one line of an error and its exit code."""
     if isinstance(error, KaischedError):
         return str(error), error.exit_code
-    # What the parser of the line raises; its class has another home in each version of typer.
+    # Raised by the parser of the line; the class has another home in each version of typer.
     if hasattr(error, "format_message"):
         message = error.format_message().rstrip(".")
         return f"{message}; see {name} {_topic(line)}--help", USAGE

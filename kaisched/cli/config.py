@@ -46,7 +46,7 @@ def show(
 ) -> None:
     """Print every setting with its value and origin: default, file, variable or flag.
 
-    A file is overridden by KAISCHED_ variables, and these by flags, which are those of
+    KAISCHED_ variables override the file, and flags override both. The flags are those of
     `kaisched run`.
     """
     given = locals()  # the parameters: nothing else is defined yet
@@ -75,7 +75,7 @@ def crds(
 ) -> None:
     """Print the CustomResourceDefinitions of queues, pod groups, shards and topologies.
 
-    As YAML, for `kubectl apply`. They are made from what the scheduler reads.
+    They are YAML for `kubectl apply`, made from the types that the scheduler reads.
     """
     from kaisched.cli.definitions import files, write  # noqa: PLC0415 - only when asked
 

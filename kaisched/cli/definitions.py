@@ -17,10 +17,10 @@ _GENERATED: Final = (
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML without anchors: what is shared in memory is written out."""
+    """YAML without anchors: values that are shared in memory are written in full."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write everything out."""
+        """Write every value in full."""
         del data
         return True
 

@@ -17,8 +17,8 @@ _BEFORE: Final = (
     "clusters as queues, {nodes} nodes, and the very cycle that the daemon runs.\n"
 )
 _AFTER: Final = """
-"Fair share" is what its demand and weight entitled a queue to, "got" the part
-of it that it held; above 100% it used what others left.
+"Fair share" is what a queue's demand and weight entitled it to; "got" is the
+part of it that the queue held. Above 100% the queue used what others left.
 
 Try next: kaisched simulate --from 28d --until 35d --quota published"""
 

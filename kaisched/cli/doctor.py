@@ -22,7 +22,7 @@ def command(
         str,
         typer.Option(
             "--as",
-            help="Look at the rights of this user instead of ours, such as"
+            help="Check the rights of this user instead of ours, such as"
             " system:serviceaccount:kaisched:kaisched.",
         ),
     ] = "",
@@ -30,12 +30,12 @@ def command(
         Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
     ] = "table",
 ) -> None:
-    """Look over a cluster: what would keep the scheduler from doing its work there, and the fix.
+    """Check a cluster for what would keep the scheduler from its work, and say how to fix it.
 
-    One line a check: ok, warn or fail. Asked are the server and its clock, our account and its
-    rights, the kinds that are read, optional parts of the API, shards and their plugins, leases,
-    nodes in no shard or in two, queues (also those that KAI-Scheduler would understand otherwise),
-    whether anybody may use any queue, and the usage history with its gaps.
+    Prints one line for each check: ok, warn or fail. The checks cover the server and its clock,
+    our account and its rights, the kinds that are read, optional parts of the API, shards and
+    their plugins, leases, nodes in no shard or in two, queues (also those that KAI-Scheduler would
+    read differently), whether any user may use any queue, and usage history with its gaps.
 
     Nothing is written. Settings are those of `kaisched run`. The exit code is 1 if a check failed.
     """

@@ -1,4 +1,4 @@
-"""What the doctor found: a line each, or ``kaisched.io/doctor/v1``."""
+"""Findings of the doctor as text, a line each, or as ``kaisched.io/doctor/v1``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words and tables of ``kaisched explain fairness``, and the reading of its options."""
+"""Text and tables of ``kaisched explain fairness``, and the reading of its options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _USAGE_FIX: Final = "write A=8x12h for 8 GPUs for 12 hours, or A=0.25 for a part
 def read(
     weights: str, usage: str, options: tuple[float, int, str, str]
 ) -> tuple[Pool, dict[str, Use]]:
-    """Return what the options say.
+    """Read the options of the command.
 
     Args:
         weights: such as ``A=3,B=1``.
@@ -30,7 +30,7 @@ def read(
         options: k, GPUs, half-life, window.
 
     Raises:
-        ConfigError: an option cannot be meant.
+        ConfigError: an option is out of range, malformed or names no queue.
 
     """
     k, gpus, half_life, window = options
@@ -44,7 +44,9 @@ def read(
         _duration("--window", window),
     )
     if not pool.window_s:
-        raise ConfigError("no time", path="--window", value=window, fix='write such as "1w"')
+        raise ConfigError(
+            "must be longer than 0s", path="--window", value=window, fix='write such as "1w"'
+        )
     used = {}
     for name, text in _pairs("--usage", usage, "A=8x12h"):
         if name not in pool.weights:
@@ -63,7 +65,9 @@ def _pairs(option: str, text: str, example: str) -> list[tuple[str, str]]:
     for part in text.split(","):
         name, is_pair, value = (word.strip() for word in part.partition("="))
         if not name or not is_pair or not value:
-            raise ConfigError("no pair", path=option, value=part, fix=f"write such as {example}")
+            raise ConfigError(
+                "not NAME=VALUE", path=option, value=part, fix=f"write such as {example}"
+            )
         if name in pairs:
             raise ConfigError("given twice", path=option, value=name, fix="keep one of the two")
         pairs[name] = value
@@ -71,7 +75,7 @@ def _pairs(option: str, text: str, example: str) -> list[tuple[str, str]]:
 
 
 def _number(text: str) -> float:
-    """Return a number, NaN where there is none."""
+    """Parse a number; return NaN if the text is none."""
     try:
         return float(text)
     except ValueError:
@@ -108,7 +112,7 @@ def _use(pool: Pool, text: str) -> Use:
     return Use(amount, time_s)
 
 
-# -- telling -------------------------------------------------------------------------------------
+# -- printing ------------------------------------------------------------------------------------
 
 
 def _gpus(amount: float) -> str:
@@ -120,7 +124,7 @@ def _time(seconds: float) -> str:
 
 
 def sentence(pool: Pool, used: dict[str, Use], queue: str) -> str:
-    """Return what a queue's usage costs it, as one sentence."""
+    """Say in one sentence what its usage costs a queue."""
     use, plain = used[queue], cost.plain_shares(pool)[queue]
     share = cost.shares_after(pool, used, 0.0)[queue]
     usage = cost.usage_after(pool, use, 0.0)
@@ -143,7 +147,7 @@ def sentence(pool: Pool, used: dict[str, Use], queue: str) -> str:
 
 
 def print_tables(pool: Pool, used: dict[str, Use]) -> None:
-    """Print a row a queue, and the shares as time goes by."""
+    """Print one row for each queue, and the shares over time."""
     facts = document(pool, used)
     print_table(
         "Queues",
@@ -178,7 +182,7 @@ def print_tables(pool: Pool, used: dict[str, Use]) -> None:
 
 
 def document(pool: Pool, used: dict[str, Use]) -> dict[str, Any]:
-    """Return all that is told, JSON-like."""
+    """Return the whole explanation as a JSON-like mapping."""
     plain, now = cost.plain_shares(pool), cost.shares_after(pool, used, 0.0)
     queues = []
     for queue, weight in pool.weights.items():
@@ -206,7 +210,7 @@ def document(pool: Pool, used: dict[str, Use]) -> dict[str, Any]:
 
 
 def _instants(pool: Pool) -> list[float]:
-    """Return when to look: half-lives, or quarters of the window."""
+    """Return the times to show: half-lives, or quarters of the window."""
     if pool.half_life_s:
         steps = [pool.half_life_s * half_lives for half_lives in (0, 1, 2, 3, 4, 6, 8)]
         return [at_s for at_s in steps if at_s <= pool.window_s]

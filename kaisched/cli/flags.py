@@ -1,4 +1,4 @@
-"""The flags that stand for settings: the same on ``kaisched run`` and ``kaisched config show``."""
+"""Flags that set settings, shared by ``kaisched run`` and ``kaisched config show``."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _LISTS: Final = ("files", "shard")
 
 
 def flags_of(parameters: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
-    """Return key to (flag, value) for those of a command's parameters that were given."""
+    """Map the key of each given flag of a command to the flag and its value."""
     flags = {}
     for name, (key, flag) in _SETTING.items():
         value = parameters.get(name)

@@ -1,8 +1,8 @@
-"""``kubectl kaisched``: the same commands, with kubectl's ways to say which cluster.
+"""``kubectl kaisched``: all commands as a plugin of kubectl, with its flags for the cluster.
 
-kubectl runs ``kubectl-kaisched`` from the path with what stands behind the name, and asks
-``kubectl_complete-kaisched`` to complete it. ``--kubeconfig``, ``--context`` and ``--namespace``
-may stand anywhere, as they may with kubectl, also where the command itself has no such option.
+kubectl runs ``kubectl-kaisched`` from the path with the words after the plugin's name, and asks
+``kubectl_complete-kaisched`` for completions. ``--kubeconfig``, ``--context`` and ``--namespace``
+are accepted anywhere, as by kubectl, also where the command itself has no such option.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _VARIABLES: Final = {
     "-n": "KAISCHED_KUBERNETES__NAMESPACE",
 }
 _NO_FILES: Final = ":4"
-"""How a completion tells kubectl that files are no answer."""
+"""Directive of a completion that tells kubectl not to complete file names."""
 _FILES: Final = ":0"
 
 
 def kubectl_main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run one line behind ``kubectl kaisched`` and exit with its code."""
+    """Run one ``kubectl kaisched`` line and exit with its code."""
     line = list(sys.argv[1:] if arguments is None else arguments)
     try:
         line = said_to_kubectl(line, os.environ)
@@ -41,9 +41,9 @@ def kubectl_main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def said_to_kubectl(line: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
-    """Return a line without kubectl's own flags, which become settings.
+    """Move kubectl's own flags from a line into the environment; return the rest of the line.
 
-    Who calls us through kubectl means a real cluster.
+    A call through kubectl means a real cluster unless the environment says otherwise.
 
     Raises:
         ConfigError: a flag has no value.
@@ -67,7 +67,7 @@ def said_to_kubectl(line: Sequence[str], environ: MutableMapping[str, str]) -> l
 
 
 def complete_main(arguments: Sequence[str] | None = None) -> None:
-    """Print what may stand in the place of the last word, as kubectl asks for it."""
+    """Print the completions of the last word in kubectl's format."""
     import typer  # noqa: PLC0415 - not for each line
 
     words = list(sys.argv[1:] if arguments is None else arguments)

@@ -38,7 +38,7 @@ def command(
     own cycle runs there in virtual time. Pods are ours when their schedulerName is kaisched or
     kai-scheduler.
 
-    Objects with problems are told on stderr and left out; the exit code is 1 then.
+    Objects with problems are reported on stderr and left out; the exit code is then 1.
     """
     from kaisched.cli.plan_document import plan_document  # noqa: PLC0415 - not for the help
     from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help

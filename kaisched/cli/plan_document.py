@@ -35,7 +35,7 @@ def plan_document(
 def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
     """Return what one cycle decided; binds, evictions and nominations in the order decided.
 
-    ``budget`` is what advice to its waiting jobs may cost.
+    ``budget`` bounds the cost of the advice for pending jobs.
     """
     return {
         "abandoned": result.stats.abandoned or None,

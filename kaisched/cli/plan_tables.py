@@ -36,7 +36,7 @@ _TITLES: Final = {
 
 
 def print_plan(cycles: Sequence[CycleResult]) -> None:
-    """Print every cycle's moves, then what the last one leaves pending and the queues."""
+    """Print the moves of every cycle, then the pending jobs and the queues after the last."""
     for number, result in enumerate(cycles, 1):
         prefix = f"Cycle {number}: " if len(cycles) > 1 else ""
         _print_moves(prefix, result)

@@ -27,7 +27,7 @@ def list_plugins(
 ) -> None:
     """List the installed plugins, with the hooks they answer and their arguments.
 
-    Installed is not enabled: a shard says which it uses.
+    An installed plugin works only in shards that enable it.
     """
     from kaisched.framework.plugins.loader import describe_plugins  # noqa: PLC0415 - only when asked
 

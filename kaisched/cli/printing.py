@@ -1,7 +1,7 @@
-"""Tables and lines for people: 80 columns, plain where nobody watches, always in the same order.
+"""Tables and lines for people: 80 columns, coloured only on a terminal, always in one order.
 
-A name is never cut: columns that may go are dropped first, then the last column wraps, and what is
-still wider than the screen is left to the terminal.
+A name is never cut. Optional columns are dropped first, then the last column wraps; the terminal
+wraps what is still too wide.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 class Column(NamedTuple):
-    """A column: its head, and what may be done to it."""
+    """Column of a table: its heading, and how it fits the screen."""
 
     head: str
     is_number: bool = False
@@ -54,7 +54,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def has_colors(stream: TextIO) -> bool:
-    """Tell whether a person watches and has not asked for plain text."""
+    """Tell whether a stream is a terminal whose user has not asked for plain text."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -85,7 +85,7 @@ def table_lines(
 
 
 def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the columns that fit, giving up those that may go from the right."""
+    """Return the columns that fit, dropping optional ones from the right."""
     needs = [
         max(len(column.head), *(len(row[at]) for row in rows)) for at, column in enumerate(columns)
     ]

@@ -1,6 +1,6 @@
-"""Writes the generated pages: ``python -m kaisched.cli.reference docs/reference``.
+"""Generated reference pages; ``python -m kaisched.cli.reference docs/reference`` writes them.
 
-They say what the code says; a test compares them.
+They are made from the code; a test compares them with the files.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def metrics_page() -> str:
     return _page(
         "Metrics",
         "`kaisched run` serves these on `/metrics`, in the text format that the scraper asks for.",
-        "One scrape shows one state: that after the last cycle; of the way to a cluster (from",
-        "`kaisched_leader_state` on, with `cluster: kubernetes` only), that of the moment. On an",
-        "address other than loopback, a scrape needs a bearer token of somebody who may `get` the",
-        "URL `/metrics`, as the API server says: [`metrics.authentication`](settings.md).",
+        "One scrape shows one state: the state after the last cycle. Metrics of the connection",
+        "to a cluster (from `kaisched_leader_state` on, with `cluster: kubernetes` only) show the",
+        "present state. On an address other than loopback, a scrape needs a bearer token of a user",
+        "who may `get` the URL `/metrics`: [`metrics.authentication`](settings.md).",
         "",
         f"The label `queue` takes the names of the first {QUEUE_CAP} queues of the tree; the rest",
-        "is summed under `other`. The label `queue_name`, and usage, have no such bound: a queue",
-        "that is left out would lose its history. No metric names a pod or a pod group.",
+        "is summed under `other`. The label `queue_name` and the usage metrics have no such bound:",
+        "a queue left out there would lose its history. No metric names a pod or a pod group.",
         "",
         *table(("metric", "type", "labels", "meaning"), rows),
     )
@@ -64,7 +64,7 @@ def settings_page() -> str:
     )
     return _page(
         "Settings",
-        "How the process runs. What is decided is the shard's, see the SchedulingShard.",
+        "How the process runs. How it decides is up to the SchedulingShard.",
         "",
         "A settings file is YAML with `apiVersion: kaisched.io/v1alpha1` and",
         f"`kind: SchedulerConfiguration`; `--config` or `{FILE_VARIABLE}` names it.",
@@ -72,8 +72,8 @@ def settings_page() -> str:
         "`kaisched config show` prints each value in force with its origin. An unknown key or",
         "variable is an error.",
         "",
-        "In the environment a list is separated by commas. What Kubernetes sets for a Service",
-        "called `kaisched`, such as `KAISCHED_PORT=tcp://...`, is ignored.",
+        "In the environment a list is separated by commas. Variables that Kubernetes sets for a",
+        "Service called `kaisched`, such as `KAISCHED_PORT=tcp://...`, are ignored.",
         "",
         *table(("key", "variable", "type", "default", "meaning"), rows),
     )
@@ -88,14 +88,14 @@ def cli_page() -> str:
     return _page(
         "Command line",
         "`--debug`, anywhere on the line, shows tracebacks; without it an error is one line.",
-        "Tables are made for 80 columns where no terminal says otherwise; names are never cut.",
+        "Tables have 80 columns unless the terminal says otherwise; names are never cut.",
         "`COLUMNS` and `NO_COLOR` are honoured. Rows have the same order in every run.",
         "",
         *table(
             ("exit code", "meaning"),
             (
                 ("0", "done"),
-                ("1", "done, but some objects or plugins had problems; each was told on stderr"),
+                ("1", "done, but some objects or plugins had problems, reported on stderr"),
                 ("2", "wrong usage, setting or file; nothing was done"),
                 ("3", "a plugin that the shard enables cannot be used"),
                 ("4", "the cluster failed"),

@@ -27,9 +27,9 @@ def command(
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C; the cycle under way is finished first.
 
-    Flags override the environment, which overrides the file; what none of them says has a default.
-    Unless it is told of a real cluster (--cluster kubernetes), it schedules one in memory, filled
-    from the manifests.
+    Flags override the environment, which overrides the file; settings that none of them names
+    have defaults. Without --cluster kubernetes, the cluster is one in memory, filled from the
+    manifests.
     """
     given = locals()  # the parameters: nothing else is defined yet
     from kaisched.config.loading import load_settings  # noqa: PLC0415 - not for the help

@@ -1,4 +1,4 @@
-"""Scenario files on the command line: run one or several, print, and write what they came to."""
+"""Scenario files on the command line: load and run them, print and write the results."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 
 class Wish(NamedTuple):
-    """What the command line says of every run, of scenarios and traces."""
+    """Options of the command line that apply to every run of a scenario or a trace."""
 
     seed: int | None = None
     shard: Path | None = None
     actions: Sequence[str] | None = None
     is_progress_wanted: bool | None = None
     is_checked: bool = False
-    """Whether each cycle is looked at for broken invariants."""
+    """Whether each cycle is checked for broken invariants."""
 
 
 def load(path: Path, wish: Wish) -> Scenario:
-    """Read a scenario; tell what is odd about it, and all that is wrong but the first."""
+    """Read a scenario; warn of oddities and of all errors but the first, which is raised."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.shards import read_shard  # noqa: PLC0415
     from kaisched.sim.scenario.findings import ScenarioError  # noqa: PLC0415
     from kaisched.sim.scenario.load import read_scenario  # noqa: PLC0415
 
     if wish.shard is not None:
-        read_shard(wish.shard)  # so that what is wrong with it is not told of the scenario
+        read_shard(wish.shard)  # first, so that its errors name this file and not the scenario
     try:
         scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
     except ScenarioError as error:
@@ -64,7 +64,7 @@ def run(scenario: Scenario, wish: Wish) -> Result:
 
 
 def printed(results: Sequence[Result], output: str) -> str:
-    """Return what is printed about one run, or about several side by side."""
+    """Format the summary of one run, or several runs side by side."""
     from kaisched.sim.output.files import json_of  # noqa: PLC0415 - not for the help
     from kaisched.sim.output.summary import comparison_of, summary_of  # noqa: PLC0415
 

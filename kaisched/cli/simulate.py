@@ -22,7 +22,7 @@ _DAY_S = 86_400
 _QUOTA = typer.Option(help="GPU quotas: none, or the published nodes to scale.")
 _SHARD = typer.Option(help="SchedulingShard to run by; the default one unless given.")
 _ACTIONS = typer.Option(help="Run only these actions, in this order: a,b.")
-_CHECKPOINT = typer.Option(help="An evicted job computes again what it did since its last one.")
+_CHECKPOINT = typer.Option(help="Time between checkpoints; eviction loses work since the last.")
 _CHECK = typer.Option(
     "--check-invariants",
     help="Check after each cycle what must always hold; the first violation ends the run.",
@@ -35,7 +35,7 @@ _PROGRESS = typer.Option(
 
 _TRACE = typer.Option(help="Folder with jobs.csv.gz and vcs.csv, or a bundled trace.")
 _NODES = typer.Option(min=1, max=50_000, help="Nodes of the cluster.")
-_GPUS = typer.Option(min=1, max=64, help="GPUs of each.")
+_GPUS = typer.Option(min=1, max=64, help="GPUs of each node.")
 _FROM = typer.Option("--from", help="Begin here in the trace, such as 28d or 2419200.")
 _UNTIL = typer.Option(help="Stop here; at the last submission unless given.")
 _DRAIN = typer.Option("--drain", help="Then go on until every job has ended.")
@@ -85,17 +85,17 @@ def command(
 ) -> None:
     """Run scenarios, or a trace, in virtual time under a policy, and report what each queue got.
 
-    A scenario file says everything: nodes, queues, jobs and the policy. A trace starts at --from
+    A scenario file holds everything: nodes, queues, jobs and the policy. A trace starts at --from
     with an empty cluster. The same arguments print the same bytes, apart from stderr.
     """
     from kaisched.cli.scenario import Wish  # noqa: PLC0415 - not for the help
 
     wish = Wish(seed, shard, _names(actions), progress, check_invariants)
     if scenarios:
-        _refuse(ctx, _OF_TRACES, "says nothing to a scenario", "write it into the file")
+        _refuse(ctx, _OF_TRACES, "does not apply to a scenario", "write it into the file")
         _run_scenarios(scenarios, wish, out, output, is_compared=compare, has_plots=plots)
         return
-    _refuse(ctx, _OF_SCENARIOS, "is for scenarios", "name a scenario file before it")
+    _refuse(ctx, _OF_SCENARIOS, "needs a scenario", "name a scenario file before it")
     from kaisched.sim.simulation import Stretch  # noqa: PLC0415 - not for the help
     from kaisched.sim.workload import ClusterSize, QuotaMode  # noqa: PLC0415 - not for the help
 
@@ -155,9 +155,7 @@ def _run_scenarios(
         fix = "name both policies" if is_compared else "add --compare, or name one file"
         raise ConfigError(message, path="--compare", fix=fix)
     if has_plots and out is None:
-        raise ConfigError(
-            "there is no folder for the pictures", path="--plots", fix="add --out DIR"
-        )
+        raise ConfigError("there is no folder for the charts", path="--plots", fix="add --out DIR")
     loaded = [scenario.load(path, wish) for path in paths]
     results = [scenario.run(each, wish) for each in loaded]
     print(scenario.printed(results, output), flush=True)  # noqa: T201
@@ -180,7 +178,7 @@ def timed(
     is_checked: bool = False,
     is_progress_wanted: bool | None,
 ) -> tuple[Report, str]:
-    """Simulate with a progress bar; return the report, and a line on how long it took."""
+    """Simulate with a progress bar; return the report, and a line on the time it took."""
     from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
     from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
     from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
@@ -207,14 +205,14 @@ def timed(
 
 
 def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
-    """Return how long it took: for stderr, because it differs from run to run."""
+    """Say how long a run took: for stderr, because it differs from run to run."""
     took_s = max(took_s, 1e-6)
     days_per_s = simulated_s / _DAY_S / took_s
     return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
 
 
 def _policy_of(wish: Wish) -> Policy:
-    """Build the policy of a shard file, the default one without a file; maybe other actions."""
+    """Build the policy of a shard file, or the default policy; --actions replaces its actions."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.policy import build_policy, default_shard  # noqa: PLC0415
     from kaisched.engine.shards import FoundShard, read_shard  # noqa: PLC0415 - not for the help
@@ -232,7 +230,7 @@ def _until(text: str | None) -> float | None:
 
 
 def _instant(option: str, text: str) -> float:
-    """Read a duration, or plain seconds as they stand in a trace."""
+    """Read a duration, or plain seconds as in a trace."""
     from kaisched.units import UnitError, parse_duration  # noqa: PLC0415 - not for the help
 
     try:

@@ -1,4 +1,4 @@
-"""``kaisched snapshot``: one file of all that a cycle rests on."""
+"""``kaisched snapshot``: one file with all inputs of a cycle."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _OUTPUT = typer.Option("-o", "--output", help="How to print.")
 
 @command.callback()
 def _group() -> None:
-    """Record what a cycle rests on, show it, and run the cycle again.
+    """Record the inputs of a cycle, show them, and run the cycle again.
 
-    A snapshot holds the objects, the shard, usage and what the scheduler remembers. It is JSON.
+    A snapshot is JSON. It holds the objects, the shard, usage and the scheduler's memory.
     """
 
 
 @command.command("take")
 def take(
     *,
-    file: Annotated[Path, typer.Argument(help="Where to write it; compressed if it ends in .gz.")],
+    file: Annotated[Path, typer.Argument(help="File to write; compressed if it ends in .gz.")],
     files: Annotated[
         list[str] | None,
         typer.Option(
-            "-f", "--filename", help="Take it from manifests, as `kaisched plan`; - for stdin."
+            "-f", "--filename", help="Take it from manifests, as `kaisched plan` does; - for stdin."
         ),
     ] = None,
     daemon: Annotated[
@@ -51,16 +51,16 @@ def take(
         bool, typer.Option("--redact", help="Without names, labels and annotations.")
     ] = False,
 ) -> None:
-    """Write a snapshot: of a live cluster, of manifests, or of a scheduler that runs.
+    """Write a snapshot: of a live cluster, of manifests, or of a running scheduler.
 
     Without -f and --daemon the cluster of the kubeconfig is read, as `kaisched run --cluster
-    kubernetes` would; nothing is written to it. Only a running scheduler can tell what it has sent
-    and not seen yet, what its plugins remember and its own usage history: its settings must say
+    kubernetes` would; nothing is written to it. Only a running scheduler knows which of its writes
+    are unconfirmed, what its plugins remember and its own usage history. Its settings must say
     `snapshots.enabled: true`.
 
     Addresses and passwords of usage stores are never in a snapshot. With --redact every name, UID,
-    label and annotation has an alias, the same for the same, and what a cycle does not look at is
-    left out. The arguments of plugins stay as they are.
+    label and annotation is replaced by an alias, equal ones by the same alias, and fields that a
+    cycle does not read are left out. The arguments of plugins remain.
     """
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording_file import write_recording  # noqa: PLC0415 - not for the help
@@ -85,7 +85,7 @@ def show(
     file: Annotated[Path, _FILE],
     output: Annotated[Literal["table", "json"], _OUTPUT] = "table",
 ) -> None:
-    """Print what is in a snapshot: where it is from, nodes, queues with shares, who waits."""
+    """Print what is in a snapshot: its origin, nodes, queues with shares, pending jobs."""
     from kaisched.cli.snapshot_text import print_document, print_tables  # noqa: PLC0415 - as above
     from kaisched.engine.recording_file import read_recording  # noqa: PLC0415 - not for the help
     from kaisched.engine.replaying import replay  # noqa: PLC0415 - not for the help
@@ -107,8 +107,8 @@ def replay_again(
 ) -> None:
     """Run the cycle of a snapshot again and say whether it gives the same result.
 
-    Prints what `kaisched plan` does. The result is the same byte for byte unless the scheduler, a
-    plugin or the shard is another: the exit code is 1 then.
+    Prints what `kaisched plan` does. Without --shard, the result is the same byte for byte unless
+    the scheduler or a plugin has changed. The exit code is 1 if it differs.
     """
     import json  # noqa: PLC0415 - only when asked
 
@@ -144,7 +144,7 @@ def _taken(
     from kaisched.errors import ConfigError  # noqa: PLC0415 - not for the help
 
     if files and daemon:
-        raise ConfigError("-f and --daemon say two different sources", fix="give one of them")
+        raise ConfigError("-f and --daemon name two sources", fix="give one of them")
     if files:
         return taking.from_manifests(files, shard)
     if daemon:

@@ -1,4 +1,4 @@
-"""What is in a snapshot, for people and as ``kaisched.io/snapshot-summary/v1``."""
+"""Summary of a snapshot, for people and as ``kaisched.io/snapshot-summary/v1``."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _NODES: Final = (
 
 
 def print_tables(recording: Recording, again: Replay) -> None:
-    """Print where a snapshot is from, its nodes, its queues and what waits after its cycle."""
+    """Print a snapshot's origin, nodes and queues, and the jobs pending after its cycle."""
     print_table("Snapshot", _FACTS, [(key, _text(it)) for key, it in _facts(recording).items()])
     print_table("Nodes", _NODES, [_node_cells(node) for node in _nodes(again)])
     print_waiting(again.result)
 
 
 def print_document(recording: Recording, again: Replay) -> None:
-    """Print the same as JSON."""
+    """Print the summary of a snapshot as JSON."""
     cycle = cycle_document(again.result)
     document = {
         "schemaVersion": SCHEMA,
@@ -55,7 +55,7 @@ def print_document(recording: Recording, again: Replay) -> None:
 
 
 def verdict(recording: Recording, again: Replay, *, is_other: bool) -> str:
-    """Return in one line how a replay compares with what was recorded."""
+    """Say in one line how a replay compares with the recorded result."""
     now = digest(again.result)
     if is_other:
         return f"by another shard: result {now[:12]}, recorded {recording.result[:12] or 'none'}"
@@ -65,7 +65,7 @@ def verdict(recording: Recording, again: Replay, *, is_other: bool) -> str:
         return f"the same result as recorded, byte for byte: {now[:12]}"
     made = recording.versions
     return (
-        f"ANOTHER result than recorded: {now[:12]}, recorded {recording.result[:12]}"
+        f"DIFFERENT result from the recorded one: {now[:12]}, recorded {recording.result[:12]}"
         f" by kaisched {made.kaisched} with numpy {made.numpy}; this is {__version__}"
     )
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 _SCENARIO = typer.Argument(help="Scenario file with a section `tune`.", metavar="SCENARIO")
-_OUT = typer.Option(help="Folder for CSV, JSON and a page with the trade.")
+_OUT = typer.Option(help="Folder for CSV, JSON and a page with the trade-off.")
 _PROCESSES = typer.Option(min=1, max=1024, help="Runs at a time; one for each core unless given.")
 _PROGRESS = typer.Option(
     "--progress/--no-progress",
@@ -21,7 +21,7 @@ def command(
     scenario: Annotated[Path, _SCENARIO],
     *,
     out: Annotated[Path | None, _OUT] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Instead of the scenario's own.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Overrides the scenario's seed.")] = None,
     processes: Annotated[int | None, _PROCESSES] = None,
     output: Annotated[
         Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
@@ -30,8 +30,8 @@ def command(
 ) -> None:
     """Try every combination of the settings that a scenario lists, and recommend one.
 
-    Weighed are the GPU-hours in the wrong hands and those computed twice. The same scenario gives
-    the same answer, however many runs go on at a time.
+    It weighs the GPU-hours in the wrong hands against those computed twice. The same scenario
+    gives the same answer, whatever the number of processes.
     """
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.cli.scenario import Wish, load  # noqa: PLC0415

@@ -13,7 +13,7 @@ from kaisched.cluster.columns import Block
 from kaisched.cluster.queue_faults import broken_lines
 from kaisched.core.axis import Amounts, FloatVec, IntVec, ResourceAxis
 from kaisched.core.refusals import Refusal
-from kaisched.core.tables import OPEN, QueueTable
+from kaisched.core.tables import OPEN, SHARING, QueueTable, Sharing
 from kaisched.core.tree import QueueTree, build_tree
 from kaisched.units import UNLIMITED
 
@@ -41,6 +41,9 @@ class QueueRow:
     """OPEN, HELD or DRAINED, for it and all queues below."""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    borrowing_limit: Mapping[str, int] = field(default_factory=dict)
+    lending_limit: Mapping[str, int] = field(default_factory=dict)
+    sharing: Sharing = SHARING
 
 
 class QueueRows:
@@ -145,6 +148,9 @@ class QueueRows:
             preempt_min_runtime_s=np.array([q.preempt_min_runtime_s for q in rows], np.float64),
             reclaim_min_runtime_s=np.array([q.reclaim_min_runtime_s for q in rows], np.float64),
             stop_of_queue=_stops(rows, tree),
+            borrowing_limit=_amounts(rows, names, lambda queue: queue.borrowing_limit),
+            lending_limit=_amounts(rows, names, lambda queue: queue.lending_limit),
+            sharing=tuple(queue.sharing for queue in rows),
             why_not=self._why_not(tree),
             labels=tuple(queue.labels for queue in rows),
             annotations=tuple(queue.annotations for queue in rows),
@@ -158,6 +164,8 @@ class QueueRows:
             table.preempt_min_runtime_s,
             table.reclaim_min_runtime_s,
             table.stop_of_queue,
+            table.borrowing_limit,
+            table.lending_limit,
         ):
             column.flags.writeable = False
         return table

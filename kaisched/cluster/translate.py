@@ -17,14 +17,14 @@ from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.cluster.stuck import Leaving
 from kaisched.core.constraints import Constraints, Taint
 from kaisched.core.states import TaskState
-from kaisched.core.tables import DRAINED, HELD, OPEN
+from kaisched.core.tables import DRAINED, HELD, OPEN, Sharing
 from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.quotas import queue_shares
+from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
 from kaisched.objects.wire import Condition, ObjectMeta
 from kaisched.units import UnitError, parse_duration
@@ -59,7 +59,7 @@ def queue_row(queue: Queue) -> QueueRow:
     quota bounds them and no limit. Pod slots are never shared out.
     """
     spec = queue.spec
-    shares = queue_shares(queue)
+    shares, lending = queue_shares(queue), queue_lending(queue)
     for name in _UNMANAGED_WHEN_ABSENT:
         if name not in spec.resources:
             del shares[name]
@@ -77,6 +77,14 @@ def queue_row(queue: Queue) -> QueueRow:
         stop=_STOPS[spec.stop_policy],
         labels=queue.metadata.labels,
         annotations=queue.metadata.annotations,
+        borrowing_limit={name: it.borrowing_limit for name, it in lending.items()},
+        lending_limit={name: it.lending_limit for name, it in lending.items()},
+        sharing=Sharing(
+            weight=sharing_weight(queue),
+            is_on=spec.fair_sharing.enabled,
+            within=spec.preemption.within_cluster_queue,
+            across=spec.preemption.reclaim_within_cohort,
+        ),
     )
 
 

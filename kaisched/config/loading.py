@@ -18,18 +18,18 @@ from kaisched.units import format_duration
 
 PREFIX: Final = "KAISCHED_"
 FILE_VARIABLE: Final = "KAISCHED_CONFIG"
-"""Names the settings file where no flag does."""
+"""Variable that names the settings file if no flag does."""
 NO_SETTINGS: Final = (FILE_VARIABLE, "KAISCHED_FAILPOINT")
-"""Variables of ours that set nothing; the second is for tests (kaisched.cluster.kubernetes)."""
+"""Variables that are no settings; kaisched.cluster.kubernetes reads the second, for tests."""
 DEFAULT: Final = "default"
-# What Kubernetes puts into pods beside a Service called kaisched or kaisched-something.
+# Variables that Kubernetes sets in pods for a Service called kaisched or kaisched-something.
 _SERVICE_LINK: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$")
 _LINK_VALUE: Final = re.compile(r"(tcp|udp|sctp)://")
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One setting: its key, what kind of value it takes, its default, and what it is for."""
+    """One setting: its key, type, default and purpose."""
 
     path: str
     variable: str
@@ -40,7 +40,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One value in force and where it comes from, fit to be printed."""
+    """One value in force with its origin, ready to print."""
 
     path: str
     value: Any
@@ -137,7 +137,7 @@ def _from_file(file: Path) -> list[tuple[str, str, Any]]:
         found = document.pop(key, ABSENT)
         if found != expected:
             raise ConfigError(
-                "is missing" if found is ABSENT else "is another kind of file",
+                "is missing" if found is ABSENT else "names another kind of file",
                 file=str(file),
                 path=key,
                 value=found,
@@ -185,7 +185,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for leaf in leaves():
-        # A section given in part keeps the other defaults of that section, not of its class.
+        # Keys that are not set keep the defaults of this section, not those of its class.
         *sections, last = leaf.path.split(".")
         at = nested
         for section in sections:

@@ -1,4 +1,4 @@
-"""The daemon's settings: every key, its type, its default and what it is for.
+"""Settings of the daemon: every key, its type, its default and its purpose.
 
 Keys are camelCase in the file; ``metrics.port`` is ``KAISCHED_METRICS__PORT`` in the environment.
 """
@@ -45,7 +45,7 @@ _KEYS: Final = ConfigDict(
 
 
 class Listener(BaseModel):
-    """Where something is served."""
+    """Address and port of a listener."""
 
     model_config = _KEYS
 
@@ -56,12 +56,12 @@ class Listener(BaseModel):
 
 
 class MetricsListener(Listener):
-    """Where metrics are served, and to whom."""
+    """Address and port of the metrics, and the users who may read them."""
 
     authentication: Literal["auto", "kubernetes", "none"] = Field(
         default="auto",
-        description="`kubernetes`: only to bearer tokens of users who may `get` the page's path, as"
-        " the API server says; `none`: to everybody; `auto`: `none` on a loopback address, else"
+        description="`kubernetes`: only to bearer tokens of users whom the API server lets `get`"
+        " the page's path; `none`: to everybody; `auto`: `none` on a loopback address, else"
         " `kubernetes`.",
     )
     cert_file: str = Field(
@@ -78,7 +78,7 @@ class MetricsListener(Listener):
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the API server is asked about who reads."""
+        """Whether the API server is asked about the reader's rights."""
         if self.authentication != "auto":
             return self.authentication == "kubernetes"
         try:
@@ -88,7 +88,7 @@ class MetricsListener(Listener):
 
 
 class Logs(BaseModel):
-    """How events are written to standard error."""
+    """Format of the events on standard error."""
 
     model_config = _KEYS
 
@@ -102,48 +102,48 @@ class Logs(BaseModel):
 
 
 class Kubernetes(BaseModel):
-    """How a real cluster is reached and how it is treated."""
+    """Access to a real cluster, and limits on it."""
 
     model_config = _KEYS
 
     kubeconfig: str = Field(
         default="",
-        description="Kubeconfig file; without, the pod's own account, else what `KUBECONFIG` names"
-        " or `~/.kube/config`.",
+        description="Kubeconfig file; without it, the pod's own account, else what `KUBECONFIG`"
+        " names or `~/.kube/config`.",
     )
     context: str = Field(
-        default="", description="Context of the kubeconfig; without, its current one."
+        default="", description="Context of the kubeconfig; without it, the current one."
     )
     namespace: str = Field(
         default="",
-        description="Where the leases are; without, the namespace of our pod, else `kaisched`.",
+        description="Where the leases are; without it, our pod's namespace, else `kaisched`.",
     )
     observe: bool = Field(
         default=False,
         description="Decide and log, write nothing: to run beside another scheduler.",
     )
     writers: Annotated[int, Field(ge=1, le=256)] = Field(
-        default=8, description="Binds and evictions that are under way at a time."
+        default=8, description="Most binds and evictions under way at a time."
     )
     writes_per_second: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=500, description="Binds and evictions sent a second, at most."
+        default=500, description="Most binds and evictions sent in a second."
     )
     reports_per_second: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=100, description="Conditions, statuses and events written a second, at most."
+        default=100, description="Most conditions, statuses and events written in a second."
     )
     request_timeout: Period = Field(
-        default=10.0, description="How long the API server may take to answer."
+        default=10.0, description="Longest wait for an answer of the API server."
     )
     watch_idle: Period = Field(
         default=90.0,
-        description="A watch that is silent for so long is taken for dead and opened again.",
+        description="A watch that is silent for this long counts as dead and is opened again.",
     )
     compare_period: Period = Field(
-        default=600.0, description="After so long everything is listed again and compared."
+        default=600.0, description="Time after which everything is listed again and compared."
     )
     max_cache_age: Period = Field(
         default=180.0,
-        description="Nothing is decided when the API server was last heard from longer ago.",
+        description="No decisions are made if the API server last answered longer ago than this.",
     )
     eviction_mode: Literal["evict", "delete"] = Field(
         default="evict",
@@ -152,7 +152,7 @@ class Kubernetes(BaseModel):
 
 
 class Snapshots(BaseModel):
-    """Whether what a cycle rests on can be had from the running process."""
+    """Whether the running process offers snapshots of its cycles."""
 
     model_config = _KEYS
 
@@ -165,7 +165,7 @@ class Snapshots(BaseModel):
 
 
 class LeaderElection(BaseModel):
-    """How one of several processes comes to lead a shard."""
+    """How one of several processes becomes the leader of a shard."""
 
     model_config = _KEYS
 
@@ -173,13 +173,13 @@ class LeaderElection(BaseModel):
         default=True, description="Without it, two processes must never run for one shard."
     )
     identity: str = Field(
-        default="", description="What this process is called; without, host name and a random part."
+        default="", description="Name of this process; without it, host name and a random part."
     )
     lease_duration: Period = Field(
-        default=15.0, description="Others wait so long after the last renewal they have seen."
+        default=15.0, description="How long others wait after the last renewal they have seen."
     )
     renew_deadline: Period = Field(
-        default=10.0, description="Without a renewal for so long, the process ends."
+        default=10.0, description="The process ends after this long without a renewal."
     )
     retry_period: Period = Field(default=2.0, description="Time between renewals.")
 
@@ -203,8 +203,8 @@ class SchedulerConfiguration(BaseSettings):
 
     shards: Paths = Field(
         default=(),
-        description="SchedulingShard files; without, those of the cluster (in memory: one among the"
-        " manifests), or the default.",
+        description="SchedulingShard files; without them, those of the cluster (in memory: one of"
+        " the manifests), or the default.",
     )
     schedule_period: Period = Field(
         default=1.0, description="Longest time between two cycles, such as `1s` or `500ms`."
@@ -228,10 +228,10 @@ class SchedulerConfiguration(BaseSettings):
         default=(), description="Files or folders of objects the embedded cluster starts with."
     )
     kubernetes: Kubernetes = Field(
-        default=Kubernetes(), description="How a real cluster is reached and treated."
+        default=Kubernetes(), description="Access to a real cluster, and limits on it."
     )
     leader_election: LeaderElection = Field(
-        default=LeaderElection(), description="How one of several processes comes to lead."
+        default=LeaderElection(), description="How one of several processes becomes the leader."
     )
     metrics: MetricsListener = Field(
         default=MetricsListener(port=8080), description="Where `/metrics` is served."
@@ -253,6 +253,6 @@ class SchedulerConfiguration(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only what ``config.loading`` hands over: it knows each value's origin."""
+        """Return only the values from ``config.loading``, which knows the origin of each."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)

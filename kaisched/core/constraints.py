@@ -1,4 +1,4 @@
-"""What a task demands of a node, and what a node is: hashable values that shapes are made of.
+"""The constraints of tasks and the properties of nodes, as hashable values.
 
 Parsed once, at event time, from the API objects; the predicates plugin turns them into masks, one
 per shape, with the interned columns of :class:`NodeStatics`.
@@ -56,7 +56,7 @@ class PodTerm:
 
     topology_key: str
     namespaces: tuple[str, ...]
-    """Namespaces whose pods count; empty never happens (the pod's own stands in)."""
+    """Namespaces whose pods count; never empty (the pod's own is the default)."""
     all_namespaces: bool
     selector: tuple[Requirement, ...]
     """matchLabels as In requirements, and matchExpressions; all must hold."""
@@ -66,7 +66,7 @@ class PodTerm:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Everything but the amounts that decides where a task may go."""
+    """Everything besides amounts that limits the nodes of a task."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     node_terms: tuple[NodeTerm, ...] | None = None
@@ -77,15 +77,15 @@ class Constraints:
     pod_affinity: tuple[PodTerm, ...] = ()
     pod_anti_affinity: tuple[PodTerm, ...] = ()
     volume_terms: tuple[tuple[NodeTerm, ...], ...] = ()
-    """Where its volumes can be used: of each entry one term must hold."""
+    """The nodes where its volumes can be used: of each entry one term must hold."""
     wait: tuple[int, str] | None = None
-    """Refusal code and words: a claim or an owner that is not read keeps it from every node."""
+    """Refusal code and text of a claim or unread owner that keeps it from every node."""
     label_set: int = -1
-    """The task's own label set where it has pod terms (a gang may look for itself), else -1."""
+    """The task's own label set if it has pod terms (which may match its own gang), else -1."""
 
     @property
     def has_pod_terms(self) -> bool:
-        """Tell whether other pods decide, and not nodes alone."""
+        """Whether other pods, and not only nodes, limit where the task may go."""
         return bool(self.pod_affinity or self.pod_anti_affinity or self.host_ports)
 
 
@@ -94,7 +94,7 @@ ABSENT = -1
 
 @dataclass(frozen=True)
 class NodeStatics:
-    """What of the nodes changes rarely, with interned columns built on first use.
+    """The properties of nodes that rarely change, with interned columns built on first use.
 
     One object serves every snapshot until a label, taint, condition or the set of nodes changes; a
     cache may therefore compare it by identity.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 UNPROTECTED: Final = -1
 SEVERAL: Final = -2
-"""More than one budget selects the pod: the API evicts none such."""
+"""More than one budget selects the pod: the API refuses to evict it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +21,7 @@ class DisruptionBudgets:
 
     name: tuple[str, ...]
     allowed: IntVec
-    """How many pods may be evicted, less those on their way out that it does not show yet."""
+    """How many pods may be evicted, less sent evictions that the budget does not show yet."""
     of_task: RowVec
     """``(T,)`` the budget that an eviction counts against; UNPROTECTED for none, SEVERAL for too
     many. ``(0,)`` without budgets."""

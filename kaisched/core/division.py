@@ -26,7 +26,7 @@ MOST = 1 << 50
 
 
 class HeadStart(Protocol):
-    """Says what of the surplus goes to whom before weights share out the rest (R25)."""
+    """Hook for the parts of the surplus that queues get before weights divide the rest (R25)."""
 
     def __call__(
         self,
@@ -46,7 +46,7 @@ class HeadStart(Protocol):
             queue: `(K,)` queue index.
             group: `(K,)` rows with the same number share one surplus.
             weights: `(K,)` the queues' weights, normalised to 1 over each group.
-            has: `(K,)` what the queue gets already: its deserved part.
+            has: `(K,)` what the queue has already: its deserved part.
             wants: `(K,)` what it may still take.
             surplus: `(K,)` what there is to share in the row's group.
 
@@ -141,9 +141,9 @@ def divide_surplus(
 
 
 def deserved_share(amount: Int64, deserved: Int64, request: Int64, limit: Int64) -> Int64:
-    """Return what comes first: the quota, as far as it is asked for (R1, R2). Elementwise.
+    """Return the deserved part: the quota, as far as it is asked for (R1, R2). Elementwise.
 
-    Nobody is scaled down if the deserved parts exceed the amount (R3).
+    Parts are not scaled down if together they exceed the amount (R3).
     """
     quota = np.where(deserved == UNLIMITED, amount, deserved)
     return np.minimum(quota, np.minimum(request, limit))
@@ -170,10 +170,10 @@ def share_surplus(
         unit: `(R,)` granularity.
         fold: as for `divide_level`.
         start: asked at each priority before its rounds (R25); `need` is then lowered in place.
-        has: `(r, k)` in the block's order, what each queue has already; only `start` is told.
+        has: `(r, k)` in the block's order, what each queue has already; only for `start`.
 
     Returns:
-        `(r, k)` in the block's order, what each queue gets; None if nobody gets anything.
+        `(r, k)` in the block's order, what each queue gets; None if no queue gets anything.
 
     """
     purse = left.reshape(-1)
@@ -209,7 +209,7 @@ def _contest(
     unit: Int64,
     fold: WeightFold | None,
 ) -> Contest:
-    """Return the contests of some rows of a block, `need` being theirs, the rest the block's."""
+    """Return the contests of some rows of a block; `need` is by row, the rest by block."""
     units = unit[block.resources].astype(np.float64)
     is_one = len(units) == 1
     resource = block.resource_of_row[: len(rows)]
@@ -237,7 +237,7 @@ def _put_ahead(
     purse: Float64,
     ahead: Int64,
 ) -> Index:
-    """Ask for the head starts of one priority and give them; returns the rows that still want."""
+    """Apply the head starts of one priority; return the rows that still want something."""
     weights, has, need = columns
     contest, weight, wants = block.contest_of_row.take(rows), weights.take(rows), need.take(rows)
     together = np.bincount(contest, weight, len(purse))

@@ -33,12 +33,12 @@ _CELL: Final = re.compile(rf"(?P<new>\+)?(?P<holder>{_NAME})?(?P<leaving>>(?P<pr
 
 
 class DrawingError(ValueError):
-    """A drawing that says nothing, or two things at once; names the line."""
+    """A drawing is invalid or ambiguous; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One GPU of a node, or one pod that holds none."""
+    """One GPU of a node, or one pod without GPUs."""
 
     holder: str = ""
     """The job whose pod is here; empty for idle."""
@@ -65,6 +65,8 @@ class DrawnQueue:
     limit: int | None = None
     weight: int = 1
     priority: int = 100
+    borrowing: int | None = None
+    lending: int | None = None
     deserved_cpu: int | None = None
     limit_cpu: int | None = None
     deserved_memory: int | None = None
@@ -80,7 +82,7 @@ class DrawnNode:
     others: tuple[Cell, ...] = ()
     """Pods that hold no GPU."""
     cpu: int = 1000
-    """Cores; so many that they only count where a drawing says so."""
+    """Cores; so many that they only count if a drawing sets them."""
     memory: int = 4000
     """GiB."""
     pods: int = 110
@@ -107,7 +109,7 @@ class DrawnJob:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture of a cluster. Queues and jobs stand oldest first."""
+    """A picture of a cluster. Queues and jobs are sorted oldest first."""
 
     queues: tuple[DrawnQueue, ...] = ()
     nodes: tuple[DrawnNode, ...] = ()
@@ -116,8 +118,8 @@ class Drawing:
     def drawn_tasks(self) -> dict[str, Counter[tuple[str, str]]]:
         """Count each node's pods by (job, role); roles are running, new, leaving, promised.
 
-        Which GPU of a node a pod holds is nobody's decision, so this is what two pictures are
-        compared by.
+        No decision is about which GPU of a node a pod holds, so two pictures are compared by
+        these counts.
         """
         gpus = {job.name: job.gpu for job in self.jobs}
         return {
@@ -143,7 +145,7 @@ def _count(node: DrawnNode) -> Counter[tuple[str, str]]:
 
 
 def queue_of(job: str) -> str:
-    """Return the queue of a job that does not say: its name without the number at the end."""
+    """Return the default queue of a job: its name without the number at the end."""
     return job.rstrip("0123456789").rstrip("-_") or job
 
 
@@ -216,7 +218,7 @@ _TEXTS: Final[dict[str, Callable[[str], object]]] = {
     "on": lambda text: tuple(text.split(",")),
     "is_preemptible": lambda text: {"yes": True, "no": False}[text],
 }
-_MAY_BE_UNLIMITED: Final = ("deserved", "limit")
+_MAY_BE_UNLIMITED: Final = ("deserved", "limit", "borrowing", "lending")
 _NOT_KEYS: Final = {"name", "cells", "others"}
 
 
@@ -247,7 +249,7 @@ def _value(name: str, text: str) -> object:
 def _jobs(
     nodes: Iterable[DrawnNode], lines: Mapping[str, tuple[int, dict[str, str]]]
 ) -> Iterable[DrawnJob]:
-    """Make jobs of the lines, preceded by those that are only drawn, in order of appearance."""
+    """Return jobs without a line first, in order of appearance, then those with a line."""
     found = _found(nodes)
     yield from (_implied(name, *found[name]) for name in found if name not in lines)
     for name, (number, values) in lines.items():
@@ -280,7 +282,7 @@ def _found(nodes: Iterable[DrawnNode]) -> dict[str, tuple[int, int]]:
 
 
 def _implied(name: str, gpus: int, others: int) -> DrawnJob:
-    """Return what a job is that is drawn and has no line: one GPU a pod, all of them a gang."""
+    """Return a drawn job without a line: one GPU per pod, all pods one gang."""
     tasks = max(1, gpus or others)
     return DrawnJob(name, queue_of(name), tasks=tasks, gpu=1 if gpus else 0, min=tasks)
 
@@ -345,7 +347,7 @@ def render(drawing: Drawing) -> str:
 
 
 def _with_line(drawing: Drawing) -> Sequence[DrawnJob]:
-    """Return the jobs that need a line: all but the oldest, as far as the cells tell them."""
+    """Return the jobs that need a line: all but the oldest ones that the cells show fully."""
     found = _found(drawing.nodes)
     count = 0
     while count < len(drawing.jobs):
@@ -359,7 +361,7 @@ def _with_line(drawing: Drawing) -> Sequence[DrawnJob]:
 
 
 def _unsaid(job: DrawnJob) -> DrawnJob:
-    """Return what is not worth writing on a job's line; how many and how large always is."""
+    """Return the defaults that a job's line leaves out; number and size are always written."""
     return DrawnJob(
         job.name,
         queue_of(job.name),

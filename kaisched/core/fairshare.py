@@ -28,7 +28,7 @@ Index = npt.NDArray[np.intp]
 
 WeightMode = Literal["equal", "quota"]
 Asked = tuple[WeightFold | None, HeadStart | None]
-"""Who is asked in a division: for weights, and for head starts."""
+"""The hooks of a division: for weights, and for head starts."""
 
 # Plain numbers divide up to this many rows of (resource, queue). Measured with 4 resources of which
 # one is contested: 15 queues 41 us against 106 in arrays, 3 x 5 queues 61 against 186, 40 queues
@@ -36,8 +36,8 @@ Asked = tuple[WeightFold | None, HeadStart | None]
 PLAIN_ROWS = 100
 
 
-_FEW_ROWS = 1 << 12  # so many rows find room in what malloc keeps by itself
-_KEPT_BYTES = 1 << 24  # glibc takes no notice of blocks above 32 MiB
+_FEW_ROWS = 1 << 12  # malloc keeps the memory of so many rows by itself
+_KEPT_BYTES = 1 << 24  # glibc ignores blocks above 32 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +94,12 @@ def plan_levels(
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep what a division lets go for the next one, up to 32 MiB.
+    """Make glibc keep the memory that a division frees for the next one, up to 32 MiB.
 
-    It hands memory back above twice the size of the largest block that it got from the system by
-    itself and that was freed, 256 kB at first: 500 page faults in each division of 10,000 queues,
-    a fifth of its time. Nothing is written to this block, so that it costs 10 us; other allocators
-    are left as they are.
+    glibc returns freed memory beyond a threshold: twice the largest block that it mapped by itself
+    and that was freed, 256 kB at first. This costs 500 page faults in each division of 10,000
+    queues, a fifth of its time. Freeing one large block raises the threshold. Nothing is written
+    to the block, so that it costs 10 us; other allocators are not affected.
     """
     np.empty(_KEPT_BYTES, np.int8)
 
@@ -141,7 +141,7 @@ def fair_share(
         entitlements: `(R, Q)` columns in preorder; an inner queue's request is rolled up.
         unit: `(R,)` granularity of the surplus: 1000 for milli-GPU, else 1.
         fold: asked for the weights of each round (R5), if any.
-        start: asked what goes to whom ahead of the weights (R25), if anybody is.
+        start: asked for the head starts before the weights count (R25), if any.
         weight_mode: "equal" takes the queues' own weights, "quota" those of the quotas (R12).
         plan: of this tree, priority and rank, a whole one with `start`; made when absent.
         known: an earlier answer `(R, Q)`, and the resources that must be divided anew; the
@@ -227,7 +227,7 @@ def _quota(amount: Int64, block: Block, deserved: Int64) -> Int64:
 
 
 def _quota_weights(block: Block, quotas: Int64, weights: Float64) -> Float64:
-    """Let weights follow quotas; where a group has no quota at all, they stand (R12)."""
+    """Return weights that follow quotas; a group without any quota keeps its own (R12)."""
     quota = quotas.astype(np.float64)
     has_quota = np.add.reduceat(quota, block.start, axis=1) > 0
     return np.where(has_quota.take(block.group, axis=1), quota, weights)

@@ -1,9 +1,9 @@
 """The division of a small tree in plain numbers, one contest after another.
 
-Same rules, same float operations in the same order as kaisched.core.rounds, so the same bits: which
-of the two divides is only a matter of time. A simulated cluster of a dozen queues is divided once
-for each of its events, and forty array calls on a few rows each cost ten times what the numbers in
-them do. A weight fold is asked with arrays all the same, once in each round of a contest.
+The rules, and the float operations in their order, are those of kaisched.core.rounds, so the
+results are equal to the bit; the only difference is speed. A simulated cluster of a dozen queues is
+divided once for each event, and forty array calls on a few rows cost ten times as much as plain
+numbers. A weight fold still gets arrays, once in each round of a contest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Float64 = npt.NDArray[np.float64]
 
 _STEPS = 1 << 20  # as FRACTION_BITS of the rounds
 _MOST = 1 << 50  # as MOST of the division
-_NO_PART = -1.0  # whose weight counts nothing gets no unit that is left over
+_NO_PART = -1.0  # a queue without weight gets no unit of the rest
 _NO_FRACTIONS = float(1 << 52)  # floats from here to 2**53 are whole numbers
 
 
@@ -44,7 +44,7 @@ class Group(NamedTuple):
 
 
 class _Columns(NamedTuple):
-    """What depends on the queues alone, as lists by resource; the arrays say of which queues."""
+    """The values that depend on the queues alone, as lists by resource, with their arrays."""
 
     deserved: Int64
     limit: Int64
@@ -54,7 +54,7 @@ class _Columns(NamedTuple):
     """None where no queue has one."""
     weight_rows: list[list[float]]
     is_generous: dict[str, list[bool]]
-    """By weight mode: whoever wants something gets it all while there is enough for everyone."""
+    """By weight mode: whether all requests are met while there is enough for all queues."""
 
     def is_of(self, entitlements: Entitlements) -> bool:
         return (
@@ -114,7 +114,7 @@ class PlainTree:
         columns = self._known
         if columns is None or not columns.is_of(entitlements):
             columns = _columns(entitlements)
-            # Only what nobody writes to can be recognised by being the same object.
+            # Only an array that is read-only can be recognised by its identity.
             if not any(array.flags.writeable for array in columns[:3]):
                 self._known = columns
         share, rows = known or (entitlements.request, range(len(total)))
@@ -137,7 +137,7 @@ class PlainTree:
                     fold,
                 )
                 divided = self._divide_row(row, wants)
-            # Where everybody gets what it asks for, which is common, the request is the answer.
+            # If all queues get what they ask for, which is common, the request is the answer.
             if divided is not request:
                 share[r] = divided
             elif known is not None:
@@ -152,7 +152,7 @@ class PlainTree:
         return wanted > total or wanted > _MOST
 
     def _divide_row(self, row: _Row, wants: list[int]) -> list[int]:
-        """Divide one resource; answers `wants` itself where everybody gets it."""
+        """Divide one resource; return `wants` itself if all queues get it."""
         share = wants
         for group in self.groups:
             amount = row.total if group.parent < 0 else share[group.parent]
@@ -194,7 +194,7 @@ def _divide_group(row: _Row, group: Group, amount: int, wants: list[int], share:
 
 
 def _quota_weights(row: _Row, group: Group, amount: int) -> list[float]:
-    """Let weights follow quotas; where a group has no quota at all, they stand (R12)."""
+    """Return weights that follow quotas; a group without any quota keeps its own (R12)."""
     weights = [float(amount if quota == UNLIMITED else quota) for quota in row.quotas]
     return weights if any(weights[q] > 0 for q in group.members) else row.weights
 
@@ -213,10 +213,10 @@ def _contend(
     """
     unit = row.unit
     for q, wants in zip(rows, need, strict=True):
-        share[q] += int(wants)  # as if there were enough; what is missed comes off below
+        share[q] += int(wants)  # as if there were enough; the missing part is subtracted below
     while purse > 0:
         if sum(need) <= purse:
-            return purse - sum(need)  # enough for everyone (R9)
+            return purse - sum(need)  # enough for all queues (R9)
         counts, total = _share_weights(row, rows, weights)
         amount, is_worth_another = purse, False
         players = zip(rows, need, weights, counts, strict=True)
@@ -268,7 +268,7 @@ def _share_weights(row: _Row, rows: list[int], weights: list[float]) -> tuple[li
         np.ones(count, np.bool_),
         np.array(normal),
     )
-    # As it was written, where the fold leaves it alone: as the rounds do.
+    # A weight that the fold leaves unchanged counts as written, as in the rounds.
     counts = [
         weight if said == asked else max(said, 0.0) * total
         for weight, asked, said in zip(weights, normal, answer.tolist(), strict=True)
@@ -283,7 +283,7 @@ def _close(need: list[float], missed: list[float], purse: float, unit: float) ->
     """Hand out what the floors left over, one unit each by largest remainder (R8)."""
     # The sum has no room for a fraction: it is rounded half to even, as `rint` does.
     key = [part * _STEPS + _NO_FRACTIONS for part in missed]
-    # sorted() keeps equals as they stand, which is by rank.
+    # sorted() keeps the order of equals, which is by rank.
     for i in sorted(range(len(key)), key=key.__getitem__, reverse=True):
         if missed[i] < 0:
             break

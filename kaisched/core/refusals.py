@@ -14,7 +14,7 @@ from typing import Final, Self
 
 
 class Refusal(IntEnum):
-    """Why not. 0 is reserved for "no objection"."""
+    """The host's reasons to refuse. 0 is reserved for "no objection"."""
 
     NONE = 0
     # the job as such
@@ -63,40 +63,40 @@ class Refusal(IntEnum):
     HOST_PORT_LEAVING = 66
     # plugins
     PLUGIN = 90
-    """A third party's policy says no; the record names the plugin."""
+    """A third-party policy refuses; the record names the plugin."""
     PLUGIN_FAILED = 91
     ACTION_FAILED = 92
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalText:
-    """What a code means to people."""
+    """The name, sentence and cure of a code, as users see them."""
 
     name: str
-    """As users see it, in CamelCase."""
+    """The name that users see, in CamelCase."""
     sentence: str
     cure: str
-    """What whoever reads the reason can do."""
+    """What a user can do about it."""
     is_freeable: bool = False
-    """True when room given back by others could cure it."""
+    """True when room that other jobs give back could cure it."""
     tried: tuple[str, ...] = ()
     """Kinds of change that are proposed to a job that waits for this reason."""
     is_retried: bool = False
-    """True when a victim that is spared for it may be taken in the next pass of the search."""
+    """True when a victim that it spares may be taken in the next pass of the search."""
     is_weak: bool = False
-    """True when any other reason to spare victims says more: theirs was never the way."""
+    """True when any other reason to spare victims is more informative."""
     is_passing: bool = False
-    """True when it keeps a pod from a node only until what is leaving has left: it may be promised
-    room there."""
+    """True when it keeps a pod from a node only until a leaving pod is gone: room there may be
+    promised to it."""
     plugin: str = ""
     """The plugin whose reason it is; empty for the host's."""
 
 
 class PluginRefusal(int):
-    """A reason of a plugin's own: the code that its gates and filters answer, with its words.
+    """A plugin's own reason: the code that its gates and filters answer, with its text.
 
-    Made once, where a module of the plugin is imported, and listed in the plugin's ``refusals``.
-    The numbers are those of one process, in the order of loading: nothing may be stored by them.
+    Made once, when a module of the plugin is imported, and listed in the plugin's ``refusals``.
+    The codes are numbered per process, in the order of loading: they must not be stored.
     """
 
     text: RefusalText
@@ -115,13 +115,13 @@ class PluginRefusal(int):
         """Declare a new reason and number it.
 
         Args:
-            name: as users see it, in CamelCase; neither the host nor the plugin has another of it.
-            sentence: why not; what stands where the plugin has no sentence with numbers.
-            cure: what whoever reads it can do.
-            is_freeable: room given back by others could cure it.
+            name: the name that users see, in CamelCase, unique in the host and the plugin.
+            sentence: the reason; used if the plugin gives no sentence with numbers.
+            cure: what a user can do about it.
+            is_freeable: room that other jobs give back could cure it.
             tried: the kinds of change that the plugin's ``proposals`` may name for it.
-            is_retried: a victim that is spared for it may be taken in the next pass of the search.
-            is_weak: any other reason to spare victims says more.
+            is_retried: a victim that it spares may be taken in the next pass of the search.
+            is_weak: any other reason to spare victims is more informative.
 
         """
         made = super().__new__(cls, FIRST_OF_PLUGINS + len(_OF_PLUGINS))
@@ -130,10 +130,10 @@ class PluginRefusal(int):
         return made
 
     def claim(self, plugin: str) -> None:
-        """Note whose it is.
+        """Assign the refusal to a plugin.
 
         Raises:
-            ValueError: it is another plugin's.
+            ValueError: it belongs to another plugin.
 
         """
         if self.text.plugin not in ("", plugin):
@@ -146,7 +146,7 @@ _OF_PLUGINS: Final[list[PluginRefusal]] = []
 
 
 def text_of(code: int) -> RefusalText:
-    """Return what a code means; a code that nobody has declared is a plugin's without words."""
+    """Return the text of a code; an undeclared code counts as a plugin's without a text."""
     known = TEXTS.get(code)
     if known is not None:
         return known
@@ -155,7 +155,7 @@ def text_of(code: int) -> RefusalText:
 
 
 def code_named(name: str, plugin: str = "") -> int:
-    """Return the code that has a name among a plugin's, or the host's; 0 where nothing has it."""
+    """Return the code of a name among a plugin's, or the host's; 0 if there is none."""
     if not plugin:
         return _CODE_OF_NAME.get(name, 0)
     own = (int(it) for it in _OF_PLUGINS if (it.text.plugin, it.text.name) == (plugin, name))
@@ -163,12 +163,12 @@ def code_named(name: str, plugin: str = "") -> int:
 
 
 def highest_code() -> int:
-    """Return the largest number that is a code by now."""
+    """Return the largest code in use."""
     return int(_OF_PLUGINS[-1]) if _OF_PLUGINS else int(max(Refusal))
 
 
 def freeable_codes() -> list[int]:
-    """Return the codes that room given back by others could cure, of plugins loaded so far too."""
+    """Return the codes that freed room could cure, including those of loaded plugins."""
     own = [int(each) for each in _OF_PLUGINS if each.text.is_freeable]
     return [int(code) for code, text in TEXTS.items() if text.is_freeable] + own
 
@@ -178,12 +178,12 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.QUEUE_MISSING: RefusalText(
         "QueueDoesNotExist",
         "its queue does not exist",
-        "Make or mend the queue, or name one that exists.",
+        "Create or correct the queue, or name one that exists.",
     ),
     Refusal.QUEUE_ORPHAN: RefusalText(
         "QueueOrphan",
         "its queue has no parents up to a root",
-        "Make or mend the parent, or undo the cycle: the record says which.",
+        "Create or correct the parent, or break the cycle: the record says which.",
     ),
     Refusal.QUEUE_NOT_LEAF: RefusalText(
         "QueueNotLeaf", "its queue has children", "Name a queue without children."
@@ -191,7 +191,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.INVALID_GROUP: RefusalText(
         "InvalidPodGroup",
         "its pod group is not valid",
-        "Mend the pod group; its event says what is wrong.",
+        "Correct the pod group; its event says what is wrong.",
     ),
     Refusal.GANG_INCOMPLETE: RefusalText(
         "GangIncomplete",
@@ -223,7 +223,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.QUEUE_ON_HOLD: RefusalText(
         "QueueOnHold",
         "its queue is on hold",
-        "Take `stopPolicy` off the queue, or off the one above that has it.",
+        "Remove `stopPolicy` from the queue, or from the queue above that has it.",
     ),
     Refusal.PUT_OFF: RefusalText(
         "PutOff",
@@ -259,7 +259,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.WAITING_FOR_RELEASE: RefusalText(
         "WaitingForRelease",
         "its room is being released",
-        "Nothing: its room is promised and on its way.",
+        "Nothing: its room is promised and being released.",
     ),
     Refusal.NO_VICTIMS: RefusalText(
         "NoVictims",
@@ -293,7 +293,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     ),
     Refusal.TAKING_TURNS: RefusalText(
         "TakingTurns",
-        "what was evicted has come back and would go again, until any change, or ten minutes",
+        "the work evicted for it has come back, and may go again after a change or ten minutes",
         "Set a minimum runtime; it is tried again when something changes.",
         is_freeable=True,
     ),
@@ -316,7 +316,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.POD_ANTI_AFFINITY: RefusalText(
         "PodAntiAffinity",
         "pod anti-affinity forbids it",
-        "Let the pods end that it keeps away from.",
+        "End the pods to which it has anti-affinity.",
         is_freeable=True,
     ),
     Refusal.HOST_PORT: RefusalText(
@@ -328,7 +328,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.HOST_PORT_LEAVING: RefusalText(
         "HostPortLeaving",
         "a pod that is leaving still uses the host port",
-        "Nothing: the pod that uses the port is on its way out.",
+        "Nothing: the pod that uses the port is being deleted.",
         is_freeable=True,
         is_passing=True,
     ),
@@ -352,7 +352,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.VOLUME_UNBOUND: RefusalText(
         "VolumeUnbound",
         "a volume claim has no volume yet",
-        "Wait for the volume, or mend the claim or its storage class.",
+        "Wait for the volume, or correct the claim or its storage class.",
     ),
     Refusal.VOLUME_IN_USE: RefusalText(
         "VolumeInUse",
@@ -367,21 +367,21 @@ TEXTS: Final[dict[int, RefusalText]] = {
     Refusal.OWNER_NOT_READ: RefusalText(
         "OwnerNotRead",
         "its owner is not read yet",
-        "Let the owner's kind be served and read: see `kaisched doctor`.",
+        "Make the owner's kind served and readable: see `kaisched doctor`.",
     ),
     Refusal.PLUGIN: RefusalText(
-        "Plugin", "a plugin refused it", "Ask whoever runs the plugin that the record names."
+        "Plugin", "a plugin refused it", "Ask the owner of the plugin that the record names."
     ),
     Refusal.PLUGIN_FAILED: RefusalText(
-        "PluginFailed", "a plugin failed", "Mend or disable the plugin that the record names."
+        "PluginFailed", "a plugin failed", "Fix or disable the plugin that the record names."
     ),
     Refusal.ACTION_FAILED: RefusalText(
         "ActionFailed",
         "an action failed on it",
-        "Report the line `action_failed` of the log; others go on without it.",
+        "Report the log line `action_failed`; other jobs are not affected.",
     ),
 }
-"""What the host refuses for."""
+"""The refusals of the host, by code."""
 _CODE_OF_NAME: Final = {text.name: int(code) for code, text in TEXTS.items()}
 PASSING: Final = tuple(int(code) for code, text in TEXTS.items() if text.is_passing)
-"""Codes of the host that end once what is leaving has left."""
+"""Codes of the host that end once a leaving pod is gone."""

@@ -1,12 +1,12 @@
-"""The rounds in which a surplus is shared among those who still want something.
+"""The rounds in which a surplus is shared among the queues that still want something.
 
 A contest is one resource in one sibling group at one priority: its rows are the queues that
-take part, its purse what is to be shared. All contests of a level play at once, as flat
+take part, its purse is the amount to be shared. All contests of a level run at once, as flat
 columns; a contest that is over leaves the columns, so that later rounds cost less.
 
-How it stays the same on every machine: amounts are whole numbers below 2**50, exact in float64;
+The result is the same on every machine: amounts are whole numbers below 2**50, exact in float64;
 float sums run in row order, by `bincount`, which adds one by one; the only sort is of unique
-integer keys. tests/oracles holds the same rules as a plain loop, equal bit for bit. The rules
+integer keys. tests/oracles has the same rules as a plain loop, equal bit for bit. The rules
 are numbered in docs/explanation/fairness.md.
 """
 
@@ -41,7 +41,7 @@ class WeightFold(Protocol):
             resource: `(K,)` resource index.
             queue: `(K,)` queue index.
             group: `(K,)` rows with the same number share one surplus.
-            active: `(K,)` True where the queue still wants more. Others are not passed at
+            active: `(K,)` True where the queue still wants more. Other queues are not passed at
                 present, so it is all True.
             weights: `(K,)` the queues' weights, normalised to 1 over each group.
 
@@ -60,14 +60,14 @@ class Contest(NamedTuple):
 
     contest: Index  # (M,) the purse that the row draws from
     weight: Float64  # (M,) above 0
-    unit: Float64  # (M,) granularity of what is handed out, or (1,) where it is the same for all
+    unit: Float64  # (M,) granularity of the amounts, or (1,) if it is the same for all
     need: Float64  # (M,) what the queue may still take
     purse: Float64  # one per contest
     asked: Asked | None
 
 
 class Asked(NamedTuple):
-    """The fold, and what it is told about each row."""
+    """The fold, and its arguments about each row."""
 
     fold: WeightFold
     resource: Index
@@ -83,7 +83,7 @@ def contend(game: Contest) -> None:
         own, wants = _contest_of(game, rows), _of(need, rows)
         wanted = _sums(own, wants, len(purse))
         enough = wanted <= purse
-        # Rounds would come to the same where there is enough for everyone (R9).
+        # If there is enough for all queues, rounds would give the same result (R9).
         sated = enough.take(own)
         if np.count_nonzero(sated):
             purse -= np.where(enough, wanted, 0.0)
@@ -94,14 +94,15 @@ def contend(game: Contest) -> None:
         rows, missed = _rounds(game, rows)
         if len(rows):
             _close(game, rows, missed)
-        # Something is left only where the winner of the last unit needed less than one (R8).
+        # Something is left only if the winner of the last unit needed less than one (R8).
         rows = ((need > 0) & (purse > 0).take(contest)).nonzero()[0]
 
 
 def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
-    """Play rounds, each in every contest that is still open (R6).
+    """Run rounds, each in every contest that is still open (R6).
 
-    Returns the rows that the floors have left wanting, and the fraction of a unit they missed.
+    Return the rows that still want something after rounding down, and the fraction of a unit
+    that each has missed.
     """
     purse, count = game.purse, len(game.purse)
     closing: list[Index] = []
@@ -114,7 +115,7 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
         ideal = share * _spread(purse, contest)
         ideal /= _spread(total, contest)
         is_full = need <= ideal
-        if len(unit) == 1 and unit[0] == 1:  # what would be divided and multiplied by one
+        if len(unit) == 1 and unit[0] == 1:  # no division and multiplication by one
             units, whole = ideal, np.floor(ideal)
             give = np.minimum(need, whole)  # the same, since needs are whole numbers
         else:
@@ -144,17 +145,17 @@ def _rounds(game: Contest, rows: Index) -> tuple[Index, Float64]:
 
 
 def _of(column: npt.NDArray[Any], rows: Index) -> npt.NDArray[Any]:
-    """Return the column at these rows, itself where they are all: not to be written to unasked."""
+    """Return the column at these rows; for all rows the column itself, which must not change."""
     return column if len(rows) == len(column) else column.take(rows)
 
 
 def _contest_of(game: Contest, rows: Index) -> Index:
-    """Return the contest of these rows; of one contest any so many rows do."""
+    """Return the contest of these rows; for a single contest the first rows serve as well."""
     return game.contest[: len(rows)] if len(game.purse) == 1 else _of(game.contest, rows)
 
 
 def _spread(values: npt.NDArray[Any], contest: Index) -> npt.NDArray[Any]:
-    """Return the value of each row's contest; that of the only one as it is, to be broadcast."""
+    """Return the value of each row's contest; for a single contest its value, to be broadcast."""
     return values if len(values) == 1 else values.take(contest)
 
 
@@ -175,7 +176,7 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     normal = weight / whole
     wants = np.ones(len(rows), dtype=np.bool_)
     answer = fold(resource, _of(queue, rows), contest, wants, normal)
-    # A weight that the fold leaves alone counts exactly as it was written, not normalised and
+    # A weight that the fold leaves unchanged counts exactly as written, not normalised and
     # back: without a policy that changes weights the fold makes no difference at all.
     share = np.maximum(answer, 0.0)
     share *= whole
@@ -186,7 +187,7 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
     if np.count_nonzero(sums < np.inf) < count:
         raise ValueError("the fold of over-quota weights answered no finite numbers")
     if np.count_nonzero(sums) < np.count_nonzero(total):
-        # The fold leaves nobody anything: idle resources help no one, plain weights stand (R7).
+        # The fold leaves no queue a weight: use the plain weights rather than idle resources (R7).
         flat = sums == 0
         np.putmask(share, flat.take(contest), weight)
         np.putmask(sums, flat, total)
@@ -194,7 +195,7 @@ def _shares(game: Contest, rows: Index, contest: Index) -> tuple[Float64, Float6
 
 
 def _close(game: Contest, rows: Index, missed: Float64) -> None:
-    """Hand out what the floors left over, one unit each by largest remainder (R8)."""
+    """Hand out the rest of rounding down, one unit each by largest remainder (R8)."""
     count = len(game.purse)
     rows = rows.take(_largest_first(game.contest.take(rows), missed, count))
     contest, need, unit = game.contest.take(rows), game.need.take(rows), game.unit
@@ -209,13 +210,13 @@ def _close(game: Contest, rows: Index, missed: Float64) -> None:
 
 
 def _largest_first(contest: Index, missed: Float64, contests: int) -> Index:
-    """Order rows by contest, then largest fraction, then as they stand (which is by rank)."""
+    """Order rows by contest, then largest fraction, then as given (which is by rank)."""
     steps = _STEPS - np.rint(missed * _STEPS).astype(np.int64)
     row_bits = len(contest).bit_length()
     if contests.bit_length() + FRACTION_BITS + 1 + row_bits > _KEY_BITS:
         return np.lexsort((steps, contest))
     key = (contest << (FRACTION_BITS + 1) | steps) << row_bits
     key |= np.arange(len(contest))
-    # In order by contest already: merging runs takes a sixth of the time where they are many.
+    # The keys are in order by contest already: merging long runs takes a sixth of the time.
     key.sort(kind="stable" if contests > 1 else None)
     return key & ((1 << row_bits) - 1)

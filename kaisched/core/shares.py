@@ -1,8 +1,8 @@
-"""What follows from a queue's quota, limit, fair share and allocation.
+"""Values that follow from a queue's quota, limit, fair share and allocation.
 
 Pure, elementwise functions over columns: amounts are int64 in base units, shaped `(R, K)`
-(or `(R,)` for one queue) unless said otherwise. Because UNLIMITED is larger than any amount,
-most rules need no special case for it; where one does, the function says so.
+(or `(R,)` for one queue) unless a docstring says otherwise. UNLIMITED is larger than any amount,
+so most rules need no special case for it; a function that has one says so.
 Rule numbers are those of docs/explanation/fairness.md.
 """
 
@@ -22,7 +22,7 @@ Index = npt.NDArray[np.intp]
 
 NO_RESOURCE = -1
 
-# A queue that may hold nothing of a resource but does, comes after any that may (R14).
+# A queue that holds a resource of which it may hold nothing comes last (R14).
 FORBIDDEN_FACTOR = 1000
 
 
@@ -32,7 +32,7 @@ def requestable_share(request: Int64, limit: Int64) -> Int64:
 
 
 def allocatable_share(deserved: Int64, limit: Int64, fair_share: Int64) -> Int64:
-    """Return what a queue may hold before others may reclaim from it (R13).
+    """Return what a queue may hold before other queues may reclaim from it (R13).
 
     The larger of quota and fair share, capped by the limit; the limit itself if the quota
     is UNLIMITED.
@@ -94,7 +94,7 @@ def breaks_saturation_order(
 
     All amounts are those after the reclaim. True where the reclaimer is above its fair share and
     its ratio times the multiplier reaches the sibling's. An unlimited share counts as ratio 0; a
-    sibling without any share is reached by who has none either. Elementwise, any shapes that
+    reclaimer without any share reaches a sibling without any. Elementwise, any shapes that
     broadcast.
     """
     reclaimer_over = reclaimer_allocated > reclaimer_fair_share
@@ -128,22 +128,22 @@ def is_within(held: Int64, bound: Int64) -> Bool:
 
 
 def is_over_quota(allocated: Int64, deserved: Int64) -> Bool:
-    """Tell, `(K,)`, who is over quota: above it in at least one resource (R16)."""
+    """Tell, `(K,)`, which queues are over quota: above it in at least one resource (R16)."""
     return exceeds_any(allocated, deserved)
 
 
 def is_under_quota(allocated: Int64, deserved: Int64) -> Bool:
-    """Tell, `(K,)`, who is under quota: strictly below it in every resource (R16)."""
+    """Tell, `(K,)`, which queues are under quota: strictly below it in every resource (R16)."""
     return np.asarray((allocated < deserved).all(axis=0))
 
 
 def is_over_utilised(allocated: Int64, fair_share: Int64) -> Bool:
-    """Tell, `(K,)`, who is strictly above the fair share in every resource (R16)."""
+    """Tell, `(K,)`, which queues are strictly above the fair share in every resource (R16)."""
     return exceeds_all(allocated, fair_share)
 
 
 def is_starved(allocated: Int64, ask: Int64, deserved: Int64) -> Bool:
-    """Tell, `(K,)`, who stays within quota in every resource with `ask` added (R16)."""
+    """Tell, `(K,)`, which queues stay within quota in every resource with `ask` added (R16)."""
     return is_within(allocated + ask, deserved)
 
 

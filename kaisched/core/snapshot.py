@@ -50,14 +50,14 @@ class Snapshot:
     pending: Amounts
     """Requests of pending tasks that are not gated; requested = allocated + pending."""
     total: Amounts
-    """``(R,)`` what is divided: allocatable of ready nodes less what others' pods use there."""
+    """``(R,)`` what is divided: allocatable of ready nodes less what foreign pods use there."""
     generation: int
-    """Row numbers mean the same things within one generation."""
+    """Row numbers keep their meaning within one generation."""
     revision: int
-    """Grows with every event the store took in."""
+    """Grows with every event that the store takes in."""
     label_sets: LabelSets = field(default_factory=LabelSets)
     evictions_s: tuple[float, ...] = ()
-    """When pods were evicted because we said so, in the last hour before the newest of them."""
+    """When pods were evicted by this shard, in the last hour before the newest of them."""
     disruption_budgets: DisruptionBudgets = NO_DISRUPTION_BUDGETS
 
     def mark(self, *names: str) -> Mark:

@@ -1,4 +1,4 @@
-"""The states of a task (pod), and the sets of states the accounting speaks of.
+"""The states of a task (pod), and the sets of states that the accounting uses.
 
 The names and sets are KAI's (reference: its scheduling cycle); a finished or vanished task is
 ``GONE``.
@@ -15,11 +15,11 @@ from kaisched.core.axis import BoolVec
 
 
 class TaskState(IntEnum):
-    """Where a task is in its life, as the cycle sees it (int8 in the tables)."""
+    """The state of a task in a cycle (int8 in the tables)."""
 
     PENDING = 0
     GATED = 1
-    """Has scheduling gates: never placed, does not count as ready."""
+    """Has scheduling gates: is never placed, does not count as ready."""
     ALLOCATED = 2
     """Placed in this cycle, on idle room."""
     PIPELINED = 3
@@ -33,7 +33,7 @@ class TaskState(IntEnum):
     GONE = 8
     """Succeeded, failed or deleted: holds nothing, counts nowhere."""
     STUCK = 9
-    """Being deleted for too long: still holds its room, which nobody is made to wait for."""
+    """Being deleted for too long: still holds its room, for which no job waits any more."""
 
 
 def _set(*states: TaskState) -> BoolVec:

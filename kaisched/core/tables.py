@@ -1,17 +1,18 @@
-"""The tables of a snapshot: plain read-only columns, one row a thing.
+"""The tables of a snapshot: read-only columns, one row per object.
 
-Rows are only ever appended, never reused, within one *generation* of the store that made them, so a
-row number stays good as long as the snapshot lives. Rows of vanished jobs and tasks stay behind as
+Rows are only appended, never reused, within one *generation* of the store that made them, so a
+row number stays valid as long as the snapshot lives. Rows of vanished jobs and tasks stay as
 ``GONE`` until the store compacts and starts a new generation.
 
-Nodes are sorted by name, queues stand in preorder (siblings by creation, then name): the lowest row
+Nodes are sorted by name, queues are in preorder (siblings by creation, then name): the lowest row
 is the last rule of every tie.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
 
 from kaisched.core.metadata import PartOfEach
 from kaisched.core.record import record
@@ -34,17 +35,17 @@ class NodeTable:
 
     name: Sequence[str]
     statics: NodeStatics
-    """Labels, taints, readiness: the same object as long as none of them changed."""
+    """Labels, taints, readiness: the same object as long as none of them changes."""
     allocatable: Amounts
     idle: Amounts
-    """Allocatable less what every task on the node holds, releasing ones included. May be
+    """Allocatable less what all tasks on the node hold, including releasing ones. May be
     negative."""
     releasing: Amounts
     """What tasks being deleted will give back."""
     version: IntVec
-    """Grows whenever a row's idle or releasing changes: what a cache compares."""
+    """Grows whenever a row's idle or releasing changes, for caches to compare."""
     annotations: Sequence[Mapping[str, str]] = ()
-    """Of each node. Apart from ``statics``, since many programs write some every few seconds."""
+    """Annotations of each node. Not in ``statics``, since they may change every few seconds."""
 
     def __len__(self) -> int:
         """Return N."""
@@ -57,12 +58,31 @@ class NodeTable:
 
 
 OPEN, HELD, DRAINED = range(3)
-"""What ``stop_of_queue`` says: as always; nothing new starts; what runs is evicted as well."""
+"""Values of ``stop_of_queue``: normal; nothing new starts; running jobs are evicted as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """The lending settings of a queue, for policies that use them."""
+
+    weight: Fraction = Fraction(1)
+    """Weight among its siblings; at least 0."""
+    is_on: bool = True
+    """Read at a top-level queue, for its whole tree."""
+    within: str = "LowerPriority"
+    """From which jobs of its queue a job may take: Never, LowerPriority,
+    LowerOrNewerEqualPriority or Any."""
+    across: str = "Any"
+    """From which jobs of other queues a job may take, likewise."""
+
+
+SHARING: Final = Sharing()
+"""The defaults of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTable:
-    """Queues in preorder. The same object as long as no queue changed."""
+    """Queues in preorder. The same object as long as no queue changes."""
 
     name: tuple[str, ...]
     row_of_name: Mapping[str, int]
@@ -75,12 +95,17 @@ class QueueTable:
     priority: IntVec
     created_s: FloatVec
     preempt_min_runtime_s: FloatVec
-    """-1 where unset."""
+    """Minimum runtime in seconds, -1 if unset."""
     reclaim_min_runtime_s: FloatVec
     stop_of_queue: IntVec
-    """OPEN, HELD or DRAINED: the strictest of what the queue and those above it say."""
+    """OPEN, HELD or DRAINED: the strictest of the queue and the queues above it."""
+    borrowing_limit: Amounts
+    """``(R, Q)`` the most beyond its quota, for policies that lend; UNLIMITED for none."""
+    lending_limit: Amounts
+    """``(R, Q)`` the most of its quota that other queues may have, likewise."""
+    sharing: tuple[Sharing, ...]
     why_not: Mapping[str, str] = field(default_factory=dict)
-    """Why queues that were declared are not in the table, by name."""
+    """Why declared queues are not in the table, by name."""
     labels: Sequence[Mapping[str, str]] = ()
     """Of each queue."""
     annotations: Sequence[Mapping[str, str]] = ()
@@ -133,22 +158,22 @@ class JobTable:
     is_preemptible: BoolVec
     created_s: FloatVec
     refusal: NDArray[np.int16]
-    """Non-zero: never tried, for this reason."""
+    """Non-zero: the job is never tried, for this reason."""
     first_task: RowVec
-    """Tasks of a job stand together when it is made at once; ``tasks`` has them all."""
+    """First task row; ``tasks`` has them all, which need not be together."""
     first_podset: RowVec
     podset_count: IntVec
     shape_of_job: RowVec
-    """The one shape of all its tasks, -1 when they differ."""
+    """The shape of all its tasks, -1 when they differ."""
     active: IntVec
     pending: IntVec
     last_start_s: FloatVec
-    """NaN when nothing of it has run."""
+    """NaN if none of its tasks has run."""
     rare: FloatVec
-    """``(J, 5)`` what few jobs have and few cycles ask for, as one array, since every array costs
-    each snapshot; the properties below are its columns."""
+    """``(J, 5)`` values that few jobs have and few cycles need, in one array, since every array
+    costs each snapshot; the properties below are its columns."""
     metadata_version: IntVec
-    """Grows whenever labels or annotations of a job change: what a cache compares."""
+    """Grows whenever labels or annotations of a job change, for caches to compare."""
     structure: Mapping[int, SubGroup]
     """Job row to its tree of subgroups, for jobs that have more than one pod set."""
     tasks: Sequence[Sequence[int]]
@@ -171,30 +196,30 @@ class JobTable:
 
     @property
     def preemption_delay_s(self) -> FloatVec:
-        """``(J,)`` seconds it waits before it may cause evictions, 0 where it does not say."""
+        """``(J,)`` seconds a job waits before it may cause evictions, 0 by default."""
         return self.rare[:, DELAY]
 
     @property
     def last_evicted_s(self) -> FloatVec:
-        """``(J,)`` when a pod of it was last evicted, NaN when none is known to have been."""
+        """``(J,)`` when a pod of the job was last evicted, NaN if no eviction is known."""
         return self.rare[:, EVICTED]
 
     @property
     def staleness_grace_s(self) -> FloatVec:
-        """``(J,)`` seconds it may run below its minimum.
+        """``(J,)`` seconds a job may run below its minimum.
 
-        NaN: as the shard says; negative: for ever.
+        NaN: the default of the shard; negative: for ever.
         """
         return self.rare[:, GRACE]
 
     @property
     def stale_since_s(self) -> FloatVec:
-        """``(J,)`` since when it runs below its minimum, as its object says, or NaN."""
+        """``(J,)`` since when a job runs below its minimum, by its object, or NaN."""
         return self.rare[:, STALE]
 
     @property
     def succeeded(self) -> FloatVec:
-        """``(J,)`` pods of it that succeeded and whose objects are still there."""
+        """``(J,)`` pods of a job that succeeded and whose objects are still there."""
         return self.rare[:, SUCCEEDED]
 
 

@@ -1,7 +1,7 @@
 """The queue tree, laid out in preorder.
 
 A parent always comes before its children, so a subtree is one slice of every queue array
-and "sum over the subtree" is one subtraction of prefix sums. Siblings stand oldest first,
+and "sum over the subtree" is one subtraction of prefix sums. Siblings are sorted oldest first,
 then by name: their position is therefore also the last rule of every tie between them
 (rule R11 of docs/explanation/fairness.md), and nothing depends on the order of the input.
 """

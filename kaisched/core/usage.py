@@ -1,4 +1,4 @@
-"""The usage vector: what each queue consumed lately, as the division sees it."""
+"""The usage vector: what each queue consumed lately, in the form that the division uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS: Final = 1_000_000_000
 
 
 class UsageState(StrEnum):
-    """How far a usage vector can be trusted."""
+    """How reliable a usage vector is."""
 
     FRESH = "fresh"
     PARTIAL = "partial"
@@ -39,10 +39,10 @@ class Usage:
     """Since the newest sample; infinite when there is none."""
     coverage: float
     """Share of the window that the samples cover, 0 to 1, counted from the first sample ever: a new
-    installation has covered all there was to cover."""
+    installation has full coverage."""
     state: UsageState = UsageState.FRESH
     reasons: tuple[str, ...] = ()
-    """What is wrong or worth knowing, one line each; empty when nothing is."""
+    """Problems and notes, one line each; empty without any."""
     weighed_s: float = math.inf
-    """How many whole seconds the parts stand for, old ones weighing less; infinite where nobody
-    knows since when there are samples."""
+    """How many whole seconds the parts cover, old ones weighing less; infinite if the time of the
+    first sample is not known."""

@@ -1,10 +1,10 @@
-"""What quotas and fair shares are worth where siblings were promised more than their parent (R34).
+"""What quotas and fair shares are worth if siblings were promised more than their parent has (R34).
 
-The division scales nobody down (R3): under a department that has 4, two projects with quotas of 4
-are each told 4. Where it matters who may keep what, the quota of the department supersedes theirs:
-only what it has can be kept, and it goes to the siblings by priority and in proportion to their
-quotas; then, of what quotas leave, to what lies above them. What work within its quota holds that
-cannot be taken from it is worth itself: else its siblings would keep the same room once more.
+The division never scales quotas down (R3): under a department that has 4, two projects with quotas
+of 4 each have a share of 4. For what queues may keep, the quota of the department supersedes
+theirs: its amount goes to the siblings by priority and in proportion to their quotas; then the rest
+goes to their shares beyond quotas. Non-preemptible work within a quota counts with the amount that
+it holds, since it cannot be taken: otherwise its siblings would keep the same room once more.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def worth(
         top: look only below this queue, which has its quota and no more; else at all queues.
 
     Returns:
-        The very arrays that were given where nothing is to be lowered.
+        The given arrays themselves if nothing has to be lowered.
 
     """
     quota, share, fixed, priority = columns
@@ -60,7 +60,7 @@ def worth(
         parent = tree.parent_of_queue[rows]
         start = np.flatnonzero(np.diff(parent, prepend=NO_QUEUE - 1))
         above = parent[start]
-        # Whose own quota is unlimited has no quota that could supersede those below.
+        # An unlimited quota does not supersede those below.
         amount = np.where(quota[:, above] == UNLIMITED, UNLIMITED, share[:, above])
         known = quota[:, rows], share[:, rows], fixed[:, rows], priority[rows]
         lowered = _lowered(known, start, amount, unit)
@@ -75,7 +75,7 @@ def _lowered(
 ) -> tuple[Int64, Int64] | None:
     """Return quotas and shares ``(R, K)`` of groups that start at ``start`` and have ``amount``.
 
-    An unlimited quota is worth whatever there is: a group in which one is used stays as it is.
+    An unlimited quota is worth all there is: a group in which one is used is not lowered.
     """
     quota, share, fixed, priority = columns
     told = np.minimum(share, MOST)
@@ -85,7 +85,7 @@ def _lowered(
     if not is_short.any():
         return None
     group = np.repeat(np.arange(len(start)), np.diff(start, append=quota.shape[1]))
-    amount = np.where(is_short, amount, sums)  # the others get all that they were told
+    amount = np.where(is_short, amount, sums)  # the other groups keep all
     promised = np.minimum(np.minimum(quota, told), MOST)
     entitlements = Entitlements(
         deserved=np.zeros_like(quota),
@@ -97,7 +97,7 @@ def _lowered(
     )
     kept, left = divide_level(amount, group, entitlements, unit)
     fixed = np.minimum(fixed, promised)
-    while (kept < fixed).any():  # they get that and no more, and the others the rest
+    while (kept < fixed).any():  # they get just that, and the others the rest
         entitlements = entitlements._replace(
             deserved=np.maximum(entitlements.deserved, np.where(kept < fixed, fixed, 0)),
             request=np.where(kept < fixed, fixed, entitlements.request),

@@ -1,1 +1,1 @@
-"""The process that goes on: loop, health, metrics, shutdown."""
+"""The long-running process: loop, health, metrics, shutdown."""

@@ -1,8 +1,8 @@
-"""What we would do beside what another scheduler does, with the same pods.
+"""Comparison of our decisions with those of another scheduler for the same pods.
 
-Our decisions are not carried out, so the next cycle sees what the other has made of the cluster:
-each step of the other is compared with what we would do from where it started. Pods of a job that
-are alike may change places, so nodes are compared by how many of a job's pods go to each.
+Our decisions are not carried out, so every cycle starts from what the other scheduler has made of
+the cluster. Each of its steps is compared with what we would do from the same start. Equal pods of
+a job are interchangeable, so nodes are compared by the number of the job's pods on each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kaisched.engine.turn import Turn
 
 SAME_TIME_S: Final = 5.0
-"""Starts that are no further apart count as at the same time: each looks only so often."""
+"""Starts up to this far apart count as simultaneous, since both schedulers run in cycles."""
 MOST_QUEUES: Final = 2000
 SAME, EARLIER, NOT_YET = "same_time", "earlier", "not_yet"
 SAME_NODE, OTHER_NODE, NO_NODE = "same_node", "other_node", "not_placed"
@@ -32,7 +32,7 @@ _PENDING: Final = int(TaskState.PENDING)
 
 
 class Waiting(NamedTuple):
-    """A pod that waited when the last turn began."""
+    """A pod that was pending when the last turn began."""
 
     uid: str
     job: str
@@ -40,24 +40,24 @@ class Waiting(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A job of which the other scheduler has started something."""
+    """A job of which the other scheduler has started at least one pod."""
 
     job: str
     queue: str
     time: str
     """``same_time``, ``earlier`` (we would have started it before) or ``not_yet``."""
     lead_s: float
-    """By how much we would have been earlier; 0 where we would not have started it yet."""
+    """How much earlier we would have started it; 0 if we would not have started it yet."""
     pods: int
     same_node: int
     other_node: int
     is_in_order: bool
-    """No job of the queue that we would have started first still waits there."""
+    """Whether no job that we would have started first is still pending in the queue."""
 
 
 @dataclass
 class Tally:
-    """How often each outcome was seen."""
+    """Counts of each outcome."""
 
     jobs: Counter[str] = field(default_factory=Counter)
     pods: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class Tally:
         self.pods[NO_NODE] += started.pods - started.same_node - started.other_node
 
     def document(self) -> dict[str, Any]:
-        """Return the counts and the parts of them that agree, null where nothing was seen."""
+        """Return the counts and their share of agreement, null where nothing was seen."""
         return {
             "jobs": {name: self.jobs[name] for name in (SAME, EARLIER, NOT_YET)},
             "pods": {name: self.pods[name] for name in (SAME_NODE, OTHER_NODE, NO_NODE)},
@@ -86,20 +86,20 @@ class Tally:
 
 
 class Comparison:
-    """Of one shard. Told of every turn, from the loop's thread."""
+    """Comparison for one shard, updated with every turn from the loop's thread."""
 
     def __init__(self) -> None:
-        """Have seen nothing."""
+        """Start with empty counts."""
         self.total = Tally()
         self.by_queue: dict[str, Tally] = {}
         self._waiting: dict[str, Waiting] = {}
         self._first_s: dict[str, float] = {}
-        """When we would have started each job that still waits."""
+        """When we would have started each job that is still pending."""
         self._nodes: dict[str, Counter[str]] = {}
-        """Where the pods of each job would go, by the last turn that had a place for some."""
+        """Nodes for the pods of each job, from the last turn that placed any of them."""
 
     def after(self, turn: Turn) -> list[Started]:
-        """Take in a turn; return the jobs that the other has started since the one before."""
+        """Process a turn; return the jobs that the other scheduler started since the last turn."""
         waiting = _waiting(turn.snapshot)
         started = self._started(turn, waiting)
         for it in started:
@@ -113,7 +113,7 @@ class Comparison:
         return started
 
     def document(self) -> dict[str, Any]:
-        """Return all that was seen so far, as ``kaisched.io/observed/v1``."""
+        """Return all counts so far, as ``kaisched.io/observed/v1``."""
         return {
             "schemaVersion": "kaisched.io/observed/v1",
             "sameTimeSeconds": SAME_TIME_S,
@@ -156,7 +156,7 @@ class Comparison:
         return Started(job, queue, time, lead_s, pods, same, other_node, not ahead)
 
     def _decide(self, turn: Turn, waiting: Mapping[str, Waiting]) -> None:
-        """Note what we would start now, and forget jobs of which nothing waits any more."""
+        """Note what we would start now, and forget jobs without pending pods."""
         nodes: dict[str, Counter[str]] = {}
         for bind in turn.result.binds:
             nodes.setdefault(bind.pod_group, Counter())[bind.node] += 1
@@ -168,7 +168,7 @@ class Comparison:
 
 
 def _waiting(snapshot: Snapshot) -> dict[str, Waiting]:
-    """Return the pods of ours that wait, by name."""
+    """Return our pending pods by name."""
     tasks, jobs = snapshot.tasks, snapshot.jobs
     rows = np.flatnonzero((tasks.state == _PENDING) & (tasks.job_of_task >= 0))
     found = {}
@@ -178,7 +178,7 @@ def _waiting(snapshot: Snapshot) -> dict[str, Waiting]:
 
 
 def _nodes_of(snapshot: Snapshot, uids: Collection[str]) -> dict[str, str]:
-    """Return the nodes that pods hold now, by UID; pods that have none are left out."""
+    """Map the UIDs of pods to their present nodes; pods without a node are left out."""
     if not uids:
         return {}
     tasks, names = snapshot.tasks, snapshot.nodes.name

@@ -1,4 +1,4 @@
-"""Python's search for cycles of garbage, which stops everything: seldom, not among what stays."""
+"""Settings of Python's garbage collector, whose searches stop all threads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import gc
 from typing import Final
 
 _SELDOM: Final = (10_000, 20, 20)
-"""Objects, and rounds of each generation, until the next is searched. A search of everything takes
-longer than a cycle; with Python's own numbers one turn in ten met it."""
+"""Objects, and rounds of each generation, before the next one is searched. A full search takes
+longer than a cycle; with Python's defaults one turn in ten had one."""
 
 
 def settle() -> None:
-    """Leave out what was read by now, for it lives long, and search the rest less often."""
+    """Exclude the objects made so far, which live long, and search the rest less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_SELDOM)

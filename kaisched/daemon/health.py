@@ -1,7 +1,7 @@
-"""Whether the loop is alive and ready, as probes ask.
+"""Liveness and readiness of the loop, for probes.
 
-Alive means that the loop makes progress; it depends on no API server and no usage store, since a
-restart would mend neither. Ready means that cycles end well.
+Alive means that the loop makes progress. It does not depend on the API server or the usage store,
+since a restart would mend neither. Ready means that cycles succeed.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 LEAST_STALL_S: Final = 60.0
-"""A cycle may take this long before a restart is called for, whatever the period."""
+"""A cycle may take this long, whatever the period, before liveness fails."""
 STALLED_PERIODS: Final = 10
 MOST_FAILURES: Final = 3
-"""Failed cycles in a row that are taken for bad luck."""
+"""Readiness fails after this many failed cycles in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the answer to a probe."""
+    """One line in the answer to a probe."""
 
     name: str
     is_ok: bool
@@ -37,7 +37,7 @@ class _Beat:
 
 
 class Health:
-    """Written by the loop, read by probes; one immutable value is swapped, so nothing is locked."""
+    """State of the loop: the loop swaps one immutable value, so probes need no lock."""
 
     def __init__(self, now_s: float, period_s: float) -> None:
         """Start as alive and not ready."""
@@ -45,13 +45,13 @@ class Health:
         self._stalled_s = max(LEAST_STALL_S, STALLED_PERIODS * period_s)
 
     def turning(self, now_s: float) -> None:
-        """Note that the loop goes round."""
+        """Note that a new turn begins."""
         self._beat = replace(self._beat, last_s=now_s)
 
     def succeeded(
         self, now_s: float, failing_plugins: tuple[str, ...] = (), usage: str = ""
     ) -> None:
-        """Note a cycle that ended well, the plugins that failed in it, and how its history was."""
+        """Note a successful cycle, the plugins that failed in it, and the state of its history."""
         cycles = self._beat.cycles + 1
         self._beat = _Beat(now_s, cycles, failing_plugins=failing_plugins, usage=usage)
 
@@ -65,13 +65,13 @@ class Health:
         self._beat = replace(self._beat, is_stopping=True)
 
     def live(self, now_s: float) -> tuple[Check, ...]:
-        """Return what liveness depends on."""
+        """Return the checks of liveness."""
         age_s = max(now_s - self._beat.last_s, 0.0)
         text = f"last turned {age_s:.1f} s ago, stalled after {self._stalled_s:.0f} s"
         return (Check("loop", age_s <= self._stalled_s, text),)
 
     def ready(self, now_s: float) -> tuple[Check, ...]:
-        """Return what readiness depends on; plugins and usage history are told but do not count."""
+        """Return the checks of readiness; those of plugins and usage history never fail."""
         beat = self._beat
         failed = (
             f"{beat.failures} failed in a row: {beat.error}" if beat.failures else "none failed"

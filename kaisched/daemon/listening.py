@@ -1,7 +1,7 @@
-"""Servers: a process of its own takes the connections, threads of ours make the pages.
+"""HTTP servers: a front process takes the connections, threads of ours make the pages.
 
-The other process (``kaisched.daemon.front``) has the caps and the deadlines. Whatever its clients
-do, what reaches us is one question at a time for each of a few threads.
+The front process (``kaisched.daemon.front``) enforces limits and deadlines. Whatever its clients
+do, each of our few threads handles one question at a time.
 """
 
 from __future__ import annotations
@@ -32,45 +32,45 @@ _MAIN: Final = (
 _BACKLOG: Final = 1024
 _BLOCK: Final = 1 << 16
 _AGAIN_S: Final = 1.0
-"""Time between two starts of a process that ends."""
+"""Shortest time between two starts of a process that keeps ending."""
 _END_S: Final = 2.0
 _LONGEST_ERROR: Final = 300
 
 
 class Limits(NamedTuple):
-    """What one listener puts up with."""
+    """Limits of one listener."""
 
     connections: int = 1024
-    """Open at a time; one more costs the oldest that has not said yet what it wants."""
+    """Open at a time; one more drops the oldest that has not yet sent a request."""
     head_s: float = 5.0
-    """From the connection to a whole request, the handshake of TLS included."""
+    """From the connection to a whole request, TLS handshake included."""
     whole_s: float = 30.0
     """From the connection to the last byte of the answer."""
     head_bytes: int = 16 * 1024
     asked: int = 8
-    """Questions that are under way between the two processes."""
+    """Questions under way between the two processes."""
     poll_s: float = 1.0
-    """How long after an answer the pages of probes are asked for again."""
+    """Time from an answer to a probe until the page is requested again."""
     fresh_s: float = 5.0
-    """How long ago such an answer may have been asked for, to be given to a probe."""
+    """Longest age of an answer that a probe may be given."""
     tell_s: float = 10.0
-    """How often it is told, at most, what was refused."""
+    """Shortest time between two reports of refusals."""
     reload_s: float = 5.0
-    """How often it is looked whether the certificate has changed."""
+    """Time between two checks whether the certificate has changed."""
 
 
 USUAL: Final = Limits()
 
 
 class Tls(NamedTuple):
-    """Files of PEM; they are read again when they change."""
+    """PEM files of a listener; they are read again when they change."""
 
     cert: str
     key: str
 
 
 class _Channel:
-    """Questions come in and pages go out, by any number of threads."""
+    """Channel to the front process: questions in, pages out, for any number of threads."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -78,14 +78,14 @@ class _Channel:
         self._buffer = bytearray()
 
     def next(self) -> dict[str, Any] | None:
-        """Wait for a question; None once there will be no more."""
+        """Wait for a question; None once the channel has ended."""
         with self._reading:
             frame = self._exactly(FRAME.size)
             data = frame and self._exactly(FRAME.unpack(frame)[0])
         return json.loads(data) if data else None
 
     def _exactly(self, size: int) -> bytes:
-        # As much as there is: each call gives way to a cycle, which gives back after 5 ms only.
+        # Read all there is: each call releases the interpreter, and a cycle returns it after 5 ms.
         while len(self._buffer) < size:
             try:
                 part = self._sock.recv(_BLOCK)
@@ -99,7 +99,7 @@ class _Channel:
         return found
 
     def answer(self, number: int, page: Page) -> None:
-        """Send a page; where nobody is there any more, nothing."""
+        """Send a page; drop it if the front process is gone."""
         said = {"id": number, "status": int(page.status), "type": page.content_type}
         data = json.dumps(said).encode()
         with self._writing:
@@ -109,24 +109,24 @@ class _Channel:
                 self.close()
 
     def close(self) -> None:
-        """End it for both sides."""
-        with suppress(OSError):  # it has ended already
+        """Close the channel for both sides."""
+        with suppress(OSError):  # it is closed already
             self._sock.shutdown(socket.SHUT_RDWR)
 
 
 class Server:
-    """A listener, with a process that is started again should it end."""
+    """HTTP server whose front process is started again whenever it ends."""
 
     def __init__(
         self, sock: socket.socket, pages: Pages, setting: str, settings: dict[str, Any]
     ) -> None:
-        """Begin to answer.
+        """Start to serve.
 
         Args:
-            sock: where to listen.
-            pages: by path.
-            setting: its name in the settings, for the log.
-            settings: what the process is told: limits, certificate, and the threads to be used.
+            sock: the listening socket.
+            pages: the pages by path.
+            setting: name of the port's setting, for the log.
+            settings: options for the front process: limits, certificate, number of threads.
 
         """
         self._sock, self._pages, self._setting = sock, pages, setting
@@ -134,7 +134,7 @@ class Server:
         self._channel: _Channel | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._failure_s: dict[str, float] = {}
-        """By path: when it may be told again that its page fails."""
+        """Next time at which a failure may be logged, by path."""
         self._is_closing = threading.Event()
         self._lock = threading.Lock()
         self._keeper = threading.Thread(target=self._keep, name=f"http-{setting}", daemon=True)
@@ -142,7 +142,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port it listens on, also where 0 was asked for."""
+        """The port that it listens on, even if 0 was configured."""
         return int(self._sock.getsockname()[1])
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class Server:
                 self._is_closing.wait(_AGAIN_S)
 
     def _run_once(self) -> tuple[int, str]:
-        """Run the process until it ends, and return its exit code and its last words."""
+        """Run the process until it ends; return its exit code and the end of its standard error."""
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
@@ -184,7 +184,7 @@ class Server:
             ]
             for thread in threads:
                 thread.start()
-            # Not for the threads: one may make a page that nobody waits for any more.
+            # Do not join the threads: one may still make a page that no client waits for.
             _, said = process.communicate()
             channel.close()
         lines = said.decode("utf-8", "replace").strip().splitlines()
@@ -201,7 +201,7 @@ class Server:
             for path, source in self._pages.items()
         }
         told = json.dumps({**self._settings, **fds, "pages": pages})
-        # Isolated and without site: it needs none of what is installed, and is there at once.
+        # Isolated and without site packages: it needs none, and starts at once.
         return subprocess.Popen(  # noqa: S603 - the interpreter that runs us
             [sys.executable, "-I", "-S", "-c", _MAIN, _ROOT, told],
             pass_fds=tuple(fds.values()),
@@ -233,7 +233,7 @@ class Server:
             return text_page(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the log says why")
 
     def _tell_failure(self, path: str, error: str) -> None:
-        """Write one line that names it: nobody reads a traceback of every scrape."""
+        """Log a failing page in one line, since a traceback for every scrape is too much."""
         now_s = monotonic_s()
         if now_s >= self._failure_s.get(path, now_s):
             self._failure_s[path] = now_s + self._settings["limits"]["tell_s"]
@@ -258,16 +258,17 @@ def serve(
     """Serve pages until closed.
 
     Args:
-        address: where to listen.
-        port: 0 for any that is free.
-        pages: by path.
-        setting: the name of the port's setting, for errors and the log.
-        threads: how many pages are made at a time.
-        tls: certificate and key; without, what is sent can be read on its way.
-        limits: what is put up with.
+        address: the address to listen on.
+        port: the port; 0 takes any free one.
+        pages: the pages by path.
+        setting: name of the port's setting, for errors and the log.
+        threads: pages made at a time.
+        tls: certificate and key; without them the connection is not encrypted.
+        limits: limits of the listener.
 
     Raises:
-        ConfigError: the address is not ours, the port is taken, or certificate and key do not fit.
+        ConfigError: the address is not ours, the port is taken, or the key is not the
+        certificate's.
 
     """
     if tls is not None:

@@ -1,4 +1,4 @@
-"""The loop: a turn whenever something happened, and at least once a period, until told to stop."""
+"""The loop: takes a turn after every event, and at least once a period, until stopped."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.telemetry.metrics import CycleCollector
 
-_AWAITED: Final = "a first answer is waited for, and nothing is reclaimed meanwhile"
+_AWAITED: Final = "waiting for a first answer, and nothing is reclaimed meanwhile"
 LEAST_GAP_S: Final = 0.05
-"""Events that come faster than this share a cycle."""
+"""Events that follow each other faster than this share a cycle."""
 MOST_PUT_OFF: Final = 20
-"""What need not be done at once waits for so many turns, where one follows upon the other."""
+"""Most turns in a row that deferred work waits for."""
 _BY_FAIR_SHARE: Final = "reclaim"
-"""The action that takes from queues by their fair shares, which rest on usage history."""
+"""The action that takes room by fair shares, which depend on usage history."""
 
 
 class Loop:
-    """One shard's loop. ``wake`` and ``stop`` may be called from any thread, not in a handler."""
+    """Loop of one shard. ``wake`` and ``stop`` work from any thread, but not in signal handlers."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Loop:
         between: Callable[[Turn], None] = lambda _: None,
         recordings: Recordings | None = None,
     ) -> None:
-        """Hold what a turn needs; nothing is done yet.
+        """Keep what a turn needs; do nothing yet.
 
-        ``after`` is told of each turn, ``between`` again when there is time; ``recordings`` may
-        ask for one to be recorded.
+        ``after`` is called with each turn, ``between`` again when there is time. ``recordings`` may
+        ask for a recording of the next turn.
         """
         self._source, self._sink = source, sink
         self._policy = policy
@@ -79,7 +79,7 @@ class Loop:
             policy, actions=tuple(it for it in policy.actions if it.name != _BY_FAIR_SHARE)
         )
         self._usage_until_s: float | None = -1.0
-        """Until when a first answer of the usage store is waited for; None when that is over."""
+        """Deadline for the first usage answer; negative before the wait begins, None after it."""
         self._usage_said: tuple[str, ...] = ()
         self._memory = Memory()
         collector.publish(
@@ -96,11 +96,11 @@ class Loop:
         self.health = Health(clock.now_s(), period_s)
 
     def wake(self) -> None:
-        """Say that something happened: the next turn comes at once."""
+        """Request the next turn at once."""
         self._news.set()
 
     def stop(self) -> None:
-        """End after the turn that is under way."""
+        """Stop after the turn that is under way."""
         self._end.set()
         self._news.set()
 
@@ -118,7 +118,7 @@ class Loop:
         self._log.info("loop_stopped", cycles=self.cycles)
 
     def _rest(self, turn: Turn | None) -> None:
-        """Do what need not be done at once, unless the next turn is called for already."""
+        """Do deferred work, unless the next turn is already requested."""
         is_pressed = self._news.is_set() and self._put_off < MOST_PUT_OFF
         if turn is None or is_pressed:
             self._put_off += 1
@@ -130,10 +130,10 @@ class Loop:
             self._log.error("rest_failed", cycle=self.cycles, exc_info=error)
 
     def _policy_now(self, now_s: float) -> Policy:
-        """Return the policy of the next turn: without reclaim while usage is waited for.
+        """Return the policy of the next turn: without reclaim while usage history is pending.
 
-        What a first answer says of the past may turn round who is beyond the fair share, so nothing
-        is taken from anybody by shares before it has come, or has been waited for long enough.
+        The first answer of the usage store may change which queues exceed their fair share. So
+        nothing is reclaimed until the answer comes or the wait for it has been long enough.
         """
         source, until_s = self._usage_source, self._usage_until_s
         if source is None or until_s is None:
@@ -149,7 +149,7 @@ class Loop:
         return self._policy
 
     def turn(self) -> Turn | None:
-        """Take one turn; None when it failed, which is told and does not end the loop."""
+        """Take one turn; return None if it failed, which is logged and does not end the loop."""
         self.cycles += 1
         self._watch.reset()
         start_s = self._clock.now_s()
@@ -211,7 +211,7 @@ class Loop:
         )
 
     def _tell_usage(self, usage: Usage | None) -> str:
-        """Log what has changed about the history, and return how it is."""
+        """Log changes of the usage history; return its state as text."""
         if usage is None:
             return ""
         said = (usage.state.value, *usage.reasons)

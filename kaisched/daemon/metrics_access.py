@@ -1,7 +1,7 @@
-"""Who may read metrics: the API server is asked whose token it is, and what that user may get.
+"""Access to metrics: asks the API server who a token belongs to, and what that user may get.
 
-As kube-scheduler does it: a TokenReview and a SubjectAccessReview for the path. What was answered
-counts for some seconds; where no answer is to be had, nobody may.
+As in kube-scheduler, this is a TokenReview and a SubjectAccessReview for the path. An answer
+counts for some seconds; without an answer, access is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kaisched.daemon.serving import Request
 
 KEPT_S: Final = 10.0
-"""How long an answer counts; a right that is taken away ends so much later."""
+"""How long an answer counts; a revoked right ends at most this much later."""
 MOST_KEPT: Final = 256
 _WAIT_S: Final = 5.0
 _TOKENS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -40,7 +40,7 @@ class _User(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    """Of either review."""
+    """Status of either kind of review."""
 
     authenticated: bool = False
     user: _User = msgspec.field(default_factory=_User)
@@ -57,18 +57,18 @@ class _Kept(NamedTuple):
 
 
 class MetricsAccess:
-    """Decides about requests; for any thread."""
+    """Decides on requests for metrics, from any thread."""
 
     def __init__(self, client: Client, now_s: Callable[[], float] = monotonic_s) -> None:
-        """Ask over this connection; remember by this clock."""
+        """Send reviews through ``client``; age their answers by ``now_s``."""
         self._client = client.hurried(_WAIT_S)
         self._now_s = now_s
         self._kept: dict[tuple[bytes, str], _Kept] = {}
-        """By a digest of the token, and the path; the oldest first."""
+        """Answers by a digest of the token and by path, the oldest first."""
         self._lock = threading.Lock()
 
     def guarded(self, source: Source) -> Source:
-        """Return the page for those only who may have it."""
+        """Wrap a page so that only authorized users get it."""
 
         def page(request: Request) -> Page:
             return self.refusal(request) or source.make(request)
@@ -76,7 +76,7 @@ class MetricsAccess:
         return Source(page, source.query, (*source.headers, "authorization"))
 
     def refusal(self, request: Request) -> Page | None:
-        """Return what to answer instead of the page, None to who may have it."""
+        """Return the answer to an unauthorized request, None for an authorized one."""
         scheme, _, token = request.authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -90,7 +90,7 @@ class MetricsAccess:
         try:
             refusal = self._asked(token, request.path)
         except ClusterUnavailable as wrong:
-            # Not remembered: the next one may find the server there again.
+            # Not remembered: by the next request the server may be back.
             return text_page(HTTPStatus.SERVICE_UNAVAILABLE, f"access cannot be checked: {wrong}")
         with self._lock:
             self._kept.pop(key, None)
@@ -123,9 +123,9 @@ class MetricsAccess:
         if answer.code == HTTPStatus.FORBIDDEN:
             raise ClusterUnavailable(f"we may not make a {kind}", fix=_FIX)
         if not answer.is_done:
-            # Not what the server says: it may repeat what it was sent, the token.
+            # Not the server's text: it may repeat the token that we sent.
             raise ClusterUnavailable(f"the API server answered a {kind} with {answer.code}")
         try:
             return msgspec.json.decode(answer.data, type=_Review).status
         except msgspec.DecodeError as wrong:
-            raise ClusterUnavailable(f"the answer to a {kind} makes no sense") from wrong
+            raise ClusterUnavailable(f"the answer to a {kind} cannot be read") from wrong

@@ -1,6 +1,6 @@
-"""The process on a real cluster: reflectors feed the stores of its shards, each shard has a loop.
+"""Daemon on a real cluster: reflectors feed the stores of its shards, each shard has a loop.
 
-What a fault does to it: docs/explanation/on-kubernetes.md.
+docs/explanation/on-kubernetes.md describes the effects of faults.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
 _POLL_S: Final = 0.2
 _ABSENT: Final = 404
 _SPARE_CONNECTIONS: Final = 16
-"""For what is asked now and then, and for the kinds that plugins add."""
+"""For occasional requests, and for the kinds that plugins add."""
 _REPORT_S: Final = 10.0
-"""How often it is told what is waited for at the start."""
+"""Time between two log lines about what the start still waits for."""
 
 
 class KubernetesDaemon:
-    """Runs until stopped, or until it may not go on."""
+    """Process on a real cluster, which runs until it is stopped or has to give up."""
 
     def __init__(
         self, settings: SchedulerConfiguration, clock: Clock, client: Client | None = None
     ) -> None:
-        """Make what needs no server.
+        """Make everything that needs no server.
 
         Raises:
             ConfigError: no access to a cluster is configured.
@@ -63,7 +63,7 @@ class KubernetesDaemon:
         self._settings, self._clock = settings, clock
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
-            # Every kind keeps one connection busy, beside those of the writers.
+            # Every kind keeps one connection busy, and so does every writer.
             wanted = len(ALL) + how.writers + _SPARE_CONNECTIONS
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self.client = client
@@ -79,7 +79,7 @@ class KubernetesDaemon:
         self.shards = ShardWatch()
         self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
-        """Lists that are waited for since the server's store was put back."""
+        """Lists that have to complete since the server's store was restored."""
         self._has_volumes = False
         self._error = ""
         self._end = threading.Event()
@@ -89,9 +89,9 @@ class KubernetesDaemon:
         """Run until :meth:`stop`.
 
         Raises:
-            ClusterUnavailable: a lease was lost, or our account is not known any more: a fresh
-                process has no half state.
-            ConfigError: a shard does not fit.
+            ClusterUnavailable: a lease was lost, or the API server no longer knows our account. A
+                fresh process starts without stale state.
+            ConfigError: a shard is wrong.
 
         """
         try:
@@ -117,25 +117,25 @@ class KubernetesDaemon:
             raise ClusterUnavailable(self._error)
 
     def stop(self) -> None:
-        """End in good order; from any thread."""
+        """Stop in an orderly way; from any thread."""
         self._end.set()
 
     def fail(self, why: str) -> None:
-        """End, and say why."""
+        """Stop, with this reason as the error."""
         self._error = self._error or why
         for tenure in self.tenures:
             tenure.gate.shut()
         self._end.set()
 
     def live(self) -> tuple[Check, ...]:
-        """Return what liveness depends on: that the loops of shards we lead go round."""
+        """Return the checks of liveness: the loops of the shards we lead make progress."""
         now_s = self._clock.now_s()
         leading = [tenure for tenure in self.tenures if tenure.is_leading]
         found = [check for tenure in leading for check in tenure.loop.health.live(now_s)]
         return tuple(found) or (Check("loop", True, "we lead no shard yet"),)
 
     def ready(self) -> tuple[Check, ...]:
-        """Return what readiness depends on; one that stands by is ready."""
+        """Return the checks of readiness; a standby is ready."""
         missing = self._unsynced()
         now_s = self._clock.now_s()
         checks = [
@@ -152,12 +152,12 @@ class KubernetesDaemon:
                 Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
             )
         outdated = self.shards.outdated
-        told = f"restart to take them in: {', '.join(outdated)}" if outdated else "as at the start"
+        told = f"restart to apply changes: {', '.join(outdated)}" if outdated else "as at the start"
         checks.append(Check("shards", True, told))
         return tuple(checks)
 
     def state_of(self, tenure: Tenure) -> AdapterState:
-        """Return what a scrape shows of a shard's way to the cluster."""
+        """Return the metrics of a shard's connection to the cluster."""
         now_s = monotonic_s()
         watches = tuple(
             Watch(
@@ -192,7 +192,7 @@ class KubernetesDaemon:
         )
 
     def _keeper_of(self, found: list[FoundShard]) -> LeaseKeeper | None:
-        """Start what holds the leases, unless none is to be held."""
+        """Start the keeper of the leases if this process needs any."""
         election, how = self._settings.leader_election, self._settings.kubernetes
         if how.observe or not election.enabled:
             return None
@@ -208,7 +208,7 @@ class KubernetesDaemon:
         return keeper
 
     def _followed(self) -> tuple[Reflector, ...]:
-        """Return one for each kind that is watched.
+        """Return a reflector for each watched kind.
 
         Raises:
             ConfigError: two shards read one kind in different ways.
@@ -232,9 +232,9 @@ class KubernetesDaemon:
         )
 
     def _find_gang_api(self) -> Workload | None:
-        """Return the row for Kubernetes' own gang API; a server that does not answer is waited for.
+        """Find the version of Kubernetes' own gang API, waiting for the server to answer.
 
-        What it serves is asked once: a process that starts anew takes in what has changed.
+        It is asked once: a restarted process will see later changes.
         """
         pauses, unauthorized = Pauses(), 0
         while not self._end.is_set():
@@ -255,12 +255,12 @@ class KubernetesDaemon:
         for reference in () if change.is_gone else change.obj.metadata.owner_references:
             reflector = self._of_kind.get(reference.group_kind)
             if reflector is not None:
-                reflector.expect()  # its definition may be a moment old
+                reflector.expect()  # its definition may be brand new
         for tenure in self.tenures:
             tenure.tell(change)
 
     def _find_shards(self) -> list[FoundShard]:
-        """Return the shards; a server that cannot be reached yet is waited for."""
+        """Return the shards, waiting for the server to be reachable."""
         files = self._settings.shards
         among: list[SchedulingShard] = []
         pauses = Pauses()
@@ -301,7 +301,7 @@ class KubernetesDaemon:
         garbage.settle()
 
     def _keep_up(self) -> None:
-        """Say whether storage can be read, and let no news pile up where no loop takes them in."""
+        """Note whether storage can be read, and drain the news of shards without a running loop."""
         has_volumes = all(
             it.phase is Phase.SYNCED for it in self.reflectors if it.watched in STORAGE
         )
@@ -313,7 +313,7 @@ class KubernetesDaemon:
             tenure.cluster.catch_up()
 
     def why_stale(self) -> str:
-        """Return why nothing may be decided now; empty when it may."""
+        """Return why no decisions are possible now; empty if they are."""
         now_s, most_s = monotonic_s(), self._settings.kubernetes.max_cache_age
         for reflector in self.reflectors:
             if not reflector.is_synced:
@@ -322,16 +322,16 @@ class KubernetesDaemon:
             if reflector.watched.is_required and age_s > most_s:
                 return f"{reflector.watched.qualified}: nothing heard for {age_s:.0f} s"
         if self._is_restoring():
-            return "the server's store was put back: everything is listed anew"
+            return "the server's store was restored: everything is listed again"
         return ""
 
     def _is_restoring(self) -> bool:
         return not all(reflector.has_listed(number) for reflector, number in self._restoring)
 
     def _list_all_again(self) -> None:
-        """List every kind anew; until that is done nothing is decided."""
+        """List every kind again; until that is done no decisions are made."""
         if self._is_restoring():
-            return  # the other kinds find the same
+            return  # the other kinds notice the restore too
         for tenure in self.tenures:
             tenure.cluster.forget_reads()
         there = [it for it in self.reflectors if it.phase is Phase.SYNCED]
@@ -339,7 +339,7 @@ class KubernetesDaemon:
         self._restoring = tuple(pair for pair in asked if pair[0].watched.is_required)
 
     def _catch_up(self, end: threading.Event) -> None:
-        """List pods and nodes anew: what a standby has seen may lag behind the last leader."""
+        """List pods and nodes again: a standby's view may lag behind the last leader's writes."""
         asked = [
             (reflector, reflector.list_again("take-over"))
             for reflector in self.reflectors

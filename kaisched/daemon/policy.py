@@ -1,4 +1,4 @@
-"""What the cycles of a shard run by, with what the process sets over the shard."""
+"""Policy of a shard's cycles, with the overrides of the process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def policy_of(settings: SchedulerConfiguration, found: FoundShard) -> tuple[Policy, list[str]]:
-    """Return the policy of a shard and what is told about it.
+    """Build the policy of a shard; return it with its warnings.
 
     Raises:
-        KaischedError: the shard does not fit, or a plugin it enables is broken.
+        KaischedError: the shard is wrong, or a plugin it enables is broken.
 
     """
     policy, said = build_policy(found.shard, found.file)

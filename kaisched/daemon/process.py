@@ -1,4 +1,4 @@
-"""The process around the loop: settings in, servers up, signals caught, everything down again."""
+"""Process around the loop: reads settings, starts servers, handles signals, shuts down."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SCRAPES_AT_A_TIME: Final = 4
-"""Each may wait for the API server to say whose token it was sent."""
+"""Each may wait for the API server to review a token."""
 
 
 def run_process(loaded: LoadedSettings) -> None:
     """Run until SIGTERM or SIGINT; the cycle under way is finished first.
 
     Raises:
-        ConfigError: a setting, a manifest's place or the shard does not fit; nothing was started.
+        ConfigError: a setting, a manifest's path or the shard is wrong; nothing was started.
 
     """
     settings = loaded.settings
@@ -77,7 +77,7 @@ def run_process(loaded: LoadedSettings) -> None:
 
 
 def _metrics_in_memory(settings: SchedulerConfiguration, collector: CycleCollector) -> Pages:
-    """Return the page of metrics where there is no API server to ask who may have it."""
+    """Return the page of metrics for a cluster in memory, which cannot check tokens."""
     if settings.metrics.is_authenticated:
         is_found_out = settings.metrics.authentication == "auto"
         because = ", and this address is not a loopback one" if is_found_out else ""
@@ -85,14 +85,14 @@ def _metrics_in_memory(settings: SchedulerConfiguration, collector: CycleCollect
             f"a cluster in memory knows no tokens{because}",
             path="metrics.authentication",
             value=settings.metrics.authentication,
-            fix="listen on 127.0.0.1, or set it to none: metrics tell the names of queues",
+            fix="listen on 127.0.0.1, or set it to none: metrics show the names of queues",
         )
     return {"/metrics": Source(metrics_page(registry_of(collector)), headers=("accept",))}
 
 
 def _run_on_kubernetes(settings: SchedulerConfiguration, clock: Clock) -> None:
     daemon = KubernetesDaemon(settings, clock)
-    # Shards are known once the cluster answers, which may take a while; probes come before.
+    # Probes come first, since shards are known only after the cluster answers.
     metrics: Pages = {"/metrics": Source(partial(_metrics_of, daemon), ("shard=",), ("accept",))}
     if settings.kubernetes.observe:
         metrics = {**metrics, "/observed": Source(partial(_observed_of, daemon), ("shard=",))}
@@ -120,7 +120,7 @@ def _metrics_of(daemon: KubernetesDaemon, request: Request) -> Page:
 
 
 def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
-    """Return how one shard's decisions compare with another scheduler's, in numbers by queue."""
+    """Return per queue how one shard's decisions compare with another scheduler's."""
     wanted = request.query.get("shard", [""])[0]
     for tenure in daemon.tenures:
         if wanted in {"", tenure.name}:
@@ -131,7 +131,7 @@ def _observed_of(daemon: KubernetesDaemon, request: Request) -> Page:
 def _embedded_loop(
     settings: SchedulerConfiguration, collector: CycleCollector, clock: Clock, closing: ExitStack
 ) -> tuple[Loop, Recordings]:
-    """Return a loop on a cluster in memory, filled from the manifests, and what records it."""
+    """Return a loop on a cluster in memory filled from the manifests, and its recordings."""
     log: Any = structlog.get_logger()
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
@@ -198,7 +198,7 @@ def _health_pages(
 
 
 def _servers(settings: SchedulerConfiguration, metrics: Pages, health: Pages) -> list[Server]:
-    """Start what probes and scrapes ask; one server where both have one address and port."""
+    """Start servers for probes and scrapes: one if both have the same address and port."""
     scraped, probed = settings.metrics, settings.health
     wanted = [("metrics", scraped, metrics), ("health", probed, health)]
     is_one = (scraped.bind_address, scraped.port) == (probed.bind_address, probed.port)
@@ -235,7 +235,7 @@ def _ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        # Not here: this may interrupt the very thread that holds the lock which stop() needs.
+        # Not in the handler: it may have interrupted the thread that holds the lock of stop().
         threading.Thread(target=stop, daemon=True).start()
 
     before = {number: signal.signal(number, end) for number in _SIGNALS}

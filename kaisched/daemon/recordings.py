@@ -1,4 +1,4 @@
-"""Recordings of a running daemon: whoever asks gets the next cycle, with all that it rested on."""
+"""Recordings of a running daemon: each request gets the next cycle with all its inputs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from kaisched.objects import SchedulingShard
 
 WAIT_S: Final = 30.0
-"""How long a cycle is waited for."""
+"""How long a request waits for a cycle."""
 _HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 _JSON: Final = "application/json"
 
 
 class _Wish:
-    """Somebody who waits for a recording."""
+    """Request for a recording."""
 
     def __init__(self) -> None:
         self.is_done = threading.Event()
@@ -39,7 +39,7 @@ class _Wish:
 
 
 class Recordings:
-    """Of one shard. ``next_one`` is for any thread, the rest for the loop's."""
+    """Recordings of one shard. ``next_one`` is for any thread, the rest for the loop's."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Recordings:
         shard: SchedulingShard,
         schedulers: Iterable[str],
     ) -> None:
-        """Hold what a recording says of every cycle."""
+        """Keep what every recording of the shard contains."""
         self.name = shard.name
         self.wake: Callable[[], None] = lambda: None
         self._source = source
@@ -58,7 +58,7 @@ class Recordings:
         """Wait for the next cycle and return it.
 
         Raises:
-            ClusterUnavailable: no cycle ended well within the time.
+            ClusterUnavailable: no cycle succeeded within the time.
 
         """
         wish = _Wish()
@@ -68,16 +68,16 @@ class Recordings:
         if wish.recording is None:
             raise ClusterUnavailable(
                 f"shard {self.name}: no cycle ended within {wait_s:.0f} s",
-                fix="see /readyz for what it waits for; one that stands by decides nothing",
+                fix="see /readyz for the cause; a standby makes no decisions",
             )
         return wish.recording
 
     def begin(self) -> Recorder | None:
-        """Return the source for a turn that somebody asked for, None where nobody did."""
+        """Return a recording source for this turn, None without a request."""
         return Recorder(self, self._source) if self._wishes else None
 
     def end(self, turn: Turn, state: StoreState, facts: Mapping[str, Any], policy: Policy) -> None:
-        """Hand out the recording of a turn. Now: results are read before the next cycle begins."""
+        """Answer all requests with this turn, before the next cycle invalidates its results."""
         recording = record(
             "daemon",
             state,
@@ -96,26 +96,26 @@ class Recordings:
 
 
 class Recorder:
-    """A snapshot source that notes what the snapshot was made of."""
+    """Snapshot source that keeps the state from which the snapshot was made."""
 
     def __init__(self, recordings: Recordings, source: StateSource) -> None:
-        """Note nothing yet."""
+        """Start without a state."""
         self._recordings, self._source = recordings, source
         self._state: StoreState | None = None
 
     def snapshot(self) -> Snapshot:
-        """Return the source's."""
+        """Return the snapshot of the inner source."""
         snapshot = self._source.snapshot()
         self._state = self._source.state()
         return snapshot
 
     def end(self, turn: Turn, facts: Mapping[str, Any], policy: Policy) -> None:
-        """Hand out what was noted.
+        """Hand out the recording.
 
         Args:
-            turn: what became of it.
-            facts: what the turn remembered of the one before.
-            policy: by which it decided.
+            turn: the finished turn.
+            facts: facts remembered before the turn.
+            policy: the policy of the turn.
 
         """
         if self._state is not None:
@@ -123,10 +123,10 @@ class Recorder:
 
 
 def recording_page(shards: Callable[[], Iterable[Recordings]]) -> Source:
-    """Return the page that gives the next cycle of one shard, the first or that of ``?shard=``.
+    """Make the page that returns the next cycle of one shard, the first or that of ``?shard=``.
 
-    It tells names of all tenants, so it is served on loopback only, and to no page of a browser
-    that has another name for us.
+    The page shows names of all tenants. So it is served on loopback only, and not to a browser's
+    page that reaches us by another host name.
     """
 
     def page(request: Request) -> Page:

@@ -1,4 +1,4 @@
-"""What probes and scrapes are answered: the pages, and what each of them rests on."""
+"""Pages for probes and scrapes, and the parts of a request that each depends on."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    """What a page needs to know."""
+    """Parts of a request that a page may read."""
 
     query: Mapping[str, list[str]]
     accept: str
     host: str = ""
-    """What the client calls us, with the port where it is not the usual one."""
+    """The Host header."""
     path: str = ""
     authorization: str = ""
 
@@ -40,22 +40,22 @@ Maker: TypeAlias = Callable[[Request], Page]
 
 
 class Source(NamedTuple):
-    """A page, and the part of a request it rests on: requests that agree in it are one."""
+    """A page, and the parts of a request that it reads; requests equal in these share an answer."""
 
     make: Maker
     query: tuple[str, ...] = ()
-    """Names of what may stand after ``?``; ``name=`` where its value counts."""
+    """Query parameters that are read; ``name=`` if the value counts, else only its presence."""
     headers: tuple[str, ...] = ()
-    """Of ``accept``, ``host`` and ``authorization``."""
+    """Headers that are read, of ``accept``, ``host`` and ``authorization``."""
     is_polled: bool = False
-    """Whether it is made every second, so that whoever asks has it at once; flags only then."""
+    """Whether the page is made every second, ready for probes; ``query`` then has flags only."""
 
 
 Pages: TypeAlias = Mapping[str, Source]
 
 
 def metrics_page(registry: CollectorRegistry) -> Maker:
-    """Return what makes the page a Prometheus server scrapes, in the format it asks for."""
+    """Make the page that Prometheus scrapes, in the format that the request accepts."""
 
     def page(request: Request) -> Page:
         encode, content_type = choose_encoder(request.accept)
@@ -65,7 +65,7 @@ def metrics_page(registry: CollectorRegistry) -> Maker:
 
 
 def probe_page(checks: Callable[[], tuple[Check, ...]]) -> Source:
-    """Return a probe's page: ``ok``, or what is wrong; all checks with ``?verbose``."""
+    """Make a probe's page: ``ok``, or what is wrong; all checks with ``?verbose``."""
 
     def page(request: Request) -> Page:
         found = checks()

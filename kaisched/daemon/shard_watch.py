@@ -1,7 +1,7 @@
-"""SchedulingShards that change while we run: told, not taken in.
+"""Watch for changes of SchedulingShards, which are reported but not applied.
 
-A plugin lives as long as its shard, and its arguments do not change under it. So a change takes
-effect at the next start, as that of any other setting.
+Plugins live as long as their shard, and their arguments do not change meanwhile. So a change
+takes effect at the next start, like a change of any other setting.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 class ShardWatch:
-    """Compares the shards that are in the cluster with those that were when we started."""
+    """Compares the present shards of the cluster with those at our start."""
 
     def __init__(self) -> None:
-        """Say nothing before :meth:`start`; where files say what is served it is never called."""
+        """Report nothing before :meth:`start`, which is never called if files define the shards."""
         self._served: dict[str, ShardSpec] | None = None
         self._found: dict[str, ShardSpec] = {}
         self._log: Any = structlog.get_logger()
         self.outdated: tuple[str, ...] = ()
-        """What a start would take in now, for people to read."""
+        """Changes that a restart would apply, for people to read."""
 
     def start(self, shards: Sequence[Any]) -> None:
-        """Note the cluster's shards at the start."""
+        """Remember the cluster's shards at the start."""
         self._found = {shard.name: shard.spec for shard in shards}
         self._served = self._wanted()
 
     def tell(self, change: Change) -> None:
-        """Take in a shard that came, changed or went; from the reflector's thread."""
+        """Process an added, changed or deleted shard; from the reflector's thread."""
         shard: Any = change.obj
         if self._served is None:
             return
@@ -54,19 +54,19 @@ class ShardWatch:
         if outdated != self.outdated:
             self.outdated = outdated
             if outdated:
-                fix = "restart the scheduler to take them in; until then it works as at its start"
+                fix = "restart the scheduler to apply them; until then it works as at its start"
                 self._log.warning("shards_changed", shards=list(outdated), fix=fix)
             else:
                 self._log.info("shards_as_at_start")
 
     def _wanted(self) -> dict[str, ShardSpec]:
-        """Return what a start would serve: without any shard, the default one."""
+        """Return the shards that a restart would serve: without any, the default one."""
         default = default_shard()
         return dict(self._found) or {default.name: default.spec}
 
 
 def _difference(served: ShardSpec | None, wanted: ShardSpec | None) -> str:
-    """Return in which parts two specs differ."""
+    """Name the parts in which two specs differ."""
     if served is None:
         return "is new"
     if wanted is None:

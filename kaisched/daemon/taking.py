@@ -1,4 +1,4 @@
-"""Taking a recording: from manifests, from a live cluster, or from a daemon that runs."""
+"""Recordings for ``kaisched snapshot take``: from manifests, a live cluster or a daemon."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from kaisched.engine.shards import FoundShard
 
 _WAIT_S: Final = 40.0
-"""A daemon answers within 30 s, with a cycle or with what it waits for."""
+"""A daemon answers within 30 s, with a cycle or with an error."""
 _GLANCE_S: Final = 0.05
 _OK: Final = 200
 
 
 class Taken(NamedTuple):
-    """A recording, and what is told about it."""
+    """A recording, with its warnings and problems."""
 
     recording: Recording
     warnings: list[str]
     problems: list[str]
-    """Objects that were left out."""
+    """Problems of objects that were left out."""
 
 
 def from_manifests(files: Sequence[str], shard_file: Path | None) -> Taken:
@@ -80,9 +80,9 @@ def from_cluster(
 ) -> Taken:
     """Record what a scheduler that starts now would do in its first cycle.
 
-    What a running scheduler knows beside the objects (binds under way, failed searches, its own
-    usage store) is not in it: :func:`from_daemon` asks for that. One that is ``is_deleting`` its
-    victims does not look at disruption budgets.
+    It lacks what only a running scheduler knows (binds under way, failed searches, its own usage
+    store); :func:`from_daemon` asks for that. With ``is_deleting``, disruption budgets do not
+    matter.
 
     Raises:
         KaischedError: the cluster cannot be read, or its shard is wrong or not the only one.
@@ -114,8 +114,8 @@ def from_daemon(url: str, shard_name: str = "") -> Taken:
     """Ask a running scheduler for its next cycle.
 
     Raises:
-        ConfigError: no address, or no recording comes from it.
-        ClusterUnavailable: nobody answers there, or no cycle ends.
+        ConfigError: the address is none, or does not answer with a recording.
+        ClusterUnavailable: no daemon answers, or no cycle ends.
 
     """
     parts = urlsplit(url)
@@ -163,7 +163,7 @@ def _chosen(found: Sequence[FoundShard], name: str) -> FoundShard:
 def _usage_of(
     found: FoundShard, clock: Clock, made: Recording
 ) -> tuple[RecordedUsage | None, list[str]]:
-    """Return the usage history if it can be asked for from here, or why not."""
+    """Return the usage history if it can be read from here, and warnings if not."""
     config = found.shard.spec.usage_db_config
     if config is None:
         return None, []

@@ -1,4 +1,4 @@
-"""One shard of a real cluster: who leads it, and what the leader does."""
+"""Tenure of one shard on a real cluster: leader election, and the work of the leader."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from kaisched.telemetry.adapter import Requests, Watch
 
 PATIENCE_S: Final = 2.0
-"""How long what is under way may take when the process ends."""
+"""How long writes under way may take when the process ends."""
 
 
 class Tenure:
-    """Waits for the lead of one shard, then runs its loop until stopped or overthrown."""
+    """Waits to lead one shard, then runs its loop until stopped or until the lease is lost."""
 
     def __init__(
         self,
@@ -62,20 +62,20 @@ class Tenure:
         barrier: Callable[[threading.Event], None],
         on_lost: Callable[[str], None],
     ) -> None:
-        """Make all parts; nothing runs yet.
+        """Make all parts; start nothing yet.
 
         Args:
-            settings: of the process.
-            client: asks the server.
+            settings: settings of the process.
+            client: connection to the server.
             found: the shard.
-            clock: the machine's.
-            keeper: holds the leases; without one the shard is led by whoever starts.
-            why_stale: says why nothing may be decided now; empty when it may.
-            barrier: brings what is known up to date, before a new leader's first decision.
-            on_lost: told when the lead is lost.
+            clock: the machine's clock.
+            keeper: keeper of the leases; None leads at once, without an election.
+            why_stale: returns why no decisions are possible now; empty if they are.
+            barrier: updates the state before a new leader's first decision.
+            on_lost: called when the lead is lost.
 
         Raises:
-            KaischedError: the shard does not fit, or a plugin it enables is broken.
+            KaischedError: the shard is wrong, or a plugin it enables is broken.
 
         """
         policy, said = policy_of(settings, found)
@@ -171,22 +171,22 @@ class Tenure:
         )
 
     def tell(self, change: Change) -> None:
-        """Take in a change of an object; from any thread."""
-        # In this order: what a cycle knows of and the reporter does not is gone.
+        """Process a change of an object; from any thread."""
+        # Reporter first: an object in a cycle but not in the reporter counts as gone.
         self._reporter.tell(change)
         self.cluster.tell(change)
 
     def start(self) -> None:
-        """Lead as soon as nobody else does."""
+        """Lead as soon as no other process does."""
         if self._candidacy is not None:
             self._candidacy.start()
             return
-        if not self._is_observing:  # a shut gate lets nothing out, whatever asks for it
+        if not self._is_observing:  # when observing, the gate stays shut, so nothing is written
             self.gate.open(math.inf)
         self.won()
 
     def won(self) -> None:
-        """Begin to decide."""
+        """Start the loop."""
         if not self._end.is_set():
             self._thread.start()
 
@@ -199,15 +199,15 @@ class Tenure:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether we should lead and the lease has run out: the elector may be stuck."""
+        """Whether we lead although the lease has run out: the elector may be stuck."""
         return self.is_leading and not self._is_observing and not self.gate.is_open()
 
     def state(self, watches: tuple[Watch, ...], requests: Requests) -> AdapterState:
-        """Return what a scrape shows of the way to the cluster.
+        """Return the metrics of the shard's connection to the cluster.
 
         Args:
-            watches: how the kinds are followed.
-            requests: what became of the requests.
+            watches: states of the watches.
+            requests: counts of requests.
 
         """
         sent_s = self.gate.term.until_s - self._renew_s
@@ -267,12 +267,12 @@ class Tenure:
 
 
 def _write_s(settings: SchedulerConfiguration) -> float:
-    """Return how long a write may take: a fraction of the time for which a lead is sure."""
+    """Return how long a write may take: a part of the time for which the lease is certain."""
     return min(settings.kubernetes.request_timeout, settings.leader_election.renew_deadline / 3)
 
 
 def _outbox(settings: SchedulerConfiguration, gate: Gate) -> Outbox:
-    """Return the one for what is decided; reports have their own, and are never in its way."""
+    """Make the outbox of decisions; reports have their own, so they cannot delay decisions."""
     how = settings.kubernetes
     return Outbox(
         gate,

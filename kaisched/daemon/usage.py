@@ -1,4 +1,4 @@
-"""The usage history of a shard, opened for its loop."""
+"""Opens the usage history of a shard for its loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def usage_feed(found: FoundShard, clock: Clock) -> tuple[UsageFeed | None, float
     """Open the usage history a shard asks for; return how long to wait for its first answer.
 
     Raises:
-        ConfigError: the shard asks for what cannot be opened.
+        ConfigError: the usage store cannot be opened.
 
     """
     config = found.shard.spec.usage_db_config

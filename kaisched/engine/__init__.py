@@ -1,1 +1,1 @@
-"""Turns a shard into a policy, and takes turns: source, snapshot, cycle, sink."""
+"""Engine: turns a shard into a policy, and takes turns (source, snapshot, cycle, sink)."""

@@ -1,4 +1,4 @@
-"""The actions a shard may name."""
+"""Actions that a shard may name."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ ACTIONS: Final[Mapping[str, Callable[[], Action]]] = {
     "stalegang": StaleGangs,
     "drain": Drain,
 }
-"""By name, how each action is made."""
+"""Makers of actions by name."""

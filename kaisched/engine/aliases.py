@@ -1,8 +1,8 @@
-"""Names that stand for other names, the same for the same, in the same order.
+"""Aliases of names: equal names get equal aliases, which sort as the names do.
 
-First every name is met, with what it is used for; then each gets an alias that says as much. Where
-one name is used for several things (a queue, and the label that names it), the first use in
-:data:`USES` counts. Aliases of one use sort as their names do: ties are decided by name.
+First every name is registered with its use; then each gets an alias that says its use. If a name
+has several uses (a queue, and the label that names it), the first use in :data:`USES` counts.
+Aliases of one use sort as their names do, since ties are decided by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ USES: Final = (
     "storage",
     "scheduler",
 )
-"""What a name may be used for; ``namespace`` and ``uid`` are apart, for they meet no other."""
+"""Uses of names; ``namespace`` and ``uid`` are apart, since no other use shares their names."""
 _APART: Final = ("namespace", "uid")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _PUBLIC_KEY: Final = re.compile(
@@ -38,17 +38,17 @@ _PUBLIC_KEY: Final = re.compile(
 
 
 class Aliases:
-    """Maps names to aliases, once all names have been met."""
+    """Maps names to aliases, once all names are registered."""
 
     def __init__(self, kept: frozenset[str]) -> None:
-        """Meet no name yet; ``kept`` are names that everybody knows and that stay."""
+        """Start without names; ``kept`` are public names, which are not replaced."""
         self._kept = kept
         self._met: dict[str, dict[str, int]] = {use: {} for use in ("name", *_APART)}
         self._alias: dict[tuple[str, str], str] = {}
         self._is_settled = False
 
     def __call__(self, use: str, name: str) -> str:
-        """Return the alias of a name, or, before :meth:`settle`, the name, which is met then."""
+        """Return the alias of a name; before :meth:`settle`, register the name and return it."""
         if not name or self._stays(use, name):
             return name
         world = use if use in _APART else "name"
@@ -59,15 +59,15 @@ class Aliases:
         return name
 
     def known(self, use: str, name: str) -> str | None:
-        """Return the alias of a name if it was met, or stays."""
+        """Return the alias of a registered name, or a name that is kept; else None."""
         if self._stays(use, name):
             return name
         return self._alias.get((use if use in _APART else "name", name))
 
     def settle(self) -> None:
-        """Give every name that was met its alias."""
+        """Give every registered name its alias."""
         for world, met in self._met.items():
-            # A namespace stands before a slash in keys, and is compared together with it.
+            # A namespace precedes a slash in keys, and is compared together with it.
             ordered = sorted(met, key=lambda name: name + "/" * (world == "namespace"))
             for rank in sorted(set(met.values())):
                 use = USES[rank] if world == "name" else world

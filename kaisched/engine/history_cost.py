@@ -1,8 +1,8 @@
-"""What past usage costs a queue, in numbers for people: nothing is decided here.
+"""Cost of past usage for a queue, in numbers for people: decisions do not use this.
 
-Queues of one level and priority that all want everything, without quotas; what they used, they
-used until now. Rules R5, R23, R24 and R29 of docs/explanation/fairness.md, without rounding to
-whole GPUs.
+The model has queues of one level and priority without quotas, which all want everything and used
+what they used until now. Rules R5, R23, R24 and R29 of docs/explanation/fairness.md apply, without
+rounding to whole GPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 SLICES_OF_HISTORY: Final = 16
 """As in the plugin time-based-fairshare; a test compares them."""
 BACK_WITHIN: Final = 0.01
-"""A queue is back when its share is so close to that by weight, as a part of the cluster."""
+"""A queue is back when its share is this close to its weight's, as a part of the cluster."""
 _INSTANTS: Final = 5_000
 
 
@@ -28,7 +28,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """What is shared, and how usage is remembered."""
+    """GPUs that queues share, and the parameters of usage history."""
 
     gpus: int
     weights: Mapping[str, float]
@@ -39,7 +39,7 @@ class Pool:
 
     @property
     def history_s(self) -> float:
-        """Return for how long the history reaches back, old usage counting less."""
+        """Return the length of the history in seconds, after decay."""
         if not self.half_life_s:
             return self.window_s
         return min(self.half_life_s / math.log(2), self.window_s)
@@ -50,7 +50,7 @@ class Pool:
 
 
 def usage_after(pool: Pool, use: Use, later_s: float) -> float:
-    """Return the usage, 0 to 1, when nothing more has been used for a while."""
+    """Return the usage, 0 to 1, after a while without use."""
     young, old = (min(age, pool.window_s) for age in (later_s, later_s + use.time_s))
     if pool.half_life_s:
         halves = [math.exp2(-age / pool.half_life_s) for age in (young, old, pool.window_s)]
@@ -61,7 +61,7 @@ def usage_after(pool: Pool, use: Use, later_s: float) -> float:
 
 
 def shares_after(pool: Pool, used: Mapping[str, Use], later_s: float) -> dict[str, float]:
-    """Return each queue's fair share in GPUs, after a while in which nothing was used."""
+    """Return each queue's fair share in GPUs, after a while without use."""
     portions = {}
     for queue in pool.weights:
         weight = pool.weight(queue)
@@ -77,7 +77,7 @@ def plain_shares(pool: Pool) -> dict[str, float]:
 
 
 def back_after_s(pool: Pool, used: Mapping[str, Use], queue: str) -> float:
-    """Return how long a queue's share is off that by weight, counted in 5,000ths of the window."""
+    """Return when a queue's share is back at its weight's, in steps of 1/5,000 of the window."""
     plain = plain_shares(pool)[queue]
     for instant in range(_INSTANTS, -1, -1):
         later_s = pool.window_s * instant / _INSTANTS
@@ -87,7 +87,7 @@ def back_after_s(pool: Pool, used: Mapping[str, Use], queue: str) -> float:
 
 
 def no_surplus_from(pool: Pool, queue: str) -> float | None:
-    """Return the usage from which a queue gets no surplus; None where none is that high."""
+    """Return the usage from which on a queue gets no surplus; None if no usage is that high."""
     if not pool.k:
         return None
     edge = pool.weight(queue) * (1 + pool.k) / pool.k
@@ -95,7 +95,7 @@ def no_surplus_from(pool: Pool, queue: str) -> float | None:
 
 
 def shortest_slice_s(pool: Pool, queue: str) -> float | None:
-    """Return for how long a job that cannot be divided keeps the surplus at least (R29)."""
+    """Return the shortest time for which an indivisible job keeps the surplus (R29)."""
     if not pool.k:
         return None
     average_s = pool.history_s / (SLICES_OF_HISTORY * pool.k)

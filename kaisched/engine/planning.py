@@ -1,4 +1,4 @@
-"""A plan: some of the daemon's own turns on a cluster in memory, in virtual time."""
+"""Plan: some of the daemon's own turns on a cluster in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kaisched.objects.workloads import Table
 
 OUR_NAMES: Final = ("kaisched", "kai-scheduler")
-"""Scheduler names whose pods a plan places: ours, and KAI-Scheduler's, which we stand in for."""
+"""Scheduler names whose pods a plan places: ours, and KAI-Scheduler's, which we replace."""
 STDIN: Final = "-"
 PERIOD_S: Final = 1.0
 """Least virtual time between two cycles of a plan: the daemon's default period."""
@@ -43,7 +43,7 @@ PERIOD_S: Final = 1.0
 
 @dataclass(frozen=True)
 class PlanInput:
-    """What is planned, and by what."""
+    """Objects to plan for, and the policy."""
 
     loaded: Loaded
     shard: SchedulingShard
@@ -53,7 +53,7 @@ class PlanInput:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the cycles decided, and what was wrong with the objects."""
+    """Decisions of the cycles, and problems of the objects."""
 
     cycles: list[CycleResult] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
@@ -67,11 +67,11 @@ def read_plan_input(
 
     Args:
         files: files, folders, or ``-`` for standard input.
-        shard_file: where the shard is; among the manifests unless given.
+        shard_file: file of the shard; by default the shard is among the manifests.
         actions: run these instead of the shard's, in this order.
 
     Raises:
-        ConfigError: a file is not there, or the shard does not fit.
+        ConfigError: a file does not exist, or the shard is wrong.
 
     """
     loaded = read_manifests(files)
@@ -86,7 +86,7 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
     """Read files, folders and standard input together.
 
     Raises:
-        ConfigError: a file is not there.
+        ConfigError: a file does not exist.
 
     """
     names = [str(file) for file in files]
@@ -105,11 +105,11 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
 
 
 def group_by_owners(loaded: Loaded, table: Table) -> list[str]:
-    """Add the workloads that own pods to what was read, and return what had to be left out.
+    """Add workloads to the manifests, and return what had to be left out.
 
     Args:
         loaded: the manifests; workloads and problems with them are added.
-        table: how the pods of each kind of workload are grouped.
+        table: grouping of the pods of each kind of workload.
 
     """
     found = workloads_among(loaded.others, table)
@@ -127,7 +127,7 @@ def open_cluster(
     workloads: Table = KNOWN,
     stuck_after_s: float = STUCK_AFTER_S,
 ) -> EmbeddedCluster:
-    """Return an empty cluster in memory that looks after the nodes of a shard."""
+    """Return an empty cluster in memory for the nodes of a shard."""
     return EmbeddedCluster(
         clock,
         schedulers=schedulers,
@@ -139,7 +139,7 @@ def open_cluster(
 
 
 def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
-    """Put what was read into the cluster and return all that is wrong with it."""
+    """Put the manifests into the cluster; return all problems."""
     problems = list(loaded.problems)
 
     def left_out(obj: Manifest, error: ObjectError) -> None:
@@ -148,14 +148,14 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
             error.file, error.document = source.file, source.document
         problems.append(error)
 
-    # In one go: what is made at the same instant is ordered by name, on a real clock too.
+    # All at once: objects created at one instant are ordered by name, on a real clock too.
     cluster.load(loaded.objects, on_error=left_out)
     _leave_out_queues(cluster, loaded.problems)
     for problem in cluster.problems():
         source = loaded.sources.get((problem.kind, problem.name))
         problems.append(
             ObjectError(
-                # The text may begin with what the error itself says first.
+                # Do not repeat what the error itself says first.
                 problem.text.removeprefix(f"{problem.kind} {problem.name}: "),
                 file=source.file if source is not None else "",
                 document=source.document if source is not None else 0,
@@ -167,7 +167,7 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
 
 
 def _leave_out_queues(cluster: EmbeddedCluster, problems: Iterable[ObjectError]) -> None:
-    """Let the jobs of queues that were not read be told why."""
+    """Tell the cluster of queues that were left out, so that their jobs' reasons name the cause."""
     for problem in problems:
         if problem.kind == Queue.KIND and cluster.store.row_of_queue(problem.name) < 0:
             fault = ": ".join(filter(None, (problem.path, problem.message)))
@@ -175,7 +175,7 @@ def _leave_out_queues(cluster: EmbeddedCluster, problems: Iterable[ObjectError])
 
 
 def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]]:
-    """Return a cluster with the objects in it, at the time of the newest, and what is wrong."""
+    """Return a cluster with the objects, at the time of the newest one, and its problems."""
     cluster = open_cluster(
         what.shard,
         ManualClock(_newest_s(what.loaded.objects)),
@@ -186,10 +186,10 @@ def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]
 
 
 def plan(what: PlanInput, rounds: int = 1) -> Plan:
-    """Run cycles until nothing moves any more, ``rounds`` at most.
+    """Run cycles until nothing changes any more, at most ``rounds``.
 
-    Time is virtual: it begins when the newest object was made, or the last one was asked to go, and
-    goes on to whatever the cluster does next by itself, at least a second a cycle.
+    Time is virtual. It begins with the last creation or deletion of an object, and advances to the
+    cluster's next event, at least a second a cycle.
     """
     cluster, problems = planned_cluster(what)
     planned = Plan(problems=problems, warnings=[*what.warnings, *_nothing_to_do(cluster)])
@@ -198,7 +198,7 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
         turn = take_turn(cluster, cluster, what.policy, None, cluster.clock, memory)
         memory = turn.memory
         planned.cycles.append(turn.result)
-        # Read now: what a result tells is worked out from the state its cycle left behind.
+        # Read at once: results are computed from the state that their cycle left.
         len(turn.result.records), len(turn.result.shares)
         next_s = cluster.next_event_s()
         if next_s is None and not turn.has_intents:
@@ -215,14 +215,14 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
 
 
 def _failures(cycles: Iterable[CycleResult]) -> list[str]:
-    """Return each failure of a plugin or an action once."""
+    """Describe each failure of a plugin or an action once."""
     failures = (each for cycle in cycles for each in cycle.failures)
     told = (f"{who_failed(each.plugin, each.question)} failed: {each.error}" for each in failures)
     return list(dict.fromkeys(told))
 
 
 def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:
-    """Say what must be missing where a plan can only be empty."""
+    """Say what is missing if a plan can only be empty."""
     snapshot = cluster.snapshot()
     if not len(snapshot.nodes):
         return ["no nodes among the manifests, so nothing can be placed"]
@@ -232,7 +232,7 @@ def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:
 
 
 def _newest_s(objects: Iterable[Manifest]) -> float:
-    """Return when the last thing was done that the objects tell of: made, or asked to go."""
+    """Return the time of the last creation or deletion that the objects show."""
     newest_s = 0.0
     for obj in objects:
         leaving = leaving_of(obj.metadata)
@@ -241,5 +241,5 @@ def _newest_s(objects: Iterable[Manifest]) -> float:
         try:
             newest_s = max(newest_s, time_of(obj.metadata.creation_timestamp))
         except UnitError:
-            continue  # told elsewhere, or nobody's business
+            continue  # reported elsewhere, or of no interest
     return newest_s

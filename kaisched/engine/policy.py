@@ -1,14 +1,14 @@
-"""Builds a policy from a SchedulingShard: its words over the defaults, KAI's names under ours.
+"""Builds a policy from a SchedulingShard, from defaults and the shard's settings.
 
-Merging is KAI's: a shard says of a plugin or action what differs (enabled, priority, weight one by
-one; arguments as a whole), a name that is not among the defaults joins with priority 0, and the
-order is priority, highest first, then name.
+Merging is KAI's. A shard may override enabled, priority and weight of a plugin or action one by
+one, and arguments as a whole. A name that is not among the defaults is added with priority 0. The
+order is by priority, highest first, then by name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.policy import Action
 
+_DEFAULTS: Final = frozenset(plugin.name for plugin in kai_names.DEFAULT_PLUGINS)
+
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is wanted of one plugin, after merging."""
+    """Settings of one plugin after merging."""
 
     priority: int
     is_enabled: bool = True
@@ -44,12 +46,12 @@ class _Wanted:
 
 
 def default_shard(name: str = "default") -> SchedulingShard:
-    """Return the shard that says nothing: every default stands."""
+    """Return a shard with all defaults."""
     return SchedulingShard(metadata=ObjectMeta(name=name), spec=ShardSpec())
 
 
 def default_policy(catalogue: Catalogue | None = None) -> Policy:
-    """Return the policy of a shard that says nothing."""
+    """Return the policy of a shard with all defaults."""
     return build_policy(default_shard(), catalogue=catalogue)[0]
 
 
@@ -60,20 +62,20 @@ def build_policy(
     catalogue: Catalogue | None = None,
     actions: Sequence[str] | None = None,
 ) -> tuple[Policy, list[str]]:
-    """Build what a shard's cycles run by.
+    """Build the policy of a shard's cycles.
 
     Args:
         shard: the shard.
-        file: where it was read, for messages.
-        catalogue: the plugins to choose from; those installed, unless given.
+        file: file of the shard, for messages.
+        catalogue: the available plugins; by default the installed ones.
         actions: run these instead of the shard's, in this order.
 
     Returns:
-        The policy, and warnings: one line each for what a shard says in vain.
+        The policy, and warnings: one line for each setting without effect.
 
     Raises:
-        ConfigError: a plugin, action or argument that does not exist or does not fit.
-        PluginError: an enabled plugin is broken, or its workloads make no sense.
+        ConfigError: a plugin, action or argument does not exist or is invalid.
+        PluginError: an enabled plugin is broken, or its workloads are invalid.
 
     """
     catalogue = catalogue or installed_plugins()
@@ -93,7 +95,7 @@ def build_policy(
 
 
 def without_evictions(policy: Policy) -> Policy:
-    """Return the same policy that evicts nothing: the kill switch."""
+    """Return the policy without evictions: the kill switch."""
     return replace(policy, evictions_per_hour=0)
 
 
@@ -114,6 +116,7 @@ def _plugins(
     _rename_former_values(wanted, catalogue, warnings)
     _fill(wanted, spec, catalogue)
     enabled = {name for name, want in wanted.items() if want.is_enabled}
+    _require_defaults(enabled, file, catalogue)
     warnings.extend(
         f"{entry.error}; it is not enabled"
         for entry in catalogue.broken
@@ -128,7 +131,7 @@ def _plugins(
 
 
 def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[str]) -> str | None:
-    """Return the plugin a shard means, or None where it is left out with a warning."""
+    """Return the plugin for a name in a shard, or None if it is left out with a warning."""
     if written in catalogue.by_name:
         return written
     mapped = kai_names.map_plugin(written)
@@ -136,14 +139,29 @@ def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[s
         warnings.append(mapped.warning)
     if mapped.name is None:
         return None
-    if mapped.name not in catalogue.by_name:
+    if mapped.name not in {*catalogue.by_name, *_DEFAULTS}:
         raise ConfigError(
             "no such plugin is installed",
             file=file,
             path=join_path("spec", "plugins", written),
-            fix=did_you_mean(written, [*catalogue.by_name, *kai_names.known_plugins()]),
+            fix=did_you_mean(written, sorted({*catalogue.by_name, *kai_names.known_plugins()})),
         )
     return mapped.name
+
+
+def _require_defaults(enabled: set[str], file: str, catalogue: Catalogue) -> None:
+    """Raise ConfigError where a plugin of the default policy is enabled and not installed.
+
+    Where no plugin is installed at all, the catalogue itself says so.
+    """
+    missing = enabled & _DEFAULTS - catalogue.by_name.keys()
+    if missing and catalogue.by_name:
+        raise ConfigError(
+            "this plugin of the default policy is not installed",
+            file=file,
+            path=join_path("spec", "plugins", min(missing)),
+            fix="install it, or say enabled: false and enable another that does its work",
+        )
 
 
 def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: list[str]) -> _Wanted:
@@ -163,7 +181,7 @@ def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: li
 def _rename_former_values(
     wanted: dict[str, _Wanted], catalogue: Catalogue, warnings: list[str]
 ) -> None:
-    """Read the values of arguments that were called otherwise in earlier versions, and warn."""
+    """Read values of arguments under names of earlier versions, and warn."""
     for name, want in wanted.items():
         entry = catalogue.by_name.get(name)
         if entry is None or entry.plugin is None or not want.arguments:
@@ -176,7 +194,7 @@ def _rename_former_values(
 
 
 def _fill(wanted: dict[str, _Wanted], spec: ShardSpec, catalogue: Catalogue) -> None:
-    """Hand the shard's settings to the plugins that take them, where arguments are silent."""
+    """Pass the shard's settings to the plugins that take them, unless arguments set them."""
     settings = _settings_in(msgspec.to_builtins(spec))
     for path, (plugin, argument) in kai_names.SETTINGS_IN_ARGUMENTS.items():
         if plugin in wanted and argument in wanted[plugin].arguments:
@@ -192,7 +210,7 @@ def _fill(wanted: dict[str, _Wanted], spec: ShardSpec, catalogue: Catalogue) -> 
 
 
 def _settings_in(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a shard says, by path."""
+    """Return a shard's settings by path."""
     found: dict[str, Any] = {}
     for path in SETTINGS:
         value: Any = spec
@@ -232,7 +250,7 @@ def _action_name(written: str, file: str, path: str) -> str:
 
 
 def _settings(spec: ShardSpec, file: str) -> dict[str, Any]:
-    """Return the fields of a policy that KAI sets by flags, and durations, as far as given."""
+    """Return the policy fields that KAI sets by flags, and durations, if given."""
     given = {} if spec.owner_wait is None else {"owner_wait_s": parse_duration(spec.owner_wait)}
     try:
         return {**given, **read_args(spec.args)}

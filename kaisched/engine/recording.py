@@ -1,7 +1,7 @@
-"""A recording: one file that holds all a cycle rested on, so that it can be run again.
+"""Recording: one file with all inputs of a cycle, so that the cycle can be run again.
 
-``docs/reference/snapshot-file.md`` describes the file. It may come from a stranger: it is JSON and
-nothing else, sizes are bounded before anything is read whole, and every value is checked.
+``docs/reference/snapshot-file.md`` describes the file. A file may come from a stranger: it is plain
+JSON, sizes are bounded before anything is read as a whole, and every value is checked.
 """
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "kaisched.io/snapshot/v1"
 LATEST_S: Final = 1e11
-"""No recording is from later: seconds since 1970."""
+"""Latest possible time of a recording, in seconds since 1970."""
 _MOST_PARTS: Final = 1 << 62
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=LATEST_S)]
@@ -38,17 +38,17 @@ Parts = Annotated[int, msgspec.Meta(ge=0, le=_MOST_PARTS)]
 
 
 class Versions(StrictWire, frozen=True, kw_only=True):
-    """What made the recording."""
+    """Versions of the software that made the recording."""
 
     kaisched: str
     python: str = ""
     numpy: str = ""
     plugins: dict[str, str] = {}
-    """Names of the plugins that were enabled, with the version of what brought each."""
+    """Enabled plugins, with the name and version of their packages."""
 
 
 class RecordedOwner(Gang, frozen=True, kw_only=True):
-    """A workload of which metadata were read, and the gang that its spec speaks of."""
+    """Metadata of a workload, and the gang in its spec."""
 
     group: str
     kind: str
@@ -56,12 +56,12 @@ class RecordedOwner(Gang, frozen=True, kw_only=True):
 
     @property
     def gang(self) -> Gang:
-        """The gang by itself."""
+        """The gang alone."""
         return Gang(**{name: getattr(self, name) for name in Gang.__struct_fields__})
 
 
 class RecordedAssumption(StrictWire, frozen=True, kw_only=True):
-    """A pod of which a bind, an eviction or a promise was sent and not confirmed."""
+    """A pod with a bind, an eviction or a promise that was sent and is not confirmed."""
 
     pod: str
     node: str = ""
@@ -69,28 +69,28 @@ class RecordedAssumption(StrictWire, frozen=True, kw_only=True):
 
 
 class RecordedPast(StrictWire, frozen=True, kw_only=True):
-    """When a job last started and was last evicted, as far as the scheduler itself knew."""
+    """Times of a job's last start and eviction, as far as the scheduler itself knew."""
 
     started_s: Seconds | None = msgspec.field(default=None, name="startedSeconds")
     evicted_s: Seconds | None = msgspec.field(default=None, name="evictedSeconds")
 
 
 class RecordedUsage(StrictWire, frozen=True, kw_only=True):
-    """The usage history as the division saw it, in parts per billion of the capacity."""
+    """Usage history as the division saw it, in parts per billion of the capacity."""
 
     resources: list[str]
     queues: dict[str, list[Parts]]
     age_s: Seconds | None = msgspec.field(default=None, name="ageSeconds")
-    """None where there was no sample at all."""
+    """None without any sample."""
     coverage: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
     state: Literal["fresh", "partial", "stale", "absent"] = "fresh"
     reasons: list[str] = []
     weighed_s: Seconds | None = msgspec.field(default=None, name="weighedSeconds")
-    """None where nobody knows how much of the past the parts stand for."""
+    """None if it is unknown how much of the past the parts cover."""
 
 
 class Recording(StrictWire, frozen=True, kw_only=True):
-    """Everything one cycle rested on, and a digest of what came of it."""
+    """All inputs of one cycle, and a digest of its result."""
 
     schema_version: Literal["kaisched.io/snapshot/v1"]
     origin: Literal["daemon", "cluster", "manifests"]
@@ -98,29 +98,29 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     versions: Versions
     now_s: Seconds = msgspec.field(name="nowSeconds")
     shard: dict[str, Any]
-    """The SchedulingShard, without where its usage history is kept."""
+    """The SchedulingShard, without the address of its usage store."""
     scheduler_names: list[str]
     extended: list[str] = []
-    """Resources beside cpu, memory, gpu and pods."""
+    """Resources besides cpu, memory, gpu and pods."""
     objects: list[msgspec.Raw]
     owners: list[RecordedOwner] = []
     assumed: list[RecordedAssumption] = []
     past: dict[str, RecordedPast] = {}
     evictions_s: list[Seconds] = msgspec.field(default_factory=list, name="evictionsSeconds")
-    """When pods were evicted in the last hour: what an eviction budget counts."""
+    """Times of the evictions in the last hour, for an eviction budget."""
     disrupted: list[str] = []
-    """Pods that were evicted and that their disruption budgets still count."""
+    """Evicted pods that disruption budgets still count."""
     stuck: list[str] = []
-    """Pods that were asked to go so long ago that nobody is made to wait for their room."""
+    """Pods deleted so long ago that their room is no longer expected."""
     without_owner: list[str] = []
-    """Pods that waited for an owner that was not read yet."""
+    """Pods that waited for an unread owner."""
     has_volumes: bool = msgspec.field(default=False, name="volumes")
-    """Claims, volumes and classes were known, so that pods waited for their claims."""
+    """Whether claims, volumes and classes were known, so that pods waited for their claims."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
-    """What plugins and actions remembered of the cycle before, by their names."""
+    """Memory of plugins and actions from the cycle before, by their names."""
     result: str = ""
-    """SHA-256 of the result's canonical bytes; empty where none was recorded."""
+    """SHA-256 of the result's canonical bytes; empty without a result."""
 
 
 def record(
@@ -177,7 +177,7 @@ def _sent(assumed: Assumed) -> Literal["bind", "eviction", "promise"]:
 
 
 def recorded_usage(usage: Usage | None, snapshot: Snapshot) -> RecordedUsage | None:
-    """Return usage by name; ``snapshot`` is the one it was asked for."""
+    """Return usage by name; ``snapshot`` is the one that the usage is for."""
     if usage is None:
         return None
     return RecordedUsage(
@@ -194,8 +194,8 @@ def recorded_usage(usage: Usage | None, snapshot: Snapshot) -> RecordedUsage | N
 def plain_shard(shard: SchedulingShard, policy: Policy) -> dict[str, Any]:
     """Return a shard as plain values, without the address of its usage store.
 
-    An address may hold a password, and a replay reads no store. That there is one stays: it is
-    what turns fairness over time on. What the process sets over the shard is written into it.
+    An address may hold a password, and a replay reads no store. The store itself remains, since it
+    enables fairness over time. Overrides by the process are written into the shard.
     """
     spec: dict[str, Any] = msgspec.to_builtins(shard.spec)
     if policy.evictions_per_hour >= 0:
@@ -214,7 +214,7 @@ def plain_shard(shard: SchedulingShard, policy: Policy) -> dict[str, Any]:
 
 
 def resources_of(recording: Recording) -> tuple[str, ...]:
-    """Return the names of all resources that are counted, in the order of the axis."""
+    """Return the names of all resources, in the order of the axis."""
     return (*FIXED, *sorted(recording.extended))
 
 

@@ -1,4 +1,4 @@
-"""Recordings as files: written, and read with bounds on size, ratio and nesting."""
+"""Files of recordings: written, and read with bounds on size, ratio and nesting."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 MAX_FILE: Final = 256 << 20
 """Largest file that is read, in bytes."""
 MAX_UNPACKED: Final = 1 << 30
-"""Most bytes that a compressed file may hold."""
+"""Most bytes of an unpacked file."""
 MAX_RATIO: Final = 200
-"""A compressed file may hold so many times its size; ours hold some 30 times."""
+"""Most bytes unpacked per byte of a compressed file; our files have about 30."""
 _FREE: Final = 1 << 20
-"""What a compressed file may hold whatever its size."""
+"""Bytes that a compressed file may always unpack to."""
 _BLOCK: Final = 1 << 20
 _GZIP: Final = b"\x1f\x8b"
 _FIX: Final = "name a file that `kaisched snapshot take` has written"
@@ -34,7 +34,7 @@ _DECODER: Final = msgspec.json.Decoder(Recording)
 
 
 def encoded(recording: Recording) -> bytes:
-    """Return the JSON text of a recording; the same recording gives the same bytes."""
+    """Encode a recording as JSON; equal recordings give equal bytes."""
     return msgspec.json.encode(recording, order="sorted") + b"\n"
 
 
@@ -62,7 +62,7 @@ def read_recording(file: Path) -> Recording:
     """Read a recording.
 
     Raises:
-        ConfigError: the file is not there, too large, or not a recording; names path and value.
+        ConfigError: the file is missing, too large, or no recording; names path and value.
 
     """
     try:
@@ -78,10 +78,10 @@ def read_recording(file: Path) -> Recording:
 
 
 def parsed(data: bytes, name: str) -> Recording:
-    """Return the recording in the bytes of a file; ``name`` stands for the file in errors.
+    """Parse the recording in the bytes of a file; errors name ``name`` as the file.
 
     Raises:
-        ConfigError: it is none, or larger than one may be.
+        ConfigError: it is no recording, or too large.
 
     """
     text = _unpacked(data, name) if data.startswith(_GZIP) else data
@@ -96,7 +96,7 @@ def parsed(data: bytes, name: str) -> Recording:
 
 
 def _unpacked(data: bytes, name: str) -> bytes:
-    """Return what a compressed file holds, and stop as soon as that is too much."""
+    """Unpack a compressed file, and stop as soon as it is too large."""
     most = min(MAX_UNPACKED, max(_FREE, MAX_RATIO * len(data)))
     parts: list[bytes] = []
     size = 0
@@ -122,7 +122,7 @@ def _parts(data: bytes) -> Iterator[bytes]:
 
 
 def _explained(text: bytes, name: str, said: str) -> ConfigError:
-    """Return what is wrong with JSON that is no recording: the first place, with its value."""
+    """Return the first fault of JSON that is no recording, with path and value."""
     try:
         value: Any = without_nulls(msgspec.json.decode(text))
     except RecursionError:

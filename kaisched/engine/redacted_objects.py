@@ -1,6 +1,6 @@
-"""Objects without names: one function for each kind, on plain values as they stand in a recording.
+"""Redaction of objects: one function for each kind, on plain values as in a recording.
 
-The same walk is made twice: once to meet the names, once to put aliases in their place.
+The walk is made twice: first to register the names, then to replace them by aliases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kaisched.engine.aliases import Aliases
 
 _PLAIN: Final = re.compile(r"[-+0-9.:TZeEnumshdwyukMGTPi]{1,40}", re.ASCII)
-"""Numbers, amounts, durations and times: what annotations that are no names may say."""
+"""Numbers, amounts, durations and times: values of annotations that cannot be names."""
 _NUMBERS: Final = (
     labels.GPU_FRACTION,
     labels.GPU_MEMORY,
@@ -69,15 +69,15 @@ _WILD: Final = ("", "0.0.0.0", "::")  # noqa: S104 - every address, not one to l
 
 
 class ObjectWalk:
-    """Takes objects as plain values and returns them with other names and no more than needed."""
+    """Walk over objects as plain values that replaces names and drops fields without effect."""
 
     def __init__(
         self, alias: Aliases, objects: Iterable[dict[str, Any]], queue_of_pod: Mapping[str, str]
     ) -> None:
-        """Look through all objects for the labels that somebody asks about: the others go.
+        """Collect the label keys that any object's selectors use: all other labels are dropped.
 
         ``queue_of_pod`` is the queue of each pod by ``namespace/name``. It is written on pods that
-        have it from elsewhere: the older label composes the queue's name of two others.
+        get their queue otherwise: the older label composes the queue's name of two others.
         """
         self._alias, self._queue_of_pod = alias, queue_of_pod
         self._asked = {_HOSTNAME}
@@ -131,7 +131,7 @@ class ObjectWalk:
         return {key: value for key, value in new.items() if value}
 
     def gang(self, gang: dict[str, Any]) -> dict[str, Any]:
-        """Return what a workload says of its gang, without names."""
+        """Return a workload's gang without names."""
         new = dict(gang)
         if "priorityClass" in gang:
             new["priorityClass"] = self._alias("class", gang["priorityClass"])
@@ -144,7 +144,7 @@ class ObjectWalk:
         return new
 
     def _part(self, name: str) -> str:
-        """Return the name of a subgroup that the values of labels make."""
+        """Return the alias of a subgroup's name, which consists of label values."""
         parts = name.split("/")
         return "/".join(it if it.isdecimal() else self._alias("subgroup", it) for it in parts)
 
@@ -267,7 +267,7 @@ class ObjectWalk:
         return {"spec": {key: value for key, value in spec.items() if value}, "status": status}
 
     def _pod_volumes(self, pod: str, volumes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the claims of a pod; one made for the pod is named as it is by then."""
+        """Return the claims of a pod; a claim created for the pod gets its final name."""
         alias = self._alias
         names = [it["persistentVolumeClaim"].get("claimName", "")
                  for it in volumes if "persistentVolumeClaim" in it]  # fmt: skip
@@ -330,7 +330,7 @@ class ObjectWalk:
         }
 
     def _constraint(self, value: Any) -> Any:
-        """Return any part of an affinity: what holds names is told by its key."""
+        """Return any part of an affinity; its keys tell which parts hold names."""
         if isinstance(value, list):
             return [self._constraint(it) for it in value]
         if not isinstance(value, dict):
@@ -358,7 +358,7 @@ class ObjectWalk:
 
 
 def _workload(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return of a workload what is no name: how many pods it runs."""
+    """Return the parts of a workload that hold no names: its numbers of pods."""
     counts = {
         key: value
         for key, value in obj.get("spec", {}).items()
@@ -373,7 +373,7 @@ def _conditions(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _find_keys(spec: Any, found: set[str]) -> None:
-    """Note every label key that selectors, affinities and topology levels ask about."""
+    """Note every label key that selectors, affinities and topology levels use."""
     if isinstance(spec, list):
         for part in spec:
             _find_keys(part, found)

@@ -1,7 +1,7 @@
-"""A recording without names: what a cycle decides stays the same, and nobody is named.
+"""Redaction of a recording: a cycle decides as before, and all names are gone.
 
-Names, UIDs, labels and annotations get aliases (:mod:`kaisched.engine.aliases`); what a cycle does
-not look at is left out. Amounts, times, the shape of the queue tree and the policy stay.
+Names, UIDs, labels and annotations get aliases (:mod:`kaisched.engine.aliases`). Fields that a
+cycle does not read are left out. Amounts, times, the shape of the queue tree and the policy remain.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _OURS: Final = frozenset({"kaisched", "kai-scheduler", "default-scheduler", "default"})
 _OF_KUBERNETES: Final = frozenset({"system-node-critical", "system-cluster-critical"})
 _READABLE_FACTS: Final = frozenset({*TIMES_BY_JOB, "time-based-fairshare"})
-"""Whose facts are times and amounts by job or queue."""
+"""Plugins and actions whose facts are times and amounts by job or queue."""
 
 
 class Redacted(NamedTuple):
-    """A recording without names."""
+    """A recording without names, with its warnings."""
 
     recording: Recording
     warnings: list[str]
-    """What was lost with the names."""
+    """Information that was lost with the names."""
 
 
 def redacted(recording: Recording, file: str = "") -> Redacted:
@@ -55,7 +55,7 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
     aliases = Aliases(frozenset(kept))
     plain = [encode(obj) for obj in objects]
     walk = ObjectWalk(aliases, plain, _queue_of_pod(before.snapshot))
-    _renamed(recording, plain, walk, aliases)  # to meet the names
+    _renamed(recording, plain, walk, aliases)  # registers the names
     aliases.settle()
     bare = _renamed(recording, plain, walk, aliases)
     bare = replace(
@@ -78,14 +78,14 @@ def redacted(recording: Recording, file: str = "") -> Redacted:
     warnings = [f"left out, for it is wrong: {problem}" for problem in problems]
     warnings += [f"what plugin {name} remembers is left out: it may hold names" for name in lost]
     if not _is_same(before.result, after.result, aliases):
-        warnings.append("without the names another decision is taken: keep the names to show it")
+        warnings.append("without names the decision differs: keep the names to show it")
     return Redacted(sealed(done, after.result), warnings)
 
 
 def _renamed(
     recording: Recording, plain: list[dict[str, Any]], walk: ObjectWalk, alias: Aliases
 ) -> Recording:
-    """Return a recording with its objects, owners and shard renamed, and nothing else in it."""
+    """Return a recording with only its objects, owners and shard, renamed."""
     owners = [_owner(owner, walk) for owner in recording.owners]
     return replace(
         recording,
@@ -138,7 +138,7 @@ def _usage(usage: RecordedUsage | None, alias: Aliases) -> RecordedUsage | None:
 
 
 def _job_aliases(before: Replay, after: Replay, alias: Aliases) -> dict[str, str]:
-    """Return the new name of each job: that of the same pod, for names of jobs are made up."""
+    """Return the new name of each job, found by an equal pod, since names of jobs are made up."""
     new_tasks = {name: task for task, name in enumerate(after.snapshot.tasks.name)}
     found = {}
     old = before.snapshot
@@ -158,12 +158,12 @@ def _past(past: Mapping[str, RecordedPast], jobs: Mapping[str, str]) -> dict[str
 def _facts(
     facts: Mapping[str, Any], jobs: Mapping[str, str], alias: Aliases
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the facts that can be read, by new names, and whose facts were left out."""
+    """Return the known facts under new names, and owners of facts that were left out."""
     told: dict[str, Any] = {}
     lost = []
     for owner, fact in sorted(facts.items()):
         if owner == TURNS:
-            continue  # numbers made of names; that they matter is rare, and then there is a warning
+            continue  # numbers made of names: they rarely matter, and then there is a warning
         if owner not in _READABLE_FACTS or not isinstance(fact, dict):
             lost += [owner] if fact else []
             continue
@@ -173,7 +173,7 @@ def _facts(
 
 
 def _is_same(before: CycleResult, after: CycleResult, alias: Aliases) -> bool:
-    """Tell whether the same pods go to the same nodes, are evicted and are promised room."""
+    """Tell whether equal pods go to equal nodes, are evicted and are promised room."""
 
     def moves(result: CycleResult, *, is_old: bool) -> list[list[tuple[str, str]]]:
         kinds = (result.binds, result.evictions, result.nominations)

@@ -1,4 +1,4 @@
-"""Replays: the cycle of a recording, run again."""
+"""Replay: runs the cycle of a recording again."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from kaisched.objects.wire import KubernetesObject
 
 TIMES_BY_JOB: Final = ("stalegang", "stalegang.hopes", "promises")
-"""Facts of actions that say since when something is so of a job."""
+"""Facts of actions that hold, for each job, the time since which something is true."""
 TURNS: Final = "turns"
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of a recording."""
+    """Outcome of a recording's replay."""
 
     snapshot: Snapshot
     result: CycleResult
     problems: list[ObjectError] = field(default_factory=list)
-    """Objects that were left out."""
+    """Problems of objects that were left out."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -54,17 +54,17 @@ def digest(result: CycleResult) -> str:
 
 
 def sealed(recording: Recording, result: CycleResult) -> Recording:
-    """Return a recording that says what came of it."""
+    """Return a recording with the digest of its result."""
     return replace(recording, result=digest(result))
 
 
 def replay(recording: Recording, file: str = "", shard: SchedulingShard | None = None) -> Replay:
-    """Run the cycle of a recording; by another shard than the recorded one, if one is given.
+    """Run the cycle of a recording, by its own shard or by ``shard``.
 
     Raises:
         ConfigError: the recording contradicts itself; names file, path and value.
         ObjectError: its shard is wrong.
-        PluginError: the shard asks for a plugin that is not installed, or is broken.
+        PluginError: a plugin of the shard is not installed, or is broken.
 
     """
     shard = shard if shard is not None else recorded_shard(recording, file)
@@ -83,7 +83,7 @@ def recorded_shard(recording: Recording, file: str = "") -> SchedulingShard:
     """Return the shard of a recording.
 
     Raises:
-        ObjectError: it is wrong.
+        ObjectError: the shard is wrong.
 
     """
     try:
@@ -95,7 +95,7 @@ def recorded_shard(recording: Recording, file: str = "") -> SchedulingShard:
 def objects_of(
     recording: Recording, file: str = ""
 ) -> tuple[list[KubernetesObject], list[ObjectError]]:
-    """Return the objects of a recording, and an error for each that is wrong."""
+    """Return the objects of a recording, and an error for each bad one."""
     objects: list[KubernetesObject] = []
     problems: list[ObjectError] = []
     for number, data in enumerate(recording.objects):
@@ -142,7 +142,7 @@ def _store(
 
 
 def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:
-    """Return the usage of the snapshot's queues and resources; nothing where none is recorded."""
+    """Return the usage of the snapshot's queues and resources; none if none is recorded."""
     parts = np.zeros((len(snapshot.axis), len(snapshot.queues)), np.int64)
     rows = [snapshot.axis.position.get(name, -1) for name in recorded.resources]
     position = {name: column for column, name in enumerate(snapshot.queues.name)}
@@ -166,7 +166,7 @@ def _usage(recorded: RecordedUsage, snapshot: Snapshot, file: str) -> Usage:
 
 
 def _check_facts(recording: Recording, file: str) -> None:
-    """Refuse what an action would trip over; a plugin that does is isolated by the cycle."""
+    """Refuse facts that would break an action; a cycle isolates failing plugins by itself."""
     for name in TIMES_BY_JOB:
         since = recording.facts.get(name, {})
         if not (isinstance(since, dict) and all(map(_is_number, since.values()))):

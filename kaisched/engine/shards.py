@@ -1,4 +1,4 @@
-"""Finding the one shard to work by, in a file or among other objects."""
+"""Finds shards in files or among other objects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FoundShard(NamedTuple):
-    """A shard, where it was read, and what is told about it."""
+    """A shard, its file, and warnings about it."""
 
     shard: SchedulingShard
     file: str
@@ -28,7 +28,7 @@ def read_shard(file: Path) -> FoundShard:
     """Read the one shard of a file.
 
     Raises:
-        ConfigError: the file is not there, or holds no shard or several.
+        ConfigError: the file is missing, or holds no shard or several.
         ObjectError: the shard is wrong.
 
     """
@@ -44,11 +44,11 @@ def read_shard(file: Path) -> FoundShard:
 
 
 def shard_among(loaded: Loaded) -> FoundShard:
-    """Return the shard among the objects, or the default one where there is none.
+    """Return the shard among the objects, or the default one without any.
 
     Raises:
         ConfigError: there are several.
-        ObjectError: there is one, and it is wrong: another policy must not take its place.
+        ObjectError: the shard is wrong: another policy must not take its place.
 
     """
     for problem in loaded.problems:
@@ -58,10 +58,10 @@ def shard_among(loaded: Loaded) -> FoundShard:
 
 
 def shards_in(files: Sequence[Path], among: Sequence[SchedulingShard]) -> list[FoundShard]:
-    """Return the shards of a process: the files', or else those of its cluster, or the default.
+    """Return the shards of a process: from files, or from its cluster, or the default one.
 
     Raises:
-        ConfigError: a file is not there, or two shards are for the same nodes.
+        ConfigError: a file is missing, or two shards have equal nodes.
         ObjectError: a shard is wrong.
 
     """
@@ -87,7 +87,7 @@ def shards_in(files: Sequence[Path], among: Sequence[SchedulingShard]) -> list[F
 
 
 def shard_for(loaded: Loaded, files: Sequence[Path]) -> FoundShard:
-    """Return the shard of a daemon: the file's that its settings name, or the manifests'.
+    """Return the shard of a daemon: from the file in its settings, or among the manifests.
 
     Raises:
         ConfigError: several files are named.

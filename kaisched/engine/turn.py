@@ -1,4 +1,4 @@
-"""One turn: take a snapshot, decide, carry out. The daemon and ``plan`` both do this."""
+"""Turn: takes a snapshot, decides, and carries decisions out, in the daemon and in ``plan``."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class UsageSource(Protocol):
-    """Says what each queue has consumed lately."""
+    """Source of the queues' usage history."""
 
     def usage(self, snapshot: Snapshot, now_s: float) -> Usage | None:
-        """Return usage for the snapshot's queues and resources; None where there is no history.
+        """Return usage for the snapshot's queues and resources; None without a history.
 
         Called once a turn; it neither waits nor raises.
         """
         ...
 
     def is_ready(self) -> bool:
-        """Tell whether there is something to begin with, or nothing to wait for."""
+        """Tell whether an answer is there, or none is to be expected."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn saw, decided and remembers."""
+    """Snapshot, decisions and memory of a turn."""
 
     snapshot: Snapshot
     result: CycleResult
@@ -44,16 +44,16 @@ class Turn:
     start_s: float
     end_s: float
     usage: Usage | None = None
-    """What it was told of the past; None where no history is kept."""
+    """Usage history in this turn; None if no history is kept."""
 
     @property
     def duration_s(self) -> float:
-        """How long it took; never negative, even when the clock was set back meanwhile."""
+        """Duration in seconds; never negative, even if the clock was set back meanwhile."""
         return max(self.end_s - self.start_s, 0.0)
 
     @property
     def has_intents(self) -> bool:
-        """Tell whether anything is to be done."""
+        """Tell whether there are any intents."""
         return bool(self.result.binds or self.result.evictions or self.result.nominations)
 
 
@@ -66,10 +66,10 @@ def take_turn(
     memory: Memory,
     probe: Probe = NULL,
 ) -> Turn:
-    """Run one cycle on what ``source`` shows now and hand its intents to ``sink``.
+    """Run one cycle on the present state of ``source`` and pass its intents to ``sink``.
 
-    An abandoned cycle has no intents; nothing is handed over then, and the old facts stay. One that
-    decided to do nothing is handed over: what was promised before is promised no more.
+    An abandoned cycle has no intents; nothing is passed on then, and the old facts remain. A cycle
+    that decides nothing is passed on: it withdraws earlier promises.
     """
     start_s = clock.now_s()
     snapshot = source.snapshot()

@@ -1,7 +1,7 @@
-"""The objects people write (queues, pod groups, shards, pods, nodes) as typed values.
+"""Objects that people write (queues, pod groups, shards, pods, nodes) as typed values.
 
-The only decoder of the project: texts and API answers become structs here, or an ObjectError that
-says where the fault is and how to put it right. No cluster, no clock, no policy.
+This is the project's only decoder. Texts and API answers become structs here, or an ObjectError
+that says where the fault is and how to fix it. The package knows no cluster, clock or policy.
 """
 
 from kaisched.objects.node import Node as Node

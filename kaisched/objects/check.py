@@ -1,6 +1,6 @@
-"""Objects checked against each other: names, parents, cycles.
+"""Checks of objects against each other: names, parents, cycles.
 
-One bad object never stops the rest: each check returns what may be used and why the others may not.
+A bad object never stops the rest: each check returns the usable objects, and why others are not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.wire import KubernetesObject
 
 Sources = Mapping[tuple[str, str], Source]
-"""Where objects stand, by (kind, key), as ``Loaded.sources``."""
+"""Sources of objects, by (kind, key), as ``Loaded.sources``."""
 
 _PARENT: Final = ("spec", "parentQueue")
 _MOST_SHOWN: Final = 8
@@ -28,10 +28,10 @@ _T = TypeVar("_T", bound=KubernetesObject)
 def check_queues(
     queues: Iterable[Queue], sources: Sources | None = None
 ) -> tuple[list[Queue], list[ObjectError]]:
-    """Return the queues that make a forest, in their order, and a problem for each other one.
+    """Return the queues that form a forest, in their order, and a problem for each rejected one.
 
-    Of two queues of one name the first counts. A queue whose parent is missing or bad is dropped
-    with all below it; so are the members of a cycle.
+    Of two queues with one name the first counts. A queue whose parent is missing or bad is dropped
+    with all queues below it, and so are the members of a cycle.
     """
     sources, queues = sources or {}, list(queues)
     valid, problems = _each_by_itself(queues, sources)
@@ -54,9 +54,9 @@ def check_queues(
 def check_pod_groups(
     groups: Iterable[PodGroup], sources: Sources | None = None
 ) -> tuple[list[PodGroup], list[ObjectError]]:
-    """Return the pod groups that may be scheduled, in their order, and the problems of the others.
+    """Return the pod groups that may be scheduled, in their order, and problems of the rest.
 
-    Of two groups of one name in one namespace the first counts.
+    Of two groups with one name in one namespace the first counts.
     """
     return _each_by_itself(groups, sources or {})
 
@@ -64,7 +64,7 @@ def check_pod_groups(
 def warnings_about(
     objects: Iterable[KubernetesObject], sources: Sources | None = None
 ) -> list[ObjectError]:
-    """Return what is odd about objects that are used all the same."""
+    """Return warnings about objects that are used all the same."""
     return [
         _error(fault, obj, sources or {})
         for obj in objects
@@ -90,7 +90,7 @@ def _each_by_itself(objects: Iterable[_T], sources: Sources) -> tuple[list[_T], 
 
 
 def _judge(name: str, parent: Mapping[str, str], verdicts: dict[str, Fault | None]) -> None:
-    """Walk up to the first queue that is judged, then pass the verdict down the way."""
+    """Walk up to the first queue with a verdict, then pass the verdict down to the start."""
     way: list[str] = []
     while name in parent and name not in verdicts:
         way.append(name)

@@ -1,8 +1,9 @@
-"""What the types of our structs do not say: descriptions, bounds and rules in CEL.
+"""Parts of the CRD schemas that struct types do not give: descriptions, bounds, rules in CEL.
 
-Each repeats a check of ``quotas``, ``group_faults``, ``shard_faults`` or ``topology_faults`` as far
-as a schema can; the scheduler checks everything again, since objects may be older than the schema.
-What compares each subgroup with all others is left to it: a server refuses rules of that price.
+Each rule repeats a check of ``quotas``, ``group_faults``, ``shard_faults`` or ``topology_faults``
+as far as a schema can. The scheduler checks everything again, since objects may be older than the
+schema. Checks that compare all subgroups with each other are the scheduler's alone: a server
+refuses such costly rules.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from kaisched.objects.faults import INT32_MAX
 from kaisched.objects.kai_names import known_actions
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
-from kaisched.objects.queue import QueueResource, QueueSpec
+from kaisched.objects.queue import (
+    QueueFairSharing,
+    QueuePreemption,
+    QueueResource,
+    QueueSpec,
+)
 from kaisched.objects.quotas import MAX_WEIGHT, OTHER_NAMES, OWN_NAMES, WEIGHT_NAMES
 from kaisched.objects.shard import (
     GPU_RESOURCES,
@@ -43,12 +49,12 @@ def cel(rule: str, message: str) -> dict[str, str]:
 
 
 def rules(*each: dict[str, str]) -> Schema:
-    """Return the part of a schema that holds these rules."""
+    """Return the part of a schema that holds rules."""
     return {"x-kubernetes-validations": list(each)}
 
 
 def says(text: str, **more: object) -> Schema:
-    """Return a description and whatever else is said of a field."""
+    """Return the part of a schema that describes a field, with more keys of the schema."""
     return {"description": text, **more}
 
 
@@ -107,6 +113,8 @@ QUEUE_RULES: Final[Rules] = {
         "priority": says("Higher goes first.", **_ANY_INT32),
         "preempt_min_runtime": says("How long a started job is safe from preemption."),
         "reclaim_min_runtime": says("How long a started job is safe from reclaim."),
+        "fair_sharing": says("How much it counts among its siblings where the policy lends."),
+        "preemption": says("From whom its work may take where the policy lends."),
         "stop_policy": says(
             "For this queue and all below: Hold starts nothing new, HoldAndDrain also evicts what"
             " runs."
@@ -121,6 +129,21 @@ QUEUE_RULES: Final[Rules] = {
             maximum=MAX_WEIGHT,
             pattern=f"^({'|'.join(WEIGHT_NAMES)})$",
         ),
+        "borrowing_limit": _amount("The most beyond its quota where the policy lends; -1 any."),
+        "lending_limit": _amount("The most of its quota that others may have; -1 is all of it."),
+    },
+    QueueFairSharing: {
+        "weight": says(
+            "A number of at least 0, or its text.",
+            minimum=0,
+            maximum=MAX_WEIGHT,
+            maxLength=32,
+        ),
+        "enabled": says("At a top-level queue: False takes from others by quota alone."),
+    },
+    QueuePreemption: {
+        "within_cluster_queue": says("From work of the same queue."),
+        "reclaim_within_cohort": says("From work of other queues of its tree."),
     },
 }
 GROUP_RULES: Final[Rules] = {

@@ -1,8 +1,8 @@
-"""Structs as structural schemas: what a CustomResourceDefinition says of an object's form.
+"""Structural schemas of structs, for the form of objects in CustomResourceDefinitions.
 
-A schema follows the struct field by field; :mod:`kaisched.objects.crd_rules` adds what a type does
-not say. It never refuses what the decoder accepts, but for texts, lists and maps that are absurdly
-long: a server works out what a rule may cost from these bounds.
+A schema follows its struct field by field; :mod:`kaisched.objects.crd_rules` adds what types do not
+say. It accepts all that the decoder accepts, except absurdly long texts, lists and maps: a server
+computes the cost of a rule from these bounds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import msgspec
 
 Schema: TypeAlias = dict[str, Any]
 Rules: TypeAlias = Mapping[type, Mapping[str, Schema]]
-"""By struct and field name, what to add to the field's schema; under the empty name, to the
-struct's."""
+"""Additions to the schema of a field, by struct and field name; the empty name means the struct's
+own schema."""
 
 MAX_TEXT: Final = 1024
 MAX_ENTRIES: Final = 64
@@ -46,7 +46,7 @@ def struct_schema(type_: type, rules: Rules) -> Schema:
 
     Args:
         type_: a msgspec struct.
-        rules: what to add to the schemas of it and of the structs inside it.
+        rules: additions to the schemas of the struct and the structs inside it.
 
     Raises:
         TypeError: a field's type has no structural schema.
@@ -81,7 +81,7 @@ def _map(info: Any, rules: Rules) -> Schema:
 
 
 def _union(info: Any, rules: Rules) -> Schema:
-    """Return the schema of a union; None goes: an absent field and a null are the same."""
+    """Return the schema of a union; None is dropped, since an absent field equals a null."""
     inspect = msgspec.inspect
     kinds = [it for it in info.types if not isinstance(it, inspect.NoneType)]
     if len(kinds) == 1:
@@ -92,7 +92,7 @@ def _union(info: Any, rules: Rules) -> Schema:
     if types == {inspect.IntType, inspect.StrType}:
         return duration_schema()
     if types == {inspect.IntType, inspect.FloatType, inspect.StrType}:
-        # A structural schema has no type for this; bounds of numbers and texts still hold.
+        # A structural schema has no type for this; bounds of numbers and texts still apply.
         return {"x-kubernetes-preserve-unknown-fields": True}
     raise TypeError(f"no structural schema for {info}")
 

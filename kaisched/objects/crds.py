@@ -49,7 +49,7 @@ _AGE: Final = ("Age", "date", ".metadata.creationTimestamp")
 
 
 class Definition(NamedTuple):
-    """What is said of a kind beside its spec."""
+    """Contents of a kind's definition besides the schema of its spec."""
 
     plural: str
     spec: type
@@ -58,7 +58,7 @@ class Definition(NamedTuple):
     """Name, type and JSON path."""
     short_names: tuple[str, ...] = ()
     status: Mapping[str, Schema] = {}
-    """What is known of the status; any other field of it is kept."""
+    """Known fields of the status; unknown fields are kept too."""
     root: Mapping[str, Any] = {}
     """Rules that need the object's name."""
 

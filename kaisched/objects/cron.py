@@ -1,8 +1,9 @@
-"""Cron expressions, read backwards: when did it last fire?
+"""Cron expressions, evaluated backwards to the last time that they fired.
 
-Five fields (minute, hour, day of month, month, day of week) or a macro such as ``@monthly``, in UTC
-or after ``CRON_TZ=Europe/Berlin`` in a named zone. Lists, ranges, steps, names of months and days.
-Where day of month and day of week are both restricted, either fires, as in every cron.
+An expression has five fields (minute, hour, day of month, month, day of week) or is a macro such as
+``@monthly``, in UTC or after ``CRON_TZ=Europe/Berlin`` in a named zone. Fields are lists, ranges,
+steps, and names of months and days. If both day of month and day of week are restricted, either
+fires, as in every cron.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ _FIELDS: Final[tuple[tuple[str, int, int, dict[str, int]], ...]] = (
 )
 _PART: Final = re.compile(r"(\*|\?|[0-9a-z]+)(?:-([0-9a-z]+))?(?:/([0-9]{1,4}))?", re.ASCII)
 _MOST_DAYS: Final = 8 * 366 + 1
-"""The longest wait there is: from one 29 February to the next around a year such as 2100."""
+"""The longest possible wait: from one 29 February to the next around a year such as 2100."""
 _MOST_CHARS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A parsed expression."""
+    """A parsed cron expression."""
 
     text: str
     minutes: tuple[int, ...]
@@ -59,24 +60,24 @@ class Cron:
     weekdays: frozenset[int]
     """0 is Sunday."""
     is_either_day: bool
-    """Both kinds of day are restricted: one that fits is enough."""
+    """Whether both kinds of day are restricted, so that either one suffices."""
     is_every_hour: bool
     zone: tzinfo
 
     def before(self, now_s: float) -> float:
         """Return the last time it fired *before* ``now_s``, seconds since 1970.
 
-        At the very moment it fires, the time before that: the window that ends now is still whole.
-        A time that daylight saving skips fires as much later; of a time that comes twice the first
-        fires, unless the hour is ``*``.
+        At the very moment of firing it returns the time before that: the window that ends now is
+        still whole. A time that daylight saving skips fires later by the skipped hour. A time that
+        comes twice fires once, at first, unless the hour is ``*``.
         """
-        # It fires at whole minutes, so all moments of one minute have the same answer.
+        # Cron fires at whole minutes, so all moments of one minute have the same answer.
         return _before(self, math.ceil(now_s / 60) * 60)
 
     def search(self, now_s: int) -> float:
-        """Look for the time that :meth:`before` returns, day by day."""
+        """Find the answer of :meth:`before`, day by day."""
         today = datetime.fromtimestamp(now_s, self.zone).date()
-        # A day more: a skipped time may fall on the day after.
+        # Start a day later: a skipped time may fall on the next day.
         for back in range(-1, _MOST_DAYS):
             day = today - timedelta(days=back)
             if not self.is_on(day):
@@ -84,10 +85,10 @@ class Cron:
             fired = [at for at in self._times(day) if at < now_s]
             if fired:
                 return max(fired)
-        return now_s  # not reached: an expression that never fires is refused when it is read
+        return now_s  # not reached: parse_cron refuses an expression that never fires
 
     def is_on(self, day: date) -> bool:
-        """Tell whether it fires on a day."""
+        """Tell whether the expression fires on a day."""
         if day.month not in self.months:
             return False
         in_month, in_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -109,7 +110,7 @@ def _before(cron: Cron, now_s: int) -> float:
 
 
 def parse_cron(value: object) -> Cron:
-    """Read an expression.
+    """Parse a cron expression.
 
     Raises:
         UnitError: not in the grammar, an unknown zone, or a day that never comes.

@@ -1,7 +1,8 @@
-"""Plain values and JSON bytes into objects, and back.
+"""Decoder of plain values and JSON bytes into objects, and encoder back.
 
-Two ways in, one meaning: JSON of an API server goes straight into structs, which is fast; whatever
-is refused there, and all that people write, goes through plain values and is explained.
+There are two ways with one meaning. JSON of an API server goes straight into structs, which is
+fast. JSON refused there, and all texts of people, go through plain values, which gives better
+errors.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _T = TypeVar("_T", bound=KubernetesObject)
 
 MAX_DEPTH: Final = 100
 MAX_FAULTS: Final = 20
-"""Faults told per object: enough to work with, not enough to flood."""
+"""Most faults reported for one object: enough to work with, not enough to flood."""
 DEFAULT_NAMESPACE: Final = "default"
 _NOWHERE: Final = Source()
 
 
 class BadObject(Exception):  # noqa: N818 - carries several errors, for whoever collects them
-    """One object with all that is wrong with it."""
+    """An object with all its errors."""
 
     def __init__(self, errors: list[ObjectError]) -> None:
         super().__init__(str(errors[0]))
@@ -39,7 +40,7 @@ def decode_json(data: bytes, type_: type[_T]) -> _T:
     """Return the object of a kind from the JSON bytes of an API server.
 
     Raises:
-        ObjectError: the first thing wrong with it, with its path.
+        ObjectError: the first fault of the object, with its path.
 
     """
     obj, problem = decode_stored(data, type_)
@@ -49,19 +50,19 @@ def decode_json(data: bytes, type_: type[_T]) -> _T:
 
 
 def decode_stored(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None]:
-    """Return an object that a server has stored, and the first thing wrong with what it says.
+    """Return an object that a server has stored, and the first fault in its contents.
 
-    Keys that are not known here are wrong, but left out: a later version may have written them.
+    Unknown keys are faults, but are left out: a later version may have written them.
 
     Raises:
-        ObjectError: it has not the form of its kind.
+        ObjectError: the object has not the form of its kind.
 
     """
     problem = None
     try:
         obj: _T = _decoder(type_).decode(data)
     except msgspec.ValidationError:
-        # Not as it should be, or merely a null somewhere: the slow way knows.
+        # A fault, or merely a null somewhere: the slow way finds out.
         obj, problem = _decode_slowly(data, type_)
     except msgspec.DecodeError as error:
         raise ObjectError(f"no JSON: {error}", kind=type_.KIND) from None
@@ -80,7 +81,7 @@ def decode_object(
     ``default``.
 
     Raises:
-        BadObject: with up to MAX_FAULTS errors.
+        BadObject: the object has faults, of which it holds up to MAX_FAULTS.
 
     """
     obj = _form(raw, type_, source)
@@ -92,7 +93,7 @@ def decode_object(
 
 
 def _form(raw: object, type_: type[_T], source: Source = _NOWHERE) -> _T:
-    """Return the object, whatever it says."""
+    """Return the object if its form is right, whatever its contents."""
     name = name_in(raw)
     try:
         value = without_nulls(raw)
@@ -111,13 +112,13 @@ def _form(raw: object, type_: type[_T], source: Source = _NOWHERE) -> _T:
 
 
 def encode(obj: KubernetesObject) -> dict[str, Any]:
-    """Return an object as plain values, ready for YAML or JSON; defaults are left out."""
+    """Convert an object to plain values, for YAML or JSON; defaults are left out."""
     plain: dict[str, Any] = msgspec.to_builtins(obj)
     return {"apiVersion": obj.API_VERSION, "kind": obj.KIND, **plain}
 
 
 def name_in(raw: object) -> str:
-    """Return the name in the metadata of plain values, as far as there is one."""
+    """Return the name in the metadata of plain values, if there is any."""
     meta = raw.get("metadata") if isinstance(raw, dict) else None
     name = meta.get("name") if isinstance(meta, dict) else None
     return name[:253] if isinstance(name, str) else ""
@@ -162,7 +163,7 @@ def _take(faults: Iterator[Fault]) -> Iterator[Fault]:
 
 
 def _shape_faults(value: object, type_: type[KubernetesObject]) -> Iterator[Fault]:
-    """Yield what is missing so badly that there is no object to speak of."""
+    """Yield faults so basic that no object can be made."""
     if not isinstance(value, dict):
         yield Fault((), f"no {type_.KIND}, but a {type(value).__name__}")
         return
@@ -172,7 +173,7 @@ def _shape_faults(value: object, type_: type[KubernetesObject]) -> Iterator[Faul
 
 
 def _decode_slowly(data: bytes, type_: type[_T]) -> tuple[_T, ObjectError | None]:
-    """Return the object, and what was wrong with its form and could be left out."""
+    """Return the object, and the faults of its form that could be left out."""
     try:
         value = msgspec.json.decode(data)
         try:

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many of some pods may be evicted now."""
+"""PodDisruptionBudgets: limits on how many of some pods may be evicted now."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
@@ -13,7 +13,7 @@ from kaisched.objects.wire import KubernetesObject, Wire
 
 
 class DisruptionBudgetSpec(Wire, frozen=True, kw_only=True):
-    """Whom a budget protects."""
+    """Pods that a budget protects."""
 
     selector: LabelSelector | None = None
     """Pods of its namespace; None selects no pod, an empty one every pod."""
@@ -22,18 +22,18 @@ class DisruptionBudgetSpec(Wire, frozen=True, kw_only=True):
 
 
 class DisruptionBudgetStatus(Wire, frozen=True, kw_only=True):
-    """What the controller of budgets has worked out."""
+    """Numbers that the controller of budgets has computed."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0
     desired_healthy: int = 0
     observed_generation: int = 0
     disrupted_pods: dict[str, str] = {}
-    """Evicted pods, by name, that the controller has not seen leave yet."""
+    """Evicted pods, by name, whose end the controller has not seen yet."""
 
 
 class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
-    """A budget of evictions."""
+    """A budget for evictions."""
 
     API_VERSION: ClassVar[str] = "policy/v1"
     KIND: ClassVar[str] = "PodDisruptionBudget"
@@ -43,7 +43,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
 
 
 def is_valid(requirement: SelectorRequirement) -> bool:
-    """Tell whether a requirement is one; a selector with one that is none selects no pod."""
+    """Tell whether a requirement is valid; a selector with an invalid one selects no pod."""
     if not requirement.key:
         return False
     if requirement.operator in ("In", "NotIn"):
@@ -52,7 +52,7 @@ def is_valid(requirement: SelectorRequirement) -> bool:
 
 
 def disruption_budget_faults(budget: PodDisruptionBudget) -> Iterator[Fault]:
-    """Yield warnings: selectors that select nothing, and a status that nobody has written."""
+    """Yield warnings about selectors that select nothing, and about a missing status."""
     selector = budget.spec.selector
     for at, one in enumerate(selector.match_expressions if selector is not None else ()):
         if not is_valid(one):

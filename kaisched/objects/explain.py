@@ -1,7 +1,7 @@
-"""Why a value is not of a type: every fault, with its exact path and a fix.
+"""Explains why a value does not fit a type: every fault, with its exact path and a fix.
 
-Structs are decoded by msgspec, which stops at the first fault and names no keys of maps. This is
-asked only after it refused, so it may take its time.
+Msgspec decodes structs, stops at the first fault and does not name keys of maps. This module runs
+only after msgspec has refused a value, so it may be slow.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def explain(value: object, type_: type[msgspec.Struct]) -> Iterator[Fault]:
 
 
 def without_unknown(value: object, type_: type[msgspec.Struct]) -> Any:
-    """Return a copy of plain values without the keys that the struct type refuses to know."""
+    """Return a copy of plain values without keys that the struct type does not know."""
     return _known(value, inspect.type_info(type_))
 
 
@@ -104,7 +104,7 @@ def _walk_struct(value: dict[str, Any], kind: inspect.StructType, path: Path) ->
 
 
 def _fits(value: object, kind: inspect.Type) -> bool:
-    """Tell whether a value has the outer form of a type, as msgspec sees it."""
+    """Tell whether a value has the outer form of a type, as msgspec decides."""
     if isinstance(kind, inspect.NoneType):
         return value is None
     if isinstance(kind, inspect.IntType) and isinstance(value, float):

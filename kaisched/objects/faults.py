@@ -1,4 +1,4 @@
-"""A fault in one object, before anyone knows which file the object came from."""
+"""Faults in one object, before its file is known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Path = tuple[str | int, ...]
 
 
 class Fault(NamedTuple):
-    """What is wrong, where, and how to put it right. A warning leaves the object in use."""
+    """A fault: what is wrong, where, and how to fix it. A warning leaves the object in use."""
 
     path: Path
     message: str
@@ -29,7 +29,7 @@ class Fault(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where an object was read: a file (or a name for it) and the number of the document there."""
+    """Source of an object: a file (or a name for it) and the number of the document there."""
 
     file: str = ""
     document: int = 0
@@ -50,13 +50,13 @@ def to_error(fault: Fault, source: Source, kind: str = "", name: str = "") -> Ob
 
 
 def nearest(word: str, known: Iterator[str] | list[str] | tuple[str, ...]) -> str:
-    """Return the known word that ``word`` was meant to be, or an empty text.
+    """Return the known word that is most like ``word``, or an empty text.
 
     Spelling, case, hyphens and underscores may differ: ``over_quota_wieght`` is overQuotaWeight.
     """
     plain = {_plain(name): name for name in known}
     wanted = _plain(word[:_MAX_WORD])
-    if wanted in plain or len(plain) > _MAX_KNOWN:  # comparing with thousands takes too long
+    if wanted in plain or len(plain) > _MAX_KNOWN:  # thousands of comparisons take too long
         return plain.get(wanted, "")
     found = get_close_matches(wanted, plain, n=1, cutoff=0.7)
     return plain[found[0]] if found else ""
@@ -78,7 +78,7 @@ def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
 def duration_faults(
     durations: Mapping[Path, str | int | None], *, allow_negative: bool = False
 ) -> Iterator[Fault]:
-    """Yield a fault for each text, by path, that is no duration; None is none."""
+    """Yield a fault for each text, by path, that is no duration; None has no fault."""
     for path, text in durations.items():
         if text is not None:
             yield from unit_faults(

@@ -1,8 +1,8 @@
-"""Kubernetes' own gang API: pods name a PodGroup of ``scheduling.k8s.io`` in their spec.
+"""Reader of Kubernetes' own gang API: pods name a PodGroup of ``scheduling.k8s.io`` in their spec.
 
-All that is known of it is here: its versions and the fields that are read. Source: the API
-references of Kubernetes 1.36 (v1alpha2) and 1.37 (v1alpha3, v1beta1); the fields read are the same
-in all three. v1alpha1 of 1.35 is another API, with groups inside Workload objects, and not read.
+All knowledge of the API is here: its versions and the fields read. Source: the API references of
+Kubernetes 1.36 (v1alpha2) and 1.37 (v1alpha3, v1beta1), which agree on the fields read. The API
+v1alpha1 of 1.35 differs, with groups inside Workload objects, and is not read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ GROUP: Final = "scheduling.k8s.io"
 KIND: Final = "PodGroup"
 PLURAL: Final = "podgroups"
 VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
-"""Those that can be read, the one to be chosen first."""
+"""Supported versions, the preferred one first."""
 
 
 def chosen(versions: Container[str]) -> Workload | None:
-    """Return the row for the first of our versions among those that serve PodGroups; or None."""
+    """Return the row of the first supported version that is served, or None."""
     version = next((it for it in VERSIONS if it in versions), None)
     if version is None:
         return None
@@ -31,7 +31,7 @@ def chosen(versions: Container[str]) -> Workload | None:
 
 
 def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
-    """Read a PodGroup: how many pods it needs, or that each goes by itself."""
+    """Read a PodGroup: how many pods must start together, or that each starts by itself."""
     return _unsupported(spec) or _gang(spec)
 
 

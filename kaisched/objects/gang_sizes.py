@@ -1,6 +1,6 @@
-"""How many pods of a workload must start together, as the specs of the known kinds say it.
+"""Sizes of gangs: how many pods must start together by the specs of the known kinds.
 
-Only the few numbers are read. What makes no sense counts as 1: a group that is too small starts,
+Only the few numbers needed are read. Invalid ones count as 1: a group that is too small starts,
 while one that is too large would wait for ever.
 """
 
@@ -14,13 +14,13 @@ from kaisched.objects.podgroup import SubGroupSpec
 from kaisched.objects.workloads import MOST, MOST_SUBGROUPS, Gang, Read
 
 EXCLUSIVE_TOPOLOGY = "leaderworkerset.sigs.k8s.io/exclusive-topology"
-"""Annotation of a LeaderWorkerSet: workers are made when their leader has a node."""
+"""Annotation of a LeaderWorkerSet whose workers are created once their leader has a node."""
 
 
 def gang_of(read: Read | None, spec: object, annotations: Mapping[str, str]) -> Gang:
-    """Return the gang of a workload: one pod where its kind is not read or its spec is no map.
+    """Return the gang of a workload: one pod if its kind is not read or its spec is no map.
 
-    A plugin's ``read`` that fails or answers nonsense gets the workload refused.
+    If a plugin's ``read`` fails or gives an invalid answer, the workload is refused.
     """
     if read is None or not isinstance(spec, Mapping):
         return Gang()
@@ -35,7 +35,7 @@ def gang_of(read: Read | None, spec: object, annotations: Mapping[str, str]) -> 
 
 
 def _fault(gang: object) -> str:
-    """Return what is wrong with an answer."""
+    """Describe what is wrong with an answer, empty if nothing is."""
     if not isinstance(gang, Gang):
         return f"no kaisched.Gang, but a {type(gang).__name__}"
     if not 1 <= gang.minimum <= MOST:
@@ -52,12 +52,12 @@ def _fault(gang: object) -> str:
 
 
 def sized(pods: int) -> Gang:
-    """Return a gang of so many pods; of one where that makes no sense."""
+    """Return a gang of so many pods; of one pod if the number is invalid."""
     return Gang(minimum=pods if 1 <= pods <= MOST else 1)
 
 
 def count(value: object, absent: int = 1) -> int:
-    """Return a number of pods, ``absent`` where there is none that makes sense."""
+    """Return a number of pods, ``absent`` for an invalid one."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
     return int(value) if is_count and isinstance(value, int) else absent
 
@@ -73,7 +73,7 @@ def as_maps(value: object) -> list[Mapping[str, Any]]:
 
 
 def _stated(spec: Mapping[str, Any]) -> int:
-    """Return the minimum that a Kubeflow job states itself, 0 for none."""
+    """Return the minimum in the spec of a Kubeflow job, 0 without any."""
     policy = as_map(as_map(spec.get("runPolicy")).get("schedulingPolicy"))
     return count(policy.get("minAvailable"), 0)
 
@@ -83,7 +83,7 @@ def _roles(specs: object) -> dict[str, int]:
 
 
 def kubeflow(key: str) -> Read:
-    """Read a Kubeflow job: the sum of its replicas, or of the least an elastic one runs with."""
+    """Return a reader of a Kubeflow kind: the sum of replicas, or an elastic job's minimum."""
 
     def read(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
         counts = _roles(spec.get(key))
@@ -99,12 +99,12 @@ def mpi(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
     """Read an MPIJob: launcher and workers."""
     counts = _roles(spec.get("mpiReplicaSpecs"))
     if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
-        counts.pop("Launcher", None)  # it comes when the workers run
+        counts.pop("Launcher", None)  # it is created when the workers run
     return sized(_stated(spec) or sum(counts.values()))
 
 
 def ray(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
-    """Read a RayCluster: the head and the least that each group of workers runs with."""
+    """Read a RayCluster: the head and the minimum of each group of workers."""
     workers = [it for it in as_maps(spec.get("workerGroupSpecs")) if it.get("suspend") is not True]
     return sized(
         1 + sum(count(it.get("minReplicas"), 0) * count(it.get("numOfHosts")) for it in workers)
@@ -112,7 +112,7 @@ def ray(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
 
 
 def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
-    """Read a LeaderWorkerSet: the size of one group, the leader counted."""
+    """Read a LeaderWorkerSet: the size of one group, including the leader."""
     gang = sized(count(as_map(spec.get("leaderWorkerTemplate")).get("size")))
     is_leader_first = spec.get("startupPolicy") == "LeaderReady" or bool(
         annotations.get(EXCLUSIVE_TOPOLOGY)
@@ -121,10 +121,10 @@ def leader_worker_set(spec: Mapping[str, Any], annotations: Mapping[str, str]) -
 
 
 def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
-    """Read a JobSet: a subgroup for each replicated job, and in it one for each of its jobs.
+    """Read a JobSet: a subgroup for each replicated job, with a subgroup for each of its jobs.
 
-    All replicated jobs are needed. Where some are made after others, by an order or because they
-    depend on them, one is enough: those before may be over when those after are made.
+    All replicated jobs are needed. If some are created after others, by an order or a dependency,
+    one is enough: earlier ones may have ended when later ones are created.
     """
     parts: list[SubGroupSpec] = []
     tops = total = 0
@@ -148,6 +148,6 @@ def job_set(spec: Mapping[str, Any], _: Mapping[str, str]) -> Gang:
 
 
 def _pods_of_job(spec: Mapping[str, Any]) -> int:
-    """Return how many pods a batch Job runs at once; it makes no more than it has to complete."""
+    """Return how many pods a batch Job runs at once; at most as many as it has to complete."""
     parallelism = count(spec.get("parallelism"))
     return min(parallelism, count(spec.get("completions"), parallelism))

@@ -1,4 +1,4 @@
-"""What can be wrong with a PodGroup by itself."""
+"""Checks of a PodGroup on its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BACKOFFS: Final = (-1, 1)
 
 
 def pod_group_faults(group: PodGroup) -> Iterator[Fault]:
-    """Yield what is wrong with a pod group and its tree of subgroups."""
+    """Yield the faults of a pod group and its tree of subgroups."""
     spec = group.spec
     yield from _minimum_faults(spec)
     if spec.preemptibility not in ("", PREEMPTIBLE, NON_PREEMPTIBLE):

@@ -1,6 +1,6 @@
-"""JSON as people hand it over: one or several values in a text, duplicate keys refused.
+"""Reader of JSON written by people: one or several values in a text, no duplicate keys.
 
-Answers of an API server do not come here; they are decoded straight into structs (``decode``).
+Answers of an API server are not read here, but decoded straight into structs (``decode``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _SPACE: Final = " \t\r\n"
 
 
 def read_json(text: str) -> Iterator[Any]:
-    """Yield each value of a text of JSON values, one after the other.
+    """Yield each value of a text with JSON values, in order.
 
-    Numbers too large for a float stay texts, so that whoever reads them can name them.
+    Numbers too large for a float stay texts, so that errors can show them.
 
     Raises:
-        TextFault: at the first place that is no JSON; the rest of the text is not read.
+        TextFault: at the first place that is not JSON; the rest of the text is not read.
 
     """
     at, end = _skip(text, 0), len(text)

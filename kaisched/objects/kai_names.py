@@ -1,7 +1,7 @@
-"""KAI-Scheduler's names of plugins, actions and arguments, mapped to ours or to a warning.
+"""KAI-Scheduler's names of plugins, actions and arguments, each mapped to ours or to a warning.
 
-A name that is in no table here and installed nowhere is an error of whoever loads plugins; nothing
-is skipped silently. The tables are printed in docs/reference/kai-names.md.
+A name that is neither in a table here nor installed is an error of the plugin loader; no name is
+skipped silently. docs/reference/kai-names.md shows the tables.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 
 class Mapped(NamedTuple):
-    """Our name (None: leave it out) and what to tell the administrator (None: nothing)."""
+    """Our name (None: leave it out) and the warning for the administrator (None: no warning)."""
 
     name: str | None
     warning: str | None = None
@@ -45,13 +45,13 @@ DEFAULT_PLUGINS: Final = (
     DefaultPlugin("minruntime", 600),
     DefaultPlugin("binpack", 200, 9.0),
 )
-"""KAI's priorities where KAI has the plugin; the weights keep the steps of its ladder of scores."""
+"""KAI's priorities of the plugins that KAI has; the weights keep the steps of its score ladder."""
 
 TIME_BASED_FAIRSHARE: Final = "time-based-fairshare"
-"""Part of proportion in KAI; there and here it is on where a shard names a usage store."""
+"""Part of proportion in KAI; both schedulers enable it if a shard names a usage store."""
 
 OTHER_PRIORITIES: Final = {TIME_BASED_FAIRSHARE: 1750, "topology": 500}
-"""Where a plugin that is not on by default stands once a shard enables it; any other is at 0."""
+"""Priorities of plugins that a shard enables and that are off by default; any other has 0."""
 
 DEFAULT_ACTIONS: Final = (
     DefaultAction("allocate", 500),
@@ -61,7 +61,7 @@ DEFAULT_ACTIONS: Final = (
     DefaultAction("stalegang", 100),
     DefaultAction("drain", 50),
 )
-"""Ours consolidates after reclaim and preempt, where KAI (with 400) does before."""
+"""Our consolidate runs after reclaim and preempt; KAI's, with 400, runs before."""
 
 ACTIONS: Final = tuple(action.name for action in DEFAULT_ACTIONS)
 
@@ -72,10 +72,10 @@ _SEARCH: Final = "the search for victims is part of the actions"
 _PLUGINS: Final = {
     "nodeplacement": Mapped("binpack"),
     "podaffinity": Mapped(
-        None, "predicates looks after required pod affinity; preferred affinity is not scored"
+        None, "predicates handles required pod affinity; preferred affinity is not scored"
     ),
-    "kubeflow": Mapped(None, "taskorder looks after the order of pods inside a job"),
-    "ray": Mapped(None, "taskorder looks after the order of pods inside a job"),
+    "kubeflow": Mapped(None, "taskorder handles the order of pods inside a job"),
+    "ray": Mapped(None, "taskorder handles the order of pods inside a job"),
     "nominatednode": Mapped(None, "a pod's nominated node is kept without a plugin"),
     "gpupack": Mapped(None, _NO_SHARING),
     "gpuspread": Mapped(None, _NO_SHARING),
@@ -101,11 +101,11 @@ _ARGUMENTS: Final[dict[str, dict[str, Mapped]]] = {
 
 
 SETTINGS_IN_ARGUMENTS: Final = {"kValue": ("proportion", "kValue")}
-"""Settings of a shard to the plugin and argument where KAI takes them from instead."""
+"""Shard settings that KAI takes from an argument of a plugin."""
 
 
 def map_plugin(name: str, installed: Container[str] = ()) -> Mapped:
-    """Return our plugin for a plugin name in a shard.
+    """Map a plugin name in a shard to ours.
 
     A name that is installed, or that is not KAI's, stays as it is.
     """
@@ -118,15 +118,15 @@ def map_plugin(name: str, installed: Container[str] = ()) -> Mapped:
 
 
 def map_action(name: str) -> Mapped:
-    """Return our action for an action name in a shard, or None for a name that is no action."""
+    """Map an action name in a shard to ours; a name that is no action gets a warning."""
     ours = _KAI_ACTIONS.get(name, name)
     return Mapped(ours) if ours in ACTIONS else Mapped(None, f'there is no action "{name}"')
 
 
 def map_arguments(plugin: str, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a plugin's arguments under our names, and the warnings.
+    """Return a plugin's arguments under our names, with warnings.
 
-    Where a KAI name and ours are both given, ours stands.
+    If a KAI name and ours are both given, ours counts.
     """
     table = _ARGUMENTS.get(plugin, {})
     mapped: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def map_arguments(plugin: str, arguments: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def known_plugins() -> tuple[str, ...]:
-    """Return all plugin names that need not be installed, for "did you mean"."""
+    """Return all plugin names that need not be installed, for suggestions."""
     return (*_PLUGINS, *(plugin.name for plugin in DEFAULT_PLUGINS))
 
 

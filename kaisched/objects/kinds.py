@@ -1,4 +1,4 @@
-"""Which kinds of objects are read, by API version and kind, and what becomes of the others."""
+"""Kinds of objects that are read, by API version and kind, and the handling of all others."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ _ONLY_WARNED: Final = (Pod, Job, ReplicaSet, Deployment, StatefulSet, PodDisrupt
 
 
 def has_faults(type_: type[KubernetesObject]) -> bool:
-    """Tell whether objects of a kind may be wrong beyond their form; warnings do not count."""
+    """Tell whether objects of a kind can have faults beyond their form, warnings aside."""
     return type_ in _FAULTS and type_ not in _ONLY_WARNED
 
 
 def faults_of(obj: KubernetesObject) -> Iterator[Fault]:
-    """Yield what is wrong with an object by itself, warnings included."""
+    """Yield the faults of an object on its own, warnings included."""
     check = _FAULTS.get(type(obj))
     return check(obj) if check is not None else iter(())
 
 
 def type_of(api_version: str, kind: str) -> type[KubernetesObject] | Fault | None:
-    """Return the struct of a kind, None for a kind that is none of our business, or a fault."""
+    """Return the struct of a kind, None for a kind that the scheduler ignores, or a fault."""
     type_ = _BY_KIND.get(kind)
     if type_ is not None and api_version == type_.API_VERSION:
         return type_

@@ -1,4 +1,4 @@
-"""The rows of the table of workloads that need no plugin.
+"""Rows of the workload table that need no plugin.
 
 Sources: KAI-Scheduler's pod grouper for the rules, the projects' own API references for the fields.
 """

@@ -1,7 +1,7 @@
-"""Labels and annotations, each under one name, and what they say about an object.
+"""Labels and annotations that the scheduler reads, with a getter for each.
 
-KAI-Scheduler's keys, unchanged. A getter answers None where the key is not there, and raises an
-ObjectError with the path of the key where its value makes no sense.
+Keys are KAI-Scheduler's, unchanged. A getter returns None without the key, and raises an
+ObjectError with the path of the key if the value is invalid.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kaisched.units import UnitError, parse_duration
 # Labels.
 QUEUE: Final = "kai.scheduler/queue"
 DEFAULT_QUEUE: Final = "default-queue"
-"""Where the label does not say."""
+"""Queue of pods and groups without a label."""
 NODE_POOL: Final = "kai.scheduler/node-pool"
 PRIORITY_CLASS: Final = "priorityClassName"
 PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"
 SUBGROUP: Final = "kai.scheduler/subgroup-name"
 TASK_PRIORITY: Final = "kai.scheduler/task-priority"
 PROJECT: Final = "project"
-"""Older name of the queue label; read where QUEUE is not there."""
+"""Older name of the queue label; read if QUEUE is absent."""
 
 # Labels of the pods of workloads, written by their controllers.
 REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -55,12 +55,12 @@ SKIP_GROUPING: Final = "kai.scheduler/skip-podgrouper"
 RUN_SECONDS: Final = "kaisched.io/run-seconds"
 """So long a pod of a cluster without real kubelets runs, from its start; without it, for ever."""
 
-# Annotations a scheduler writes on pod groups; RFC 3339 times.
+# Annotations that a scheduler writes on pod groups; RFC 3339 times.
 LAST_START: Final = "kai.scheduler/last-start-timestamp"
 LAST_EVICTION: Final = "kai.scheduler/last-eviction-timestamp"
 STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"
 GANG_STALE: Final = "kaisched.io/GangStale"
-"""Type of a pod's condition: since when its job runs below its minimum."""
+"""Type of a pod's condition that says since when its job runs below its minimum."""
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
@@ -74,7 +74,7 @@ def time_of(text: str) -> float:
     """Return an RFC 3339 time as seconds since 1970, UTC.
 
     Raises:
-        UnitError: it is none.
+        UnitError: the text is no such time.
 
     """
     try:
@@ -103,7 +103,7 @@ def queue_of(meta: ObjectMeta) -> str | None:
 
 
 def node_pool_of(meta: ObjectMeta) -> str:
-    """Return the node pool; empty for the pool of all that carries no such label."""
+    """Return the node pool; empty for the pool of objects without the label."""
     return meta.labels.get(NODE_POOL, "")
 
 
@@ -128,7 +128,7 @@ def task_priority_of(meta: ObjectMeta) -> int | None:
 
 
 def pod_group_of(meta: ObjectMeta) -> str | None:
-    """Return the name of the pod group, in the pod's own namespace, that the pod says it is in."""
+    """Return the name of the group that the pod names, in the pod's own namespace."""
     return meta.annotations.get(POD_GROUP)
 
 
@@ -151,12 +151,12 @@ def batch_min_member_of(meta: ObjectMeta) -> int | None:
 
 
 def size_of(meta: ObjectMeta, key: str) -> int | None:
-    """Return how many pods start together, as an annotation of the pod's workload says it."""
+    """Return how many pods start together, by an annotation of the pod's workload."""
     return _annotation(meta, key, _positive)
 
 
 def index_of(meta: ObjectMeta, key: str) -> int | None:
-    """Return the number of a group of pods, from 0, as a label says it."""
+    """Return the number of a group of pods, from 0, by a label."""
     return _label(meta, key, _index)
 
 

@@ -1,8 +1,8 @@
-"""Manifests from files, directories and texts: all good objects, and a problem for each bad one.
+"""Loader of manifests from files, directories and texts: good objects, and problems of bad ones.
 
-YAML with many documents, JSON, and lists (``kind: List``) of either. Nothing read here can raise:
-what cannot be used becomes an :class:`kaisched.errors.ObjectError` that names file, document,
-object and path.
+Manifests are YAML with any number of documents, JSON, or lists (``kind: List``) of either. Nothing
+here raises: input that cannot be used becomes an :class:`kaisched.errors.ObjectError` that names
+file, document, object and path.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _T = TypeVar("_T", bound=KubernetesObject)
 
 
 Manifest: TypeAlias = KubernetesObject | PartialObject
-"""An object that was read: whole, or of a workload what grouping its pods asks for."""
+"""An object that was read: as a whole, or of a workload only the fields for grouping pods."""
 
 
 def identity_of(obj: Manifest) -> tuple[str, str]:
-    """Return (kind, key) of an object; a workload's kind has its API group, as two may be alike."""
+    """Return (kind, key) of an object; a workload's kind includes its API group to be unique."""
     if isinstance(obj, PartialObject):
         group = obj.api_version.rpartition("/")[0]
         return f"{obj.kind}.{group}", f"{obj.metadata.namespace}/{obj.metadata.name}"
@@ -49,7 +49,7 @@ def identity_of(obj: Manifest) -> tuple[str, str]:
 
 
 class Other(NamedTuple):
-    """An object of a kind that has no struct: a workload that owns pods, or nobody's business."""
+    """An object of a kind without a struct: a workload that owns pods, or one to be ignored."""
 
     api_version: str
     kind: str
@@ -60,16 +60,16 @@ class Other(NamedTuple):
 
 @dataclass(slots=True)
 class Loaded:
-    """What was read, in the order of files and documents."""
+    """Result of loading, in the order of files and documents."""
 
     objects: list[Manifest] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[ObjectError] = field(default_factory=list)
-    """About objects that are in use all the same."""
+    """Warnings about objects that are used all the same."""
     others: list[Other] = field(default_factory=list)
-    """Objects of other kinds, as they were read; see :mod:`kaisched.objects.load_workloads`."""
+    """Objects of other kinds, undecoded; see :mod:`kaisched.objects.load_workloads`."""
     sources: dict[tuple[str, str], Source] = field(default_factory=dict)
-    """Where each object stands, by (kind, key)."""
+    """Source of each object, by (kind, key)."""
 
     def of(self, type_: type[_T]) -> list[_T]:
         """Return the objects of one kind."""
@@ -92,7 +92,7 @@ def load_manifests(
 
 
 def load_text(text: str | bytes, name: str = "", max_bytes: int = MAX_BYTES) -> Loaded:
-    """Read a text of YAML documents or of JSON; ``name`` stands for the file in problems."""
+    """Load a text of YAML documents or of JSON; problems name ``name`` as the file."""
     loaded = Loaded()
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > max_bytes:
@@ -169,8 +169,8 @@ def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
 def _documents(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield each document that has content, with the number of its first line.
 
-    Cut before parsing, so that a document that is no YAML takes no other with it. A line that
-    begins with ``---`` is a separator wherever it stands: YAML forbids it inside a text.
+    The text is cut before parsing, so that a bad document spoils no other. A line that begins with
+    ``---`` always separates: YAML forbids it inside a text.
     """
     start, line = 0, 1
     ends = [(match.start(), match.end()) for match in _SEPARATOR.finditer(data)]
@@ -240,7 +240,7 @@ def _take_list(
         return
     kind = raw["kind"].removesuffix("List")
     for number, item in enumerate(raw.get("items") or ()):
-        if kind and isinstance(item, dict):  # a PodList does not repeat what its items are
+        if kind and isinstance(item, dict):  # items of a PodList do not repeat their kind
             item = {"apiVersion": raw["apiVersion"], "kind": kind, **item}  # noqa: PLW2901
         _take(item, source, (*at, "items", number), loaded)
 
@@ -269,7 +269,7 @@ def _take_object(
 
 
 def within(errors: list[ObjectError], at: tuple[str | int, ...]) -> list[ObjectError]:
-    """Put the path of a list's item before the paths inside the item."""
+    """Put the path of a list's item before the paths of errors inside the item."""
     if at:
         for error in errors:
             error.path = ".".join(filter(None, (join_path(*at), error.path)))

@@ -1,7 +1,7 @@
-"""Workloads among manifests, grouped as the daemon groups what it watches.
+"""Workloads among manifests, grouped as the daemon groups watched ones.
 
-Which kinds own pods is said by the table of workloads, to which plugins add rows. So objects of
-kinds that have no struct are kept as they were read until the policy of a shard is known.
+The table of workloads says which kinds own pods, and plugins add rows to it. So objects of kinds
+without a struct stay undecoded until the policy of a shard is known.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kaisched.objects.workloads import Table, Workload
 
 @dataclass(slots=True)
 class Workloads:
-    """What became of the objects that have no struct of their own."""
+    """Workloads among the objects without a struct, and counts of the others."""
 
     objects: list[PartialObject] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many objects of each kind are none of the scheduler's business."""
+    """Number of ignored objects of each kind."""
 
 
 class _Workload(KubernetesObject, frozen=True, kw_only=True):
@@ -45,8 +45,8 @@ def workloads_among(others: Iterable[Other], table: Table) -> Workloads:
     """Read the workloads among objects of other kinds.
 
     Args:
-        others: objects as they were read.
-        table: how the pods of each kind are grouped.
+        others: undecoded objects.
+        table: grouping of the pods of each kind.
 
     """
     found = Workloads()
@@ -72,7 +72,7 @@ def workloads_among(others: Iterable[Other], table: Table) -> Workloads:
 
 
 def missing_owners(objects: Iterable[Manifest], table: Table) -> list[str]:
-    """Return a sentence for each workload that owns pods, would be read, and is not there."""
+    """Describe each workload that owns pods and would be read, but is not among the objects."""
     pods = [obj for obj in objects if isinstance(obj, Pod)]
     there = {obj.metadata.uid for obj in objects}
     missing: Counter[tuple[str, str]] = Counter()
@@ -84,14 +84,14 @@ def missing_owners(objects: Iterable[Manifest], table: Table) -> list[str]:
         if row is not None and (row.read is not None or row.pods == "through"):
             missing[owner.kind, f"{pod.metadata.namespace}/{owner.name}"] += 1
     return [
-        f"{kind} {key} is not among the manifests under the UID that its pods name: what it says of"
-        f" its pods is not known, so each of the {count} starts by itself"
+        f"{kind} {key} is not among the manifests under the UID that its pods name: what it"
+        f" says of them is not known, so each of the {count} starts by itself"
         for (kind, key), count in sorted(missing.items())
     ]
 
 
 def _row_of(other: Other, table: Table) -> Workload | None:
-    """Return how an object groups the pods it owns; None for kinds that own none of ours."""
+    """Return how an object groups the pods it owns; None for kinds that own no pods."""
     group, _, version = other.api_version.rpartition("/")
     if (group, other.kind) == (gang_api.GROUP, gang_api.KIND):
         return gang_api.chosen({version})

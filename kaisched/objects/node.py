@@ -10,7 +10,7 @@ from kaisched.objects.wire import Amounts, Condition, KubernetesObject, Wire
 
 
 class Taint(Wire, frozen=True, kw_only=True):
-    """Keeps pods away that do not tolerate it."""
+    """Keeps pods without a matching toleration away from a node."""
 
     key: str = ""
     value: str = ""
@@ -18,14 +18,14 @@ class Taint(Wire, frozen=True, kw_only=True):
 
 
 class NodeSpec(Wire, frozen=True, kw_only=True):
-    """What the administrator says about a node."""
+    """A node's settings by the administrator."""
 
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
 class NodeStatus(Wire, frozen=True, kw_only=True):
-    """What the node says about itself."""
+    """A node's report on itself."""
 
     allocatable: Amounts = {}
     capacity: Amounts = {}

@@ -1,4 +1,4 @@
-"""Priority classes, and the workloads that own pods: what grouping pods into jobs asks of them."""
+"""Priority classes, and the fields of workloads that grouping pods into jobs needs."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
@@ -30,7 +30,7 @@ class TemplateMeta(Wire, frozen=True, kw_only=True):
 
 
 class TemplateSpec(Wire, frozen=True, kw_only=True):
-    """The few fields of a pod template that grouping asks for."""
+    """The few fields of a pod template that grouping needs."""
 
     scheduler_name: str = "default-scheduler"
     priority_class_name: str = ""
@@ -44,7 +44,7 @@ class PodTemplate(Wire, frozen=True, kw_only=True):
 
 
 class JobSpec(Wire, frozen=True, kw_only=True):
-    """How many pods a batch Job runs."""
+    """Numbers of pods of a batch Job."""
 
     parallelism: int | None = None
     completions: int | None = None
@@ -63,7 +63,7 @@ class Job(KubernetesObject, frozen=True, kw_only=True):
 
 
 class ReplicasSpec(Wire, frozen=True, kw_only=True):
-    """How many pods a set runs; one where it does not say."""
+    """Number of pods of a set; one if absent."""
 
     replicas: int = 1
     template: PodTemplate = PodTemplate()
@@ -97,10 +97,10 @@ class StatefulSet(KubernetesObject, frozen=True, kw_only=True):
 
 
 class PartialObject(Wire, frozen=True, kw_only=True):
-    """The metadata of an object of any kind, as an owner chain is walked."""
+    """Metadata of an object of any kind, for walks along owner chains."""
 
     metadata: ObjectMeta
     api_version: str = ""
     kind: str = ""
     gang: Gang = Gang()
-    """As its spec says."""
+    """Gang by the object's spec."""

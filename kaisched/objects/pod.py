@@ -1,4 +1,4 @@
-"""Pods, with the fields that decide where they may go, what they need and how they are doing."""
+"""Pods: the fields that decide about placement, requests and state."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
@@ -12,7 +12,7 @@ from kaisched.objects.wire import Amounts, Condition, KubernetesObject, Wire
 
 
 class Resources(Wire, frozen=True, kw_only=True):
-    """What a container asks for; a resource with a limit but no request asks for its limit."""
+    """Requests of a container; a resource with a limit but no request uses its limit."""
 
     requests: Amounts = {}
     limits: Amounts = {}
@@ -37,7 +37,7 @@ class Container(Wire, frozen=True, kw_only=True):
 
 
 class Toleration(Wire, frozen=True, kw_only=True):
-    """A taint the pod puts up with."""
+    """A taint that the pod tolerates."""
 
     key: str = ""
     operator: str = "Equal"
@@ -55,41 +55,41 @@ class SelectorRequirement(Wire, frozen=True, kw_only=True):
 
 
 class LabelSelector(Wire, frozen=True, kw_only=True):
-    """All must hold; an empty selector matches everything."""
+    """Selector whose requirements must all hold; an empty one matches everything."""
 
     match_labels: dict[str, str] = {}
     match_expressions: list[SelectorRequirement] = []
 
 
 class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
-    """All its requirements must hold; a term without any matches no node."""
+    """Requirements that must all hold; a term without any matches no node."""
 
     match_expressions: list[SelectorRequirement] = []
     match_fields: list[SelectorRequirement] = []
 
 
 class NodeSelector(Wire, frozen=True, kw_only=True):
-    """Any one of the terms must hold."""
+    """Terms of which any one must hold."""
 
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
 class PreferredNodeTerm(Wire, frozen=True, kw_only=True):
-    """A wish, with its weight from 1 to 100."""
+    """A preference, with its weight from 1 to 100."""
 
     weight: int = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Wire, frozen=True, kw_only=True):
-    """Where the pod must or would rather run."""
+    """Nodes that the pod requires or prefers."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredNodeTerm] = []
 
     @property
     def required(self) -> NodeSelector | None:
-        """The terms of which one must hold; None for no demand."""
+        """The required terms, of which one must hold; None without a requirement."""
         return self.required_during_scheduling_ignored_during_execution
 
     @property
@@ -110,7 +110,7 @@ class PodAffinityTerm(Wire, frozen=True, kw_only=True):
 
 
 class PreferredPodTerm(Wire, frozen=True, kw_only=True):
-    """A wish, with its weight from 1 to 100."""
+    """A preference, with its weight from 1 to 100."""
 
     weight: int = 1
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
@@ -142,7 +142,7 @@ class Affinity(Wire, frozen=True, kw_only=True):
 
 
 class SchedulingGate(Wire, frozen=True, kw_only=True):
-    """While a pod has one, it is not to be scheduled."""
+    """Keeps a pod from being scheduled as long as it has the gate."""
 
     name: str = ""
 
@@ -154,13 +154,13 @@ class PodResourceClaim(Wire, frozen=True, kw_only=True):
 
 
 class ClaimSource(Wire, frozen=True, kw_only=True):
-    """A claim of storage that is there by itself."""
+    """A claim of storage that exists independently of the pod."""
 
     claim_name: str = ""
 
 
 class EphemeralSource(Wire, frozen=True, kw_only=True):
-    """A claim that is made for the pod, and goes with it."""
+    """A claim that is created for the pod, and deleted with it."""
 
 
 class PodVolume(Wire, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class SchedulingGroup(Wire, frozen=True, kw_only=True):
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
-    """What a pod asks for."""
+    """Settings of a pod, among them its requests."""
 
     scheduler_name: str = "default-scheduler"
     node_name: str = ""
@@ -191,7 +191,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     containers: list[Container] = []
     init_containers: list[Container] = []
     resources: Resources | None = None
-    """Of the pod as a whole; what it names stands instead of the containers' sum."""
+    """Of the pod as a whole; resources named here override the containers' sum."""
     overhead: Amounts = {}
     host_network: bool = False
     scheduling_gates: list[SchedulingGate] = []
@@ -202,7 +202,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
 
 
 class PodStatus(Wire, frozen=True, kw_only=True):
-    """How a pod is doing."""
+    """State of a pod."""
 
     phase: str = "Pending"
     nominated_node_name: str = ""

@@ -30,12 +30,12 @@ class SubGroupSpec(StrictWire, frozen=True, kw_only=True):
 
 
 class PodGroupSpec(StrictWire, frozen=True, kw_only=True):
-    """What a job needs to start and how it is treated."""
+    """Needs and treatment of a job."""
 
     min_member: int | None = None
-    """Pods needed to start; left out, 1 (without subgroups)."""
+    """Pods needed to start; by default 1 (without subgroups)."""
     min_sub_group: int | None = None
-    """Top-level subgroups needed; left out, all of them."""
+    """Top-level subgroups needed; by default all of them."""
     queue: str = ""
     priority_class_name: str = ""
     preemptibility: str = ""
@@ -61,12 +61,12 @@ class SchedulingCondition(Wire, frozen=True, kw_only=True):
 
 
 class PodGroupStatus(Wire, frozen=True, kw_only=True):
-    """What was last said about the job."""
+    """Last report on the job."""
 
     conditions: list[Condition] = []
     scheduling_conditions: list[SchedulingCondition] = []
     resources_status: Any = None
-    """As it stands."""
+    """Conditions as stored, unchecked."""
 
 
 class PodGroup(KubernetesObject, frozen=True, kw_only=True):

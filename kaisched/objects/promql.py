@@ -1,6 +1,6 @@
-"""What can be told of a PromQL text without a server: whether it is safe to put into a query.
+"""Checks of PromQL texts without a server: whether they are safe to embed in a query.
 
-An expression is put between parentheses. It must not be able to end them, nor to hide what follows.
+An expression is put between parentheses. It must neither close them nor hide what follows.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _METRIC_FIX: Final = 'write a metric name or an expression such as sum(node_gpus
 
 
 def is_metric_name(text: str) -> bool:
-    """Tell whether it is a bare metric name."""
+    """Tell whether a text is a bare metric name."""
     return _NAME.fullmatch(text) is not None
 
 
 def check_label_name(text: object) -> None:
-    """Raise UnitError unless it is a label name."""
+    """Raise UnitError unless a text is a label name."""
     if not isinstance(text, str) or not _LABEL.fullmatch(text):
         raise UnitError("no label name", "write letters, digits and underscores, as in cluster")
 
 
 def quoted(value: str) -> str:
-    """Return a label value as a PromQL text that stands for exactly this value."""
+    """Quote a label value as a PromQL text that matches exactly this value."""
     escaped = "".join(
         f"\\{char}" if char in '"\\' else char if char.isprintable() else _escaped(char)
         for char in value
@@ -45,10 +45,10 @@ def _escaped(char: str) -> str:
 
 
 def check_expression(text: object) -> None:
-    """Raise UnitError unless a text may stand between parentheses in a query.
+    """Raise UnitError unless a text can be put between parentheses in a query.
 
-    Quotes and brackets are closed, there is no comment, and no character that PromQL knows only
-    from other languages; a backslash before a quote is left from a text that was quoted once more.
+    Quotes and brackets must be closed. Comments and characters that are not part of PromQL are
+    refused; so is a backslash before a quote, which comes from a text that was quoted twice.
     """
     if not isinstance(text, str) or not text.strip():
         raise UnitError("no metric", _METRIC_FIX)
@@ -67,7 +67,7 @@ def check_expression(text: object) -> None:
 
 
 def _check_char(char: str, open_: list[str]) -> None:
-    """Check a character outside of quotes; ``open_`` are the brackets it stands in."""
+    """Check a character outside of quotes; ``open_`` are the brackets around it."""
     if char in _CLOSES.values():
         open_.append(char)
     elif char in _CLOSES:

@@ -1,4 +1,4 @@
-"""Queues: how a cluster is divided, as a tree of quotas, limits and weights."""
+"""Queues: the division of a cluster, as a tree of quotas, limits and weights."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
@@ -9,13 +9,15 @@ from typing import Any, ClassVar, Literal
 from kaisched.objects.wire import KubernetesObject, StrictWire
 
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
+WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
+"""Whose work may go for work of another: by priority, or by priority and age."""
 
 
 class QueueResource(StrictWire, frozen=True, kw_only=True):
-    """What a queue may have of one resource.
+    """A queue's quota, limit and weight of one resource.
 
     Units: gpu in GPUs (fractions allowed), cpu in millicores, memory in megabytes of 10**6 bytes,
-    any other resource in pieces. -1 is unlimited. What is left out: a quota of 0, no limit, and a
+    any other resource in pieces. -1 is unlimited. Defaults are a quota of 0, no limit, and a
     weight of 1.
     """
 
@@ -23,6 +25,28 @@ class QueueResource(StrictWire, frozen=True, kw_only=True):
     limit: int | float = -1
     over_quota_weight: int | float | str = 1
     """A number of at least 0, or None, Low, Medium, High for 0, 1, 2, 3."""
+    borrowing_limit: int | float = -1
+    """The most it may hold beyond its quota, where the policy of the shard lends; -1 for any."""
+    lending_limit: int | float = -1
+    """The most of its quota that others may have, where the policy lends; -1 for all."""
+
+
+class QueueFairSharing(StrictWire, frozen=True, kw_only=True):
+    """How much a queue counts among its siblings where the policy of the shard lends."""
+
+    weight: int | float | str = 1
+    """A number of at least 0, or its text."""
+    enabled: bool = True
+    """Read at a top-level queue, for its whole tree: False takes from others by quota alone."""
+
+
+class QueuePreemption(StrictWire, frozen=True, kw_only=True):
+    """From whom work of a queue may take, where the policy of the shard lends."""
+
+    within_cluster_queue: WithinPolicy = "LowerPriority"
+    """From work of the same queue."""
+    reclaim_within_cohort: WithinPolicy = "Any"
+    """From work of other queues of its tree."""
 
 
 class QueueSpec(StrictWire, frozen=True, kw_only=True):
@@ -36,9 +60,11 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     priority: int = 100
     preempt_min_runtime: str | int | None = None
     reclaim_min_runtime: str | int | None = None
+    fair_sharing: QueueFairSharing = QueueFairSharing()
+    preemption: QueuePreemption = QueuePreemption()
     stop_policy: StopPolicy = "None"
-    """Counts for all queues below, too. ``Hold``: nothing new is started. ``HoldAndDrain``: what
-    runs is evicted as well."""
+    """Also applies to all queues below. ``Hold``: nothing new is started. ``HoldAndDrain``: running
+    jobs are evicted as well."""
 
 
 class Queue(KubernetesObject, frozen=True, kw_only=True):
@@ -50,4 +76,4 @@ class Queue(KubernetesObject, frozen=True, kw_only=True):
 
     spec: QueueSpec
     status: Any = None
-    """As it stands: what is wrong in it must not make the queue unusable."""
+    """Status as stored: a fault in it must not make the queue unusable."""

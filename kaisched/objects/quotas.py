@@ -1,12 +1,13 @@
-"""A queue's quota, limit and weight in base units, and what can be wrong with them.
+"""A queue's quota, limit and weight in base units, and checks of them.
 
-Texts such as "64Gi" are not taken: KAI's Queue holds plain numbers, and so do ours.
+Texts such as "64Gi" are refused: KAI's Queue holds plain numbers, and so do ours.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from kaisched.errors import ObjectError
@@ -21,7 +22,14 @@ from kaisched.objects.faults import (
 )
 from kaisched.objects.queue import Queue, QueueResource
 from kaisched.objects.shard import GPU_RESOURCES
-from kaisched.units import MAX_QUOTA, MEGABYTE, UNLIMITED, is_in_bytes, parse_quantity
+from kaisched.units import (
+    MAX_QUOTA,
+    MEGABYTE,
+    UNLIMITED,
+    UnitError,
+    is_in_bytes,
+    parse_quantity,
+)
 
 OWN_NAMES: Final = ("gpu", "cpu", "memory")
 OTHER_NAMES: Final = ("pods", "ephemeral-storage")
@@ -32,18 +40,25 @@ _UNIT_OF: Final = {"gpu": "GPUs", "cpu": "millicores", "memory": "megabytes (10^
 
 
 class ResourceShare(NamedTuple):
-    """A queue's part of one resource, in base units; UNLIMITED for no bound."""
+    """A queue's quota, limit and weight of one resource, in base units; UNLIMITED for no bound."""
 
     quota: int = 0
     limit: int = UNLIMITED
     weight: float = 1.0
 
 
+class Lending(NamedTuple):
+    """The most that a queue borrows and lends of one resource, in base units."""
+
+    borrowing_limit: int = UNLIMITED
+    lending_limit: int = UNLIMITED
+
+
 def queue_shares(queue: Queue) -> dict[str, ResourceShare]:
-    """Return the share by resource: gpu, cpu and memory always, others where the queue names them.
+    """Return the share by resource: always gpu, cpu and memory, and those that the queue names.
 
     Raises:
-        ObjectError: the first thing wrong with them, with its path.
+        ObjectError: the first fault of the shares, with its path.
 
     """
     shares = dict.fromkeys(OWN_NAMES, ResourceShare())
@@ -59,18 +74,45 @@ def queue_shares(queue: Queue) -> dict[str, ResourceShare]:
     return shares
 
 
+def queue_lending(queue: Queue) -> dict[str, Lending]:
+    """Return the limits of borrowing and lending that a queue states, by resource.
+
+    What is wrong with them is found by :func:`queue_shares`.
+    """
+    return {
+        name: Lending(
+            _base_units(name, resource.borrowing_limit), _base_units(name, resource.lending_limit)
+        )
+        for name, resource in queue.spec.resources.items()
+    }
+
+
+def sharing_weight(queue: Queue) -> Fraction:
+    """Return the weight among siblings, exactly; it is 0, or from 1e-9 to 1e9.
+
+    Raises:
+        ObjectError: it makes no sense, with its path.
+
+    """
+    for fault in _sharing_faults(queue):
+        raise _error(queue, fault)
+    weight = parse_quantity(queue.spec.fair_sharing.weight)
+    return Fraction(weight.numerator, weight.denominator)
+
+
 def weight_of(resource: QueueResource) -> float:
-    """Return the over-quota weight as a number; an unknown name is an error of its checker."""
+    """Return the over-quota weight as a number; callers have checked its name."""
     weight = resource.over_quota_weight
     return WEIGHT_NAMES[weight] if isinstance(weight, str) else float(weight)
 
 
 def queue_faults(queue: Queue) -> Iterator[Fault]:
-    """Yield what is wrong with a queue by itself."""
+    """Yield the faults of a queue on its own."""
     spec = queue.spec
     for name, resource in spec.resources.items():
         yield from _name_faults(name)
         yield from _share_faults(name, resource)
+    yield from _sharing_faults(queue)
     if abs(spec.priority) > INT32_MAX:
         yield Fault(("spec", "priority"), "out of range", spec.priority, "write at most 2^31 - 1")
     if spec.parent_queue == queue.name:
@@ -106,7 +148,13 @@ def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
     path: Path = ("spec", "resources", name)
     unit = _UNIT_OF.get("memory" if is_in_bytes(name) else name, "pieces")
     are_good = True
-    for field, amount in (("quota", resource.quota), ("limit", resource.limit)):
+    amounts = {
+        "quota": resource.quota,
+        "limit": resource.limit,
+        "borrowingLimit": resource.borrowing_limit,
+        "lendingLimit": resource.lending_limit,
+    }
+    for field, amount in amounts.items():
         wrong = _amount_fault(name, amount)
         if wrong:
             are_good = False
@@ -123,6 +171,20 @@ def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
             is_warning=True,
         )
     yield from _weight_faults((*path, "overQuotaWeight"), resource.over_quota_weight)
+
+
+def _sharing_faults(queue: Queue) -> Iterator[Fault]:
+    weight = queue.spec.fair_sharing.weight
+    path: Path = ("spec", "fairSharing", "weight")
+    fix = 'write a number of at least 0, as 2 or "0.5"'
+    try:
+        parsed = parse_quantity(weight)
+    except UnitError as error:
+        yield Fault(path, str(error), weight, fix)
+        return
+    value = Fraction(parsed.numerator, parsed.denominator)
+    if value > MAX_WEIGHT or 0 < value < Fraction(MIN_WEIGHT).limit_denominator(10**9):
+        yield Fault(path, "out of range", weight, "write 0, or a number from 1e-9 to 1e9")
 
 
 def _amount_fault(name: str, amount: float) -> str:

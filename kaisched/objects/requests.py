@@ -1,4 +1,4 @@
-"""What a pod asks for and what a node has, in base units by resource name.
+"""Requests of pods and capacities of nodes, in base units by resource name.
 
 Names: ``cpu`` (milli-CPU), ``memory`` (64 bytes), ``gpu`` (milli-GPU, the whole-GPU names of all
 vendors added up), ``pods``, and every other resource under its own name, in pieces (64 bytes for
@@ -28,14 +28,15 @@ _Units = dict[str, int]
 
 
 def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict[str, int]:
-    """Return base units by resource, without zeros, and ``pods`` 1; each saturates at MAX_AMOUNT.
+    """Return base units by resource, without zeros, and 1 of ``pods``; saturate at MAX_AMOUNT.
 
-    Kubernetes' rule: the sum of the containers and sidecars, or the largest init container with the
-    sidecars started before it, whichever is more; then what the pod as a whole asks for, if it
-    says; then the overhead. A resource with a limit but no request asks for its limit.
+    Kubernetes' rule is the larger of two amounts: the sum of the containers and sidecars, or the
+    largest init container with the sidecars started before it. A request of the pod as a whole
+    replaces this amount; then the overhead is added. A resource with a limit but no request uses
+    its limit.
 
     Raises:
-        ObjectError: an amount makes no sense; with its path.
+        ObjectError: an amount is invalid; with its path.
 
     """
     spec = pod.spec
@@ -63,12 +64,12 @@ def pod_requests(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict
 
 
 def node_allocatable(node: Node, gpu_resources: Sequence[str] = GPU_RESOURCES) -> dict[str, int]:
-    """Return what pods may use of a node, base units by resource; what is not named is not there.
+    """Return a node's allocatable base units by resource; resources not named are absent.
 
-    Capacity stands in where a node does not say what is allocatable.
+    Capacity is used for a node that does not report allocatable amounts.
 
     Raises:
-        ObjectError: an amount makes no sense, or is more than any machine has; with its path.
+        ObjectError: an amount is invalid, or is more than any machine has; with its path.
 
     """
     field = "allocatable" if node.status.allocatable else "capacity"
@@ -87,8 +88,8 @@ def node_allocatable(node: Node, gpu_resources: Sequence[str] = GPU_RESOURCES) -
 def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
     """Return why the pod cannot be scheduled here at all, or an empty text.
 
-    Sharing one GPU between pods (fractions, GPU memory, MIG slices) is not offered yet, and
-    allocating devices by claims (DRA) neither; nor is keeping to one level of a topology.
+    Sharing one GPU between pods (fractions, GPU memory, MIG slices) is not supported yet. Neither
+    are allocating devices by claims (DRA) and required levels of a topology.
     """
     for key in _SHARED:
         if key in pod.metadata.annotations:
@@ -122,7 +123,7 @@ def _units(amounts: Amounts, path: _Path, gpus: Sequence[str], *, round_up: bool
             if name in gpus:
                 units["gpu"] = min(units.get("gpu", 0) + _whole_gpus(amount, round_up), MAX_AMOUNT)
             else:
-                # A resource that happens to be called "gpu" is none of ours.
+                # A resource that happens to be called "gpu" is not our GPU count.
                 units[name] = base_units(name if name != "gpu" else "", amount, round_up)
         except UnitError as error:
             raise ObjectError(

@@ -1,4 +1,4 @@
-"""SchedulingShards: which nodes a scheduler looks after, and by which policy."""
+"""SchedulingShards: the nodes that a scheduler is responsible for, and its policy."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
@@ -24,21 +24,21 @@ Placement = Literal["binpack", "spread"]
 
 
 class PlacementStrategy(StrictWire, frozen=True, kw_only=True):
-    """Pack nodes full, or spread over them; None where the shard does not say (binpack)."""
+    """Pack nodes full, or spread over them; None for the default (binpack)."""
 
     gpu: Placement | None = None
     cpu: Placement | None = None
 
 
 class MinRuntime(StrictWire, frozen=True, kw_only=True):
-    """How long a job is safe after its start, where its queue does not say."""
+    """How long a job is protected after its start, unless its queue says otherwise."""
 
     preempt_min_runtime: str | int | None = None
     reclaim_min_runtime: str | int | None = None
 
 
 class SearchBudgets(StrictWire, frozen=True, kw_only=True):
-    """KAI's search budgets in time; ours are counted in steps, so these are only warned about."""
+    """KAI's search budgets in time; ours count steps, so these only cause warnings."""
 
     max_action_search_duration: dict[str, str | int] | None = None
     max_job_search_duration: str | int | None = None
@@ -47,7 +47,7 @@ class SearchBudgets(StrictWire, frozen=True, kw_only=True):
 
 
 class PluginEntry(StrictWire, frozen=True, kw_only=True):
-    """What a shard says of a plugin. None keeps the default; ``arguments`` replaces it whole."""
+    """Settings of a plugin. None keeps the default; ``arguments`` replaces all of them."""
 
     enabled: bool | None = None
     priority: int | None = None
@@ -57,7 +57,7 @@ class PluginEntry(StrictWire, frozen=True, kw_only=True):
 
 
 class ActionEntry(StrictWire, frozen=True, kw_only=True):
-    """What a shard says about one action. None keeps the default."""
+    """Settings of an action. None keeps the default."""
 
     enabled: bool | None = None
     priority: int | None = None
@@ -79,7 +79,7 @@ class ShardSpec(StrictWire, frozen=True, kw_only=True):
     actions: dict[str, ActionEntry] = {}
     over_quota_weights: Literal["equal", "quota"] | None = None
     evictions_per_hour: int | None = None
-    """The most pods that are evicted in any hour; 0 for none ever, None for no bound."""
+    """Most pods evicted in any hour; 0 for no evictions, None for no bound."""
     owner_wait: str | int | None = None
     """How long a pod waits for an owner that cannot be read yet; None for two minutes."""
     gpu_resources: list[str] = msgspec.field(default_factory=lambda: list(GPU_RESOURCES))

@@ -1,6 +1,6 @@
-"""The flags of KAI-Scheduler in a shard's ``args`` that say how it decides; the others are its own.
+"""Flags of KAI-Scheduler in a shard's ``args`` that affect decisions; the others are ignored.
 
-Values may be written as texts, since flags are.
+Values may be texts, as flags are.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ ARGS: Final[Mapping[str, tuple[str, Callable[[object], Any]]]] = {
     "max-consolidation-preemptees": ("max_consolidation_preemptees", _preemptees),
     "allow-consolidating-reclaim": ("allows_consolidating_reclaim", _switch),
 }
-"""KAI's flag to the field of our policy, and how it is read."""
+"""Field of our policy for each of KAI's flags, and the function that reads its value."""
 
 
 def args_faults(args: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what is wrong with the flags that are read."""
+    """Yield the faults of the flags that are read."""
     for name, (_, parse) in ARGS.items():
         if name in args:
             yield from unit_faults(("spec", "args", name), args[name], parse)
 
 
 def read_args(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a policy.
+    """Read the flags as fields of a policy.
 
     Raises:
-        ObjectError: for the first flag that makes no sense.
+        ObjectError: for the first invalid flag.
 
     """
     fields: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""What can be wrong with a SchedulingShard by itself.
+"""Checks of a SchedulingShard on its own.
 
-Which plugins exist and what their arguments are is for the plugin loader to say.
+The plugin loader checks which plugins exist and what their arguments are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_EFFECT: Final = "has no effect here"
 
 
 def shard_faults(shard: SchedulingShard) -> Iterator[Fault]:
-    """Yield what is wrong with a shard; warnings for what is accepted but without effect."""
+    """Yield the faults of a shard; settings that are accepted but without effect are warnings."""
     spec = shard.spec
     if not _LABEL_VALUE.fullmatch(spec.partition_label_value):
         yield Fault(

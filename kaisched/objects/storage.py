@@ -1,4 +1,4 @@
-"""Claims of storage, volumes and their classes, as far as placement needs them."""
+"""Storage claims, volumes and their classes, as far as placement needs them."""
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
 
@@ -10,7 +10,7 @@ from kaisched.objects.pod import NodeSelector
 from kaisched.objects.wire import KubernetesObject, Wire
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: the node that its volume is to be made for."""
+"""Annotation of a claim: the node for which its volume is to be created."""
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 WAITS_FOR_POD: Final = "WaitForFirstConsumer"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
@@ -18,7 +18,7 @@ ONE_POD: Final = "ReadWriteOncePod"
 
 
 class ClaimSpec(Wire, frozen=True, kw_only=True):
-    """What is claimed."""
+    """Settings of a claim."""
 
     volume_name: str = ""
     storage_class_name: str = ""
@@ -26,7 +26,7 @@ class ClaimSpec(Wire, frozen=True, kw_only=True):
 
 
 class ClaimStatus(Wire, frozen=True, kw_only=True):
-    """What has become of it."""
+    """State of a claim."""
 
     phase: str = ""
 
@@ -42,19 +42,19 @@ class PersistentVolumeClaim(KubernetesObject, frozen=True, kw_only=True):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it has its volume."""
+        """Whether the claim has its volume."""
         is_done = BIND_COMPLETED in self.metadata.annotations or self.status.phase == "Bound"
         return bool(self.spec.volume_name) and is_done
 
 
 class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
-    """Where a volume can be used."""
+    """Nodes on which a volume can be used."""
 
     required: NodeSelector | None = None
 
 
 class VolumeSpec(Wire, frozen=True, kw_only=True):
-    """What a volume is."""
+    """Settings of a volume."""
 
     node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
 
@@ -70,20 +70,20 @@ class PersistentVolume(KubernetesObject, frozen=True, kw_only=True):
 
 
 class TopologyRequirement(Wire, frozen=True, kw_only=True):
-    """A node label and the values of which one is wanted."""
+    """A node label and its values, of which one is required."""
 
     key: str = ""
     values: list[str] = []
 
 
 class TopologyTerm(Wire, frozen=True, kw_only=True):
-    """All must hold."""
+    """Requirements that must all hold."""
 
     match_label_expressions: list[TopologyRequirement] = []
 
 
 class StorageClass(KubernetesObject, frozen=True, kw_only=True):
-    """How volumes are made."""
+    """How volumes are created."""
 
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
     KIND: ClassVar[str] = "StorageClass"
@@ -92,4 +92,4 @@ class StorageClass(KubernetesObject, frozen=True, kw_only=True):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     allowed_topologies: list[TopologyTerm] = []
-    """Any one must hold; none for every node."""
+    """Terms of which any one must hold; no terms mean every node."""

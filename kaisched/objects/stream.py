@@ -1,4 +1,4 @@
-"""What an API server sends: lists and watch events. One bad object never spoils the rest."""
+"""Decoder of an API server's lists and watch events. A bad object never spoils the rest."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ListAnswer(NamedTuple, Generic[_T]):
 
     objects: list[_T]
     problems: list[ObjectError]
-    """Of objects that are left out: they have not the form of their kind."""
+    """Errors of objects that are left out, since they have not the form of their kind."""
     resource_version: str
     next_page: str
     """The ``continue`` token; empty on the last page."""
     doubts: Sequence[ObjectError] = ()
-    """What is wrong with objects that are among them all the same."""
+    """Errors in objects that are kept all the same."""
 
 
 class WatchEvent(NamedTuple, Generic[_T]):
@@ -41,7 +41,7 @@ class WatchEvent(NamedTuple, Generic[_T]):
     status: dict[str, Any]
     """The answer of an ERROR, with ``code`` and ``reason``; otherwise empty."""
     doubt: ObjectError | None = None
-    """What is wrong with what the object says."""
+    """Error in the contents of the object."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -79,7 +79,7 @@ def _typed_lists(type_: type[_T]) -> msgspec.json.Decoder[_TypedList[_T]]:
 
 
 def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
-    """Return the objects of a list answer, and what is wrong with each.
+    """Decode the objects of a list answer, with the errors of each.
 
     Raises:
         ObjectError: the answer as a whole is no list.
@@ -89,7 +89,7 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
         try:
             whole = _typed_lists(type_).decode(data)
         except msgspec.DecodeError:
-            pass  # some object is bad, or has a null somewhere: one by one, then
+            pass  # some object is bad or has a null: decode each object on its own
         else:
             meta = whole.metadata
             return ListAnswer(whole.items, [], meta.resource_version, meta.continue_)
@@ -114,10 +114,10 @@ def decode_list(data: bytes, type_: type[_T]) -> ListAnswer[_T]:
 
 
 def decode_event(line: bytes, type_: type[_T]) -> WatchEvent[_T]:
-    """Return one watch event.
+    """Decode one watch event.
 
     Raises:
-        ObjectError: the line is wrong, or the object in it has not the form of its kind.
+        ObjectError: the line is invalid, or its object has not the form of its kind.
 
     """
     try:

@@ -1,7 +1,7 @@
-"""Topology constraints that workloads ask for, none of which is offered yet.
+"""Topology constraints of workloads, none of which is supported yet.
 
-A required level is a condition: to place the pods anywhere would break it without a word, so
-whoever asks for one is refused. A preferred level is a wish, and only a warning is due.
+A required level is a condition: placing the pods anywhere would silently break it, so the workload
+is refused. A preferred level is a preference, and only causes a warning.
 """
 
 from __future__ import annotations

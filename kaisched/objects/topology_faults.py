@@ -1,4 +1,4 @@
-"""What can be wrong with a Topology by itself."""
+"""Checks of a Topology on its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def topology_faults(topology: Topology) -> Iterator[Fault]:
-    """Yield what is wrong: the number of levels, repeated labels or aliases, hosts too far up."""
+    """Yield faults: the number of levels, repeated labels or aliases, hosts above other levels."""
     levels = topology.spec.levels
     path = ("spec", "levels")
     if not 1 <= len(levels) <= MAX_LEVELS:

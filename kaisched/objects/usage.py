@@ -1,7 +1,7 @@
-"""``usageDBConfig`` of a SchedulingShard: where usage history is kept, and which part of it counts.
+"""``usageDBConfig`` of a SchedulingShard: the store of usage history, and the part that counts.
 
-KAI-Scheduler's keys, durations and metrics as texts; what is added is marked so in
-docs/reference/usage-history.md. :mod:`kaisched.usage.settings` fills in the defaults.
+Keys are KAI-Scheduler's, with durations and metrics as texts; docs/reference/usage-history.md marks
+additions. :mod:`kaisched.usage.settings` fills in the defaults.
 """
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
@@ -16,7 +16,7 @@ USAGE_STORES: Final = ("prometheus", "sqlite", "memory")
 
 
 class UsageExtraParams(StrictWire, frozen=True, kw_only=True):
-    """How Prometheus is asked. Metrics are names or PromQL expressions."""
+    """Queries to Prometheus. Metrics are names or PromQL expressions."""
 
     usage_query_timeout: str | int | None = None
     query_resolution: str | int | None = None
@@ -27,16 +27,16 @@ class UsageExtraParams(StrictWire, frozen=True, kw_only=True):
     cpu_capacity_metric: str | None = None
     memory_capacity_metric: str | None = None
     match_labels: dict[str, str] = {}
-    """Only series with these labels count; for a server that several clusters share."""
+    """Labels of the series that count, for a server that several clusters share."""
     replica_label: str = ""
-    """The label that tells copies of one exporter or server apart: the largest copy counts."""
+    """Label that differs between copies of an exporter or server: the largest copy counts."""
     bearer_token_file: str = ""
     ca_file: str = ""
     insecure_skip_verify: bool = False
 
 
 class UsageParams(StrictWire, frozen=True, kw_only=True):
-    """The window of the usage history. Durations as texts."""
+    """Window of the usage history. Durations are texts."""
 
     half_life_period: str | int | None = None
     window_size: str | int | None = None
@@ -51,16 +51,16 @@ class UsageParams(StrictWire, frozen=True, kw_only=True):
 
 
 class UsageConfig(StrictWire, frozen=True, kw_only=True):
-    """Where the usage history is kept."""
+    """Store of the usage history."""
 
     client_type: str = ""
     connection_string: str = ""
     connection_string_env_var: str = ""
     usage_params: UsageParams = UsageParams()
     extra_params: UsageExtraParams | None = None
-    """Here is where KAI's guide has it; KAI's code reads it from ``usageParams``."""
+    """As in KAI's guide; KAI's code reads it from ``usageParams``."""
 
     @property
     def extra(self) -> UsageExtraParams:
-        """The extra parameters, wherever they were written."""
+        """The extra parameters from either of their two places."""
         return self.usage_params.extra_params or self.extra_params or UsageExtraParams()

@@ -1,4 +1,4 @@
-"""What can be wrong with ``usageDBConfig``: every fault names the key, the value and the fix."""
+"""Checks of ``usageDBConfig``: every fault names the key, the value and the fix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_S: Final = {"halfLifePeriod": 0, "windowSize": 1, "fetchInterval": 1, "wa
 
 
 def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
-    """Yield what is wrong with a configuration; warnings for what has no effect."""
+    """Yield the faults of a configuration; settings without effect are warnings."""
     store = usage.client_type
     if store and store not in USAGE_STORES:
         fix = did_you_mean(store, USAGE_STORES)
@@ -56,13 +56,13 @@ def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
         try:
             check_url(usage.connection_string)
         except UnitError as error:
-            # A value with a password in it is not shown.
+            # Do not show a value with a password in it.
             shown = ABSENT if "@" in usage.connection_string else usage.connection_string
             yield Fault(path, str(error), shown, error.fix)
 
 
 def check_url(text: str) -> None:
-    """Raise UnitError unless it is the address of an HTTP server."""
+    """Raise UnitError unless a text is the address of an HTTP server."""
     fix = "write an address such as http://prometheus:9090"
     try:
         url = urlsplit(text)
@@ -87,7 +87,7 @@ def _params_faults(params: UsageParams) -> Iterator[Fault]:
     yield from duration_faults({(*path, name): text for name, text in durations.items()})
     for name, least in _LEAST_S.items():
         seconds = seconds_of(durations[name])
-        # A half-life of 0 is off; between that and a second is a slip of the pen.
+        # A half-life of 0 is off; a positive one below a second is a mistake.
         if seconds is not None and seconds < 1 and (least or seconds):
             yield Fault(
                 (*path, name), "shorter than a second", durations[name], 'write "1s" or more'
@@ -158,7 +158,7 @@ def _metric_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
 
 
 def metrics_of(extra: UsageExtraParams) -> dict[str, str]:
-    """Return the metrics that were overridden, by key."""
+    """Return the overridden metrics by key."""
     given = {
         "gpuAllocationMetric": extra.gpu_allocation_metric,
         "cpuAllocationMetric": extra.cpu_allocation_metric,
@@ -171,7 +171,7 @@ def metrics_of(extra: UsageExtraParams) -> dict[str, str]:
 
 
 def seconds_of(text: str | int | None) -> float | None:
-    """Return the seconds of a duration; None for none and for what is no duration."""
+    """Return the seconds of a duration; None without one or for an invalid one."""
     try:
         return None if text is None else parse_duration(text)
     except UnitError:

@@ -1,8 +1,8 @@
-"""What all objects share: struct bases, metadata, conditions.
+"""Common parts of all objects: struct bases, metadata, conditions.
 
-A struct holds only the fields the scheduler uses; YAML and JSON keys are the camelCase of the
+A struct holds only the fields that the scheduler uses; YAML and JSON keys are the camelCase of the
 field names. Amounts stay as written (see ``objects.requests`` and ``objects.quotas`` for base
-units), times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_of`).
+units), and times stay RFC 3339 texts (see :func:`kaisched.objects.labels.time_of`).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Amounts: TypeAlias = dict[str, Amount]
 
 
 MOST_LABELS: Final = 1_000
-"""More labels of an object are not kept: nobody has so many, and an object of 1 MB in labels would
-take 4 MB here for as long as it lives."""
+"""Most labels kept of an object: real ones have fewer, and 1 MB of labels would take 4 MB of
+memory for the life of the object."""
 
 
 class Wire(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A part of an object, read leniently: keys it does not know are skipped.
+    """Part of an object that is read leniently: unknown keys are skipped.
 
-    Frozen and without back references, so that the cycle collector may leave it alone.
+    Frozen and without back references, so Python's garbage collector may ignore it.
     """
 
 
 class StrictWire(Wire, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A part of the spec of one of our own kinds: an unknown key is an error."""
+    """Part of the spec of one of our own kinds: an unknown key is an error."""
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):
-    """Who made an object."""
+    """Owner of an object."""
 
     api_version: str = ""
     kind: str = ""
@@ -59,14 +59,14 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     creation_timestamp: str = ""
     deletion_timestamp: str = ""
-    """When it should be gone: from its deletion on, after its grace."""
+    """When a deleted object should be gone, after its grace period."""
     deletion_grace_period_seconds: int | None = None
     owner_references: list[OwnerReference] = []
     resource_version: str = ""
     generation: int = 0
 
     def __post_init__(self) -> None:
-        """Leave out labels beyond what is bearable, but one that tells that there were more."""
+        """Drop labels above the limit, except one, which shows that there were more."""
         if len(self.labels) > MOST_LABELS:
             some = dict(islice(self.labels.items(), MOST_LABELS + 1))
             msgspec.structs.force_setattr(self, "labels", some)
@@ -93,11 +93,11 @@ class KubernetesObject(Wire, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Its name, without the namespace."""
+        """Name without the namespace."""
         return self.metadata.name
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or the name alone where the kind has no namespaces."""
+        """``namespace/name``, or the name alone for kinds without namespaces."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if self.IS_NAMESPACED else meta.name

@@ -1,7 +1,7 @@
-"""The table of workloads: which pods of which kind are one gang.
+"""Table of workloads: which pods of which kind are one gang.
 
-One row a kind. A plugin adds rows by the question ``workloads``. What a row does not say is read
-off the object by :mod:`kaisched.objects.gang_sizes`.
+Each kind has one row. A plugin adds rows by the question ``workloads``.
+:mod:`kaisched.objects.gang_sizes` reads the gang off an object.
 """
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
@@ -19,52 +19,52 @@ Grouping = Literal["together", "each", "through"]
 
 
 class Gang(StrictWire, frozen=True, kw_only=True):
-    """What the spec of one workload says about how its pods start."""
+    """How the pods of one workload start, by its spec."""
 
     minimum: int = 1
-    """Pods that must start together, at least 1; without effect where there are subgroups."""
+    """Pods that must start together, at least 1; ignored if there are subgroups."""
     sub_groups: list[SubGroupSpec] = []
-    """As a PodGroup has them; names of leaves are what the row's ``subgroup_labels`` make."""
+    """Subgroups as in a PodGroup; the row's ``subgroup_labels`` give the names of leaves."""
     min_sub_group: int | None = None
-    """Top-level subgroups needed; left out, all of them."""
+    """Top-level subgroups needed; by default all of them."""
     is_leader_first: bool = False
-    """The first pod starts alone: the others are not made before it runs."""
+    """Whether the first pod starts alone, since the others are created once it runs."""
     is_each: bool = False
-    """Each pod is a job of its own, whatever the row says."""
+    """Whether each pod is a job of its own, whatever the row says."""
     priority_class: str = ""
     unsupported: str = ""
-    """What it asks for that is not offered."""
+    """What the workload requests that is not supported."""
 
 
 Read: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, str]], Gang]
-"""From the spec and the annotations of a workload, which may be anything; never raises."""
+"""Reads a workload's spec and annotations, which may be anything; never raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """How the pods of one kind of workload are grouped."""
+    """Grouping of the pods of one kind of workload."""
 
     api_version: str
-    """Group and version that are listed; an owner reference counts by its group alone."""
+    """Listed group and version; an owner reference matches by its group alone."""
     plural: str
     kind: str
     pods: Grouping = "together"
-    """``together``: one job; ``each``: a job each; ``through``: as the owner below says. Labels of
-    owners count in all three."""
+    """``together``: one job; ``each``: one job each; ``through``: as the next owner says. Labels
+    of owners count in all three cases."""
     read: Read | None = None
-    """Reads the gang off the object; without it only metadata are asked for, and 1 pod starts."""
+    """Reads the gang from the object; without it only metadata are listed, and 1 pod starts."""
     priority_class: str = ""
-    """Where nobody names one."""
+    """Default priority class."""
     priority_label: str = ""
     """Label that names the priority class, beside ``priorityClassName``."""
     index_label: str = ""
-    """Label of the pods; those of each value are a job of their own."""
+    """Label of the pods; each of its values is a job of its own."""
     subgroup_labels: tuple[str, ...] = ()
     """Labels of the pods whose values, joined by ``/``, name the pod's subgroup."""
     size_annotation: str = ""
     """Annotation of the pods that says the minimum before ``read`` does."""
     other_versions: tuple[str, ...] = ()
-    """API versions to look under where ``api_version`` is not served, in order."""
+    """API versions to try in order if ``api_version`` is not served."""
 
     @property
     def api_group(self) -> str:
@@ -77,7 +77,7 @@ Table: TypeAlias = Mapping[tuple[str, str], Workload]
 
 
 def table_of(rows: Iterable[Workload]) -> dict[tuple[str, str], Workload]:
-    """Return the rows by group and kind; of several for one kind the first counts."""
+    """Return the rows by group and kind; the first row for a kind counts."""
     table: dict[tuple[str, str], Workload] = {}
     for row in rows:
         table.setdefault((row.api_group, row.kind), row)
@@ -85,6 +85,6 @@ def table_of(rows: Iterable[Workload]) -> dict[tuple[str, str], Workload]:
 
 
 MOST: Final = 100_000
-"""A workload that says it needs more pods than this is taken for a mistake."""
+"""A workload that needs more pods than this counts as a mistake."""
 MOST_SUBGROUPS: Final = 10_000
-"""The same of subgroups; KAI-Scheduler's bound of segments."""
+"""Most subgroups of a workload; KAI-Scheduler's bound of segments."""

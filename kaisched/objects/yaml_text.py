@@ -1,9 +1,9 @@
-"""YAML, read safely: events in, plain values out, without recursion.
+"""Safe reader of YAML: events in, plain values out, without recursion.
 
-Built on the event stream instead of a ready-made loader, because the loaders take duplicate keys
-silently, expand aliases without bound and recurse as deep as the text says. Scalars are read as the
-tools around Kubernetes read them, except that a number is only a number if it is written as one: no
-octal, no underscores, no base 60, and a time stays a text.
+It uses the event stream instead of a ready-made loader, because loaders accept duplicate keys
+silently, expand aliases without bound and recurse as deep as the text is nested. Scalars are read
+as by the tools around Kubernetes, except that numbers must be written as numbers: octal,
+underscores and base 60 are not read, and a time stays a text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import yaml
 
 MAX_DEPTH: Final = 64
 MAX_ALIASED: Final = 100_000
-"""Most values that all aliases of a document may stand for together."""
+"""Most values that all aliases of a document may expand to."""
 
 _MAX_PATH: Final = 12  # steps of a path that are shown
 _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the C parser
@@ -48,7 +48,7 @@ _WORDS: Final[dict[str, bool | float | None]] = {
 
 
 class TextFault(Exception):  # noqa: N818 - becomes a problem of the document, never leaves this package
-    """A text that cannot be read; ``path`` and ``partial`` tell how far reading got."""
+    """A text that cannot be read; ``path`` and ``partial`` tell how far reading came."""
 
     def __init__(self, message: str, fix: str = "", line: int = 0) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class TextFault(Exception):  # noqa: N818 - becomes a problem of the document, n
 
 @dataclass(slots=True)
 class _Frame:
-    """A map or list that is being read."""
+    """A map or list under construction."""
 
     value: dict[str, Any] | list[Any]
     anchor: str | None
@@ -72,7 +72,7 @@ class _Frame:
 
 
 class _Reader:
-    """Turns the events of one document into plain values."""
+    """Builds plain values from the events of one document."""
 
     def __init__(self) -> None:
         self.root: Any = None
@@ -126,7 +126,7 @@ class _Reader:
         if self._is_key_due():
             raise TextFault("an alias as a key", "write the key out", line)
         if anchor not in self.anchors:
-            raise TextFault(f"alias *{anchor} stands before or inside what it names", "", line)
+            raise TextFault(f"alias *{anchor} is used before its anchor is complete", "", line)
         value, size = self.anchors[anchor]
         self.aliased += size
         if self.aliased > MAX_ALIASED:
@@ -153,7 +153,7 @@ class _Reader:
             top.value[str(key)] = value
 
     def stuck(self, fault: TextFault) -> TextFault:
-        """Add to a fault how far reading got."""
+        """Add to a fault how far reading came."""
         for frame in self.frames:
             at = len(frame.value) if isinstance(frame.value, list) else frame.key
             if at is not None and len(fault.path) < _MAX_PATH:
@@ -163,7 +163,7 @@ class _Reader:
 
 
 def read_yaml(text: str, first_line: int = 1) -> Any:
-    """Return the value of a text with one YAML document; None for an empty one.
+    """Read the value of a text with one YAML document; None for an empty one.
 
     Raises:
         TextFault: with a line counted from ``first_line``.
@@ -203,7 +203,7 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
 
 
 def plain_scalar(text: str) -> Any:
-    """Return what an unquoted word means: nothing, true or false, a number, or else a text."""
+    """Interpret an unquoted word: nothing, true or false, a number, or else a text."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -212,7 +212,7 @@ def plain_scalar(text: str) -> Any:
         return int(text, 16)
     if _FLOAT.fullmatch(text) and not text.lstrip("+-").isdigit():
         number = float(text)
-        # 1e999 is not infinity: who reads it as an amount sees what was written.
+        # 1e999 is not infinity: an error about the amount must show the text as written.
         return number if math.isfinite(number) else text
     return text
 

@@ -1,4 +1,4 @@
-"""Where the jobs of a replay come from, one tick after the other."""
+"""Sources of the jobs of a replay, tick by tick."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ _NO_MORE: Final = (NEVER, 0, 0)
 
 
 class Source(Protocol):
-    """Says when jobs come. It may add jobs to the workload, and hears of each job that starts."""
+    """Source of jobs. It may add jobs to the workload, and is told of each job that starts."""
 
     @property
     def next_tick(self) -> int:
-        """The earliest tick at which jobs come, :data:`NEVER` without any."""
+        """The earliest tick at which jobs arrive, :data:`NEVER` without any."""
         ...
 
     def take(self, tick: int) -> range:
-        """Return the jobs that come at this tick, which is the next."""
+        """Return the jobs that arrive at this tick, which is the next one with jobs."""
         ...
 
     def note_start(self, job: int, tick: int) -> None:
-        """Take note that a job starts for the first time."""
+        """Note that a job starts for the first time."""
         ...
 
 
 class Listed:
-    """The jobs of a workload that is known as a whole."""
+    """Source that lists the jobs of a workload known as a whole."""
 
     def __init__(self, arrival: list[int]) -> None:
-        """Jobs stand in order of arrival."""
+        """Take the arrival tick of each job, in order."""
         self._batches = iter(_batches(arrival))
         self.next_tick, self._first, self._last = next(self._batches, _NO_MORE)
 
     def take(self, tick: int) -> range:  # noqa: ARG002 - always the next
-        """Return the jobs that come next."""
+        """Return the jobs that arrive next."""
         jobs = range(self._first, self._last)
         self.next_tick, self._first, self._last = next(self._batches, _NO_MORE)
         return jobs
 
     def note_start(self, job: int, tick: int) -> None:
-        """Nothing depends on what starts."""
+        """Do nothing: no arrival depends on a start."""
 
 
 def _batches(arrival: list[int]) -> list[tuple[int, int, int]]:
-    """Return (tick, first job, behind the last job) of the jobs that come together."""
+    """Return (tick, first job, end of the range) of the jobs that arrive together."""
     batches = []
     first = 0
     for tick, same in groupby(arrival):

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 _PATIENCE_S: Final = 1.0
 _LOOK_EVERY: Final = 64
-"""Calls between two looks at the clock: a look costs as much as a call."""
+"""Calls between two readings of the clock, each of which costs as much as a call."""
 
 
 class Bar:
-    """Draws on stderr, so that what is printed stays clean. Costs next to nothing while hidden."""
+    """Progress bar on stderr, so that stdout stays clean. Costs next to nothing while hidden."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class Bar:
         is_wanted: bool | None = None,
         is_slow: bool = False,
     ) -> None:
-        """Cover the time from begin to end; ``is_wanted`` None means where there is a terminal.
+        """Cover the time from begin to end; with ``is_wanted`` None, only on a terminal.
 
-        ``is_slow`` says that calls are rare: then every one of them counts.
+        ``is_slow`` means that calls are rare, so that every call reads the clock.
         """
         self._title = title
         self._begin_s = begin_s
@@ -54,7 +54,7 @@ class Bar:
             self._progress.stop()
 
     def tell(self, now_s: float) -> None:
-        """Say how far virtual time has come."""
+        """Report how far virtual time has come."""
         self._calls += 1
         if not self._is_wanted or self._calls % self._look_every:
             return
@@ -66,7 +66,7 @@ class Bar:
             self._progress.update(self._task, completed=now_s - self._begin_s)
 
     def _drawn(self) -> tuple[Progress, TaskID]:
-        # Imported late: most runs end before anybody would look at a bar.
+        # Imported late: most runs end before a bar appears.
         from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 

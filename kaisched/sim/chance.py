@@ -1,7 +1,7 @@
-"""Chance: one seed, and a stream of numbers for each purpose.
+"""Random numbers: one seed, and a stream for each purpose.
 
-A stream depends on the seed and on its names alone. To add a group of jobs, or to draw more numbers
-in one of them, changes nothing that another draws.
+A stream depends only on the seed and on its names. A new group of jobs, or more draws in one group,
+changes no other stream.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ class Chance:
         self._seed = seed
 
     def stream(self, purpose: str, name: str) -> np.random.Generator:
-        """Return the stream for a purpose of something with a name, from its beginning."""
+        """Return the stream of a purpose and a name, from its beginning."""
         keys = [self._seed, crc32(purpose.encode()), crc32(name.encode())]
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(keys)))

@@ -1,8 +1,8 @@
-"""The simulated cluster: nodes and queues as given, jobs as pods in rows.
+"""Simulated cluster: nodes and queues as given, jobs as pods in rows.
 
-Where only GPUs are given, GPUs are what is short: pods ask for some CPU and memory as real ones do,
-but nodes have twice what their GPUs' pods can ask for, and queues may hold as much of it as they
-like.
+If only GPUs are given, GPUs are the scarce resource. Pods then request usual amounts of CPU and
+memory, nodes have twice what the pods of their GPUs can request, and queues have no limit of
+either.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_ROW: Final = -1
 
 
 class Cluster:
-    """Speaks of jobs by their position in the workload; the rows of the store stay inside."""
+    """Cluster that names jobs by their position in the workload; rows of the store stay inside."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Cluster:
         queues: Sequence[QueueRow],
         origin_s: float = 0.0,
     ) -> None:
-        """Set up empty nodes and queues, among which must be all those of the workload.
+        """Set up empty nodes and queues, which must include all queues of the workload.
 
-        ``origin_s`` are the seconds since 1970 at which virtual time begins.
+        ``origin_s`` is the start of virtual time in seconds since 1970.
         """
         self._work = workload
         self._origin_s = origin_s
@@ -59,7 +59,7 @@ class Cluster:
         self._compactions = self._store.compactions
 
     def add(self, job: int) -> None:
-        """Let a job come: its pods wait."""
+        """Add a job with pending pods."""
         work = self._work
         name = f"trace/job-{job:07d}"
         kind = work.kind[job]
@@ -78,17 +78,17 @@ class Cluster:
         self._job_of_row.append(job)
 
     def remove(self, job: int) -> None:
-        """Let a job go: its room is free."""
+        """Remove a job and free its room."""
         self._store.remove_job(self._row[job])
         self._row[job] = _NO_ROW
 
     def renew(self, job: int) -> None:
-        """Let an evicted job's pods go; new ones wait in its old place."""
+        """Replace the pods of an evicted job by new, pending ones in its old place."""
         self.remove(job)
         self.add(job)
 
     def place(self, tasks: RowVec, nodes: RowVec, at_s: float) -> None:
-        """Let pods run on nodes, none of which may then hold more than it has."""
+        """Run pods on nodes; fail if a node would then hold more than its capacity."""
         self._store.place(tasks, nodes, TaskState.RUNNING, at_s)
         idle = self._store.nodes.idle
         for node in set(nodes.tolist()):
@@ -96,22 +96,22 @@ class Cluster:
                 raise InvariantBroken(f"node {self._store.nodes.name[node]} is over capacity")
 
     def release(self, job: int) -> None:
-        """Begin to stop a job's pods: they still hold their room."""
+        """Begin to stop a job's pods, which still hold their room."""
         for task in self._store.jobs.tasks.data[self._row[job]]:
             self._store.set_state(task, TaskState.RELEASING)
 
     def nominate(self, tasks: RowVec, nodes: RowVec) -> None:
-        """Keep the promise of a node to each of some waiting pods."""
+        """Nominate a node for each of some pending pods."""
         for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
             self._store.nominate(task, node)
 
     def set_ready(self, node: str, *, is_ready: bool) -> None:
-        """Let a node fail or return. The jobs on it are the caller's to stop."""
+        """Let a node fail or return. The caller stops the jobs on it."""
         self._nodes[node] = replace(self._nodes[node], is_ready=is_ready)
         self._store.put_node(self._nodes[node])
 
     def jobs_on(self, node: str) -> list[int]:
-        """Return the jobs of which a pod holds room on a node, in order."""
+        """Return the jobs with a pod that holds room on a node, in order."""
         tasks = self._store.tasks
         row = self._store.row_of_node(node)
         there = np.flatnonzero(tasks.node_of_task.data[: tasks.size] == row)
@@ -138,31 +138,31 @@ class Cluster:
         by_name = {queue.name: queue.fair_share["gpu"] for queue in shares}
         return [by_name[name] for name in self._work.queue_names]
 
-    # -- what is held, for whoever keeps a history ------------------------------------------------
+    # -- amounts held, for usage history -----------------------------------------------------------
 
     @property
     def queues(self) -> QueueTable:
-        """All queues; columns by queue are in their order."""
+        """All queues, in the order of columns by queue."""
         self._store.settle()
         return self._store.queues.table
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Their names, in the order of rows."""
+        """Names of the resources, in the order of rows."""
         return self._store.axis.names
 
     def held(self) -> Amounts:
-        """Return a copy of ``(R, Q)`` what the pods of each leaf hold now."""
+        """Return a copy of the amounts ``(R, Q)`` that the pods of each leaf hold now."""
         queues = self._store.queues
         copy: Amounts = queues.allocated.data[:, : len(queues)].copy()
         return copy
 
     def total(self) -> Amounts:
-        """Return ``(R,)`` what is divided now."""
+        """Return the amounts ``(R,)`` that are divided now."""
         return self._store.nodes.total()
 
     def gpus_in_use(self) -> IntVec:
-        """Return ``(N,)`` milli-GPUs in use on each node, in the order of :meth:`node_names`."""
+        """Return milli-GPUs ``(N,)`` in use on each node, in the order of :meth:`node_names`."""
         nodes = self._store.nodes
         size = len(nodes)
         used: IntVec = nodes.allocatable.data[GPU, :size] - nodes.idle.data[GPU, :size]
@@ -204,13 +204,13 @@ def _constraints_of(pod: PodKind) -> Constraints:
 
 
 def equal_nodes(size: ClusterSize) -> list[NodeRow]:
-    """Return as many equal nodes as a cluster of this size has."""
+    """Return the equal nodes of a cluster of this size."""
     row = node_amounts(size.gpus_per_node)
     return [NodeRow(f"node-{node:05d}", row) for node in range(size.nodes)]
 
 
 def node_amounts(gpus: int, cpu: int | None = None, memory: int | None = None) -> dict[str, int]:
-    """Return what a node has; CPU and memory where not given are more than its GPUs' pods need."""
+    """Return a node's amounts; CPU and memory by default exceed what its GPUs' pods request."""
     return {
         "cpu": 2 * POD_CPU * gpus if cpu is None else cpu,
         "memory": 2 * POD_MEMORY * gpus if memory is None else memory,
@@ -220,7 +220,7 @@ def node_amounts(gpus: int, cpu: int | None = None, memory: int | None = None) -
 
 
 def equal_queues(workload: Workload) -> list[QueueRow]:
-    """Return the queues of a trace: siblings, with GPUs alone shared out."""
+    """Return the queues of a trace: siblings that share only GPUs."""
     named = zip(workload.queue_names, workload.weights, workload.quotas, strict=True)
     return [
         QueueRow(name, quota={"gpu": quota * GPU_UNIT}, weight={"gpu": weight})

@@ -1,14 +1,14 @@
-"""What each queue was entitled to over time, whatever the policy did.
+"""Entitlement of each queue over time, whatever the policy decided.
 
-The scheduler's own division (docs/explanation/fairness.md), of GPU time instead of GPUs: the time
-there was up to an instant is divided by quota, priority and weight, and nobody gets more than all
-the work that had come, run without waiting, would have taken up to then. A queue that asks for
-little is entitled to that little; what it leaves goes to the others by weight.
+The entitlement is the scheduler's own division (docs/explanation/fairness.md), of GPU time instead
+of GPUs. All GPU time up to an instant is divided by quota, priority and weight. A queue gets at
+most the time that its work submitted until then would have taken without waiting. What a queue
+leaves goes to the others by weight.
 
-Time cannot be moved: what comes late must be computed late, and time in which nothing was to be
-done is nobody's. So after each instant, what queues are entitled to beyond the work that had come
-until then must fit into the time that was still to come. For work that can be divided at will this
-is also enough: some schedule gives everybody what it was entitled to.
+Time cannot be moved: late work must be computed late, and time without any work belongs to no
+queue. So after each instant, entitlements beyond the work submitted until then must fit into the
+remaining time. For work that can be divided at will this suffices: some schedule gives every queue
+its entitlement.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from kaisched.sim.workload import Workload
 from kaisched.units import UNLIMITED
 
 _MOST: Final = 1 << 44
-"""The division takes amounts up to 2**50; longer times are counted in larger units."""
+"""The division takes amounts up to 2**50; longer times use larger units."""
 _UNIT: Final = np.array([1], np.int64)
 _MOST_INSTANTS: Final = 500
-"""Instants after which the rest must fit. Between two of them at most their distance is missed."""
+"""Instants after which the rest must fit. The error is at most the distance between two."""
 _CLOSE: Final = 1e-4
-"""A total that is so close to the largest that fits, as a part of all there is, will do."""
+"""Tolerance for the largest total that fits, as a part of the whole total."""
 
 Divide = Callable[[float, FloatVec], FloatVec]
-"""Divides a total among leaves with some requests, all in GPU ticks."""
+"""Divides a total among leaves with requests, all in GPU ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What could be done, and when. ``n`` instants, the last of which is the end."""
+    """Work and GPU time over ``n`` instants, the last of which is the end."""
 
     asked: FloatVec
-    """``(V, n)`` GPU ticks of work that had come up to each instant, run without waiting."""
+    """``(V, n)`` GPU ticks of work submitted up to each instant, run without waiting."""
     rest: FloatVec
-    """``(n,)`` GPU ticks there were from each instant on."""
+    """``(n,)`` GPU ticks that remain from each instant on."""
 
     def overflow(self, share: FloatVec) -> tuple[float, int]:
-        """Return by how much shares ``(V,)`` do not fit, at worst, and after which instant."""
+        """Return how much shares ``(V,)`` exceed the course at worst, and after which instant."""
         late = np.maximum(share[:, None] - self.asked, 0.0).sum(axis=0) - self.rest
         at = int(np.argmax(late))
         return float(late[at]), at
 
 
 def wanted(workload: Workload, endless: Sequence[tuple[int, int]], capacity: Steps) -> list[Steps]:
-    """Return the GPUs each queue would hold if nothing ever waited.
+    """Return the GPUs that each queue would hold if no job ever waited.
 
-    ``endless`` are (queue, first tick) of backlogs that never end: such a queue wants all there is.
+    ``endless`` are (queue, first tick) of endless backlogs, whose queues want all GPUs.
     """
     changes: list[dict[int, int]] = [{} for _ in workload.queue_names]
     jobs = zip(workload.arrival, workload.ticks, workload.gpus, workload.queue, strict=True)
@@ -92,13 +92,13 @@ def entitled(
     capacity: Steps,
     at: IntVec,
 ) -> FloatVec:
-    """Return ``(V, T)`` GPU ticks each leaf was entitled to up to each tick.
+    """Return GPU ticks ``(V, T)`` that each leaf was entitled to up to each tick.
 
     Args:
         queues: all queues.
         leaves: row of each of V leaves.
-        work: what each leaf would hold if nothing waited.
-        capacity: GPUs there are.
+        work: what each leaf would hold if no job waited.
+        capacity: GPUs over time.
         at: ``(T,)`` ticks.
 
     """
@@ -122,23 +122,23 @@ def entitled(
 
 
 def fitted(divide: Divide, course: Course, request: FloatVec, total: float) -> FloatVec:
-    """Return the shares ``(V,)`` of a total that fit into the course of time.
+    """Return shares ``(V,)`` of a total that fit into the course of time.
 
     The total is divided as if it grew from nothing. At the first instant after which no more fits,
-    those who would have to compute more after it are left with what they have; the others go on.
+    the shares of leaves that would have to compute more after it are fixed; the rest grow on.
 
     Args:
         divide: the division.
-        course: what had come by when, and the time that was left.
-        request: ``(V,)`` the most that each could take.
-        total: all there is.
+        course: work submitted by each instant, and the time that remains.
+        request: ``(V,)`` the most that each leaf could take.
+        total: GPU ticks in all.
 
     """
     share = divide(total, request)
     slack = _CLOSE * total
     if course.overflow(share)[0] <= slack:
         return share
-    # Quotas are given whether they fit or not: what they are too large by is let pass.
+    # Quotas are given even if they do not fit: their excess is accepted.
     slack = max(slack, course.overflow(divide(0.0, request))[0])
     known = 0.0
     for _ in range(len(request)):
@@ -158,9 +158,9 @@ def _largest(
     between: tuple[float, float],
     slack: float,
 ) -> tuple[float, int]:
-    """Return the largest total whose shares fit, and the instant after which more do not.
+    """Return the largest total whose shares fit, and the instant after which more do not fit.
 
-    Of the totals that it lies between the lower one fits and the upper one does not.
+    It lies between the two totals given: the lower one fits, the upper one does not.
     """
     low, high = between
     close = _CLOSE * high
@@ -168,7 +168,7 @@ def _largest(
     over, at = course.overflow(divide(high, request))
     over -= slack
     while high - low > close:
-        # Where the line through both ends says, unless that is close to one of them.
+        # Interpolate linearly, unless the result is close to one of the two ends.
         step = min(max(under / (under - over), 0.1), 0.9)
         middle = low + step * (high - low)
         found, when = course.overflow(divide(middle, request))
@@ -182,9 +182,9 @@ def _largest(
 def _division(
     queues: QueueTable, leaves: Sequence[int], plan: TreePlan, total: float, ticks: float
 ) -> Divide:
-    """Return the scheduler's division of so much GPU time, or less, that took so many ticks."""
+    """Return the scheduler's division of up to this much GPU time over so many ticks."""
     rank = np.arange(len(queues), dtype=np.int64)
-    # Thousandths of GPU ticks, or larger where there are too many.
+    # Thousandths of GPU ticks, or larger units for large totals.
     scale = min(1000.0, _MOST / total)
     deserved, limit = (
         _over(amounts[GPU : GPU + 1], ticks * scale / 1000.0)
@@ -211,6 +211,6 @@ def _division(
 
 
 def _over(amounts: IntVec, factor: float) -> IntVec:
-    """Return so much for so long; milli-GPUs come out as thousandths of GPU ticks."""
+    """Multiply milli-GPUs by ticks; return thousandths of GPU ticks."""
     product = np.minimum(amounts * factor, _MOST * 2.0)
     return np.where(amounts == UNLIMITED, UNLIMITED, product.astype(np.int64))

@@ -1,7 +1,7 @@
-"""The event heap: what is due at which tick of virtual time.
+"""Heap of events by the tick of virtual time at which they are due.
 
-Events of one tick are kept together in a list, so the heap holds each tick once and a tick is taken
-out as a whole. Within a tick, events come out in the order they went in: nothing depends on chance.
+Events of one tick are kept in one list, so the heap holds each tick once and a tick is taken as a
+whole. Within a tick, events keep the order in which they were added.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from kaisched.sim.grid import NEVER
 
 
 class EventHeap:
-    """Plain integers due at ticks. An event is never removed: its owner ignores what is stale."""
+    """Integers due at ticks. An event is never removed: its owner ignores stale ones."""
 
     __slots__ = ("_due", "_ticks")
 
     def __init__(self) -> None:
-        """Begin with nothing due."""
+        """Start empty."""
         self._due: dict[int, list[int]] = {}
         self._ticks: list[int] = []
 
     def __len__(self) -> int:
-        """Return how many events are due at any time."""
+        """Return the number of pending events."""
         return sum(map(len, self._due.values()))
 
     def add(self, tick: int, event: int) -> None:
@@ -40,7 +40,7 @@ class EventHeap:
         return self._ticks[0] if self._ticks else NEVER
 
     def take(self, tick: int) -> list[int]:
-        """Take out what is due at exactly this tick, which must be the earliest one or earlier."""
+        """Remove and return the events of this tick, before which none may be due."""
         if not self._ticks or self._ticks[0] != tick:
             return []
         heappop(self._ticks)

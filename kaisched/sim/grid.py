@@ -1,8 +1,8 @@
 """The grid of virtual time.
 
-Instants are whole *ticks*, of :data:`GRID_S` seconds unless a scenario says otherwise. What happens
-is rounded up to the next tick, as if the scheduler looked at the cluster once in a tick: nothing is
-ever early.
+Instants are whole *ticks*, of :data:`GRID_S` seconds unless a scenario says otherwise. Times are
+rounded up to the next tick, as if the scheduler looked at the cluster once in a tick. So no event
+is ever early.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from kaisched.core.axis import FloatVec, IntVec
 
 GRID_S: Final = 60
-"""Seconds of one tick, unless told otherwise."""
+"""Default seconds of a tick."""
 NEVER: Final = 1 << 62
-"""A tick that does not come."""
+"""Tick that never comes."""
 FOREVER: Final = 1 << 48
-"""Ticks of a job that does not end by itself. With a tick added it is still before NEVER."""
+"""Ticks of a job that never ends. With a tick added it is still before NEVER."""
 
 
 def tick_at(time_s: float, step_s: float = GRID_S) -> int:
@@ -32,5 +32,5 @@ def ticks_at(times_s: FloatVec, step_s: float = GRID_S) -> IntVec:
 
 
 def run_ticks(durations_s: FloatVec, step_s: float = GRID_S) -> IntVec:
-    """Return how many ticks jobs of these durations run: one at least, so that each is seen to."""
+    """Return the ticks that jobs of these durations run: at least one, so that cycles see it."""
     return np.maximum(ticks_at(durations_s, step_s), 1)

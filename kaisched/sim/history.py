@@ -1,7 +1,7 @@
 """Usage history in virtual time: the daemon's own feed over a store in memory.
 
-What the daemon would see by looking all the time is told here once: between two cycles nothing
-changes, so a sample holds until the next one, however long that takes.
+Between two cycles nothing changes, so one sample after each cycle holds until the next, and equals
+what the daemon would collect by continuous sampling.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _YEARS: Final = (2018, 2019, 2025, 2026, 2021, 2022, 2023)
 
 
 class VirtualHistory:
-    """Told what queues hold after each cycle, it answers as the daemon's usage source does."""
+    """Usage source fed with the queues' holdings after each cycle; answers as the daemon's does."""
 
     def __init__(
         self, settings: UsageSettings, resources: tuple[str, ...], queues: QueueTable
     ) -> None:
-        """Know nothing yet of these ``R`` resources and ``Q`` queues."""
+        """Start without usage for ``R`` resources and ``Q`` queues."""
         self._resources, self._queues = resources, queues
         self._store = MemoryStore(settings.window, hold_s=math.inf)
         self._feed = UsageFeed(self._store, settings.fetch_s)
@@ -41,7 +41,7 @@ class VirtualHistory:
         self._total: Amounts = np.zeros(0, np.int64)
 
     def hold(self, held: Amounts, total: Amounts, now_s: float) -> None:
-        """From now on the leaves hold ``(R, Q)`` of ``(R,)``."""
+        """Record that from now on the leaves hold ``(R, Q)`` of ``(R,)``."""
         if np.array_equal(held, self._held) and np.array_equal(total, self._total):
             return
         self._held, self._total = held, total
@@ -49,19 +49,19 @@ class VirtualHistory:
         self._store.record(Sample(now_s, self._resources, self._queues.name, used, total))
 
     def usage(self, snapshot: Snapshot, now_s: float) -> Usage:
-        """Return usage for the snapshot's queues and resources, of what was held until now."""
+        """Return the usage until now of the snapshot's queues and resources."""
         return self._feed.answer(now_s, snapshot.queues.name, snapshot.axis.names)
 
     def is_ready(self) -> bool:
-        """Return True: there is nobody to wait for."""
+        """Return True: there is no store to wait for."""
         return self._feed.is_ready()
 
 
 def origin_of(window: Window, first_day: int) -> float:
-    """Return the seconds since 1970 at which virtual time begins.
+    """Return the start of virtual time in seconds since 1970.
 
-    A tumbling window begins with the run. Cron needs a calendar: that of a common year whose first
-    of January is the weekday ``first_day``, 0 for Monday.
+    A tumbling window begins with the run. Cron needs a calendar: a common year whose first of
+    January is the weekday ``first_day``, 0 for Monday.
     """
     if window.type == "tumbling":
         return window.anchor_s

@@ -1,4 +1,4 @@
-"""Opening hours: the part of virtual time in which jobs come."""
+"""Opening hours: the spans of virtual time in which jobs arrive."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _DAYS: Final = 7
 
 
 class OpenTime:
-    """Spans of time, put end to end: what is drawn in open time is laid out over all time."""
+    """Spans of time, put end to end, which map open time to virtual time."""
 
     def __init__(self, spans: Sequence[tuple[float, float]]) -> None:
-        """Take spans in seconds, in order, none of which overlap."""
+        """Take spans in seconds, in order and without overlaps."""
         self._begin = np.array([begin for begin, _ in spans], np.float64)
         lengths = np.array([end - begin for begin, end in spans], np.float64)
         self._upto = np.cumsum(lengths)
 
     @property
     def length_s(self) -> float:
-        """All of it."""
+        """Length of all spans together."""
         return float(self._upto[-1]) if len(self._upto) else 0.0
 
     def lay_out(self, open_s: FloatVec) -> FloatVec:
-        """Return the instants at which so much open time has passed, each below the length."""
+        """Return the instants at which this much open time has passed, each below the length."""
         span = np.searchsorted(self._upto, open_s, side="right")
         before = np.concatenate(([0.0], self._upto[:-1]))
         instants: FloatVec = self._begin[span] + (open_s - before[span])
@@ -49,10 +49,10 @@ def weekly(
     closes_s: float,
     first_day: int,
 ) -> OpenTime:
-    """Return the hours of some days of the week between begin and end.
+    """Return the opening hours of some weekdays between begin and end.
 
-    ``days`` and ``first_day``, the day that begins at time 0, count from 0. Hours are seconds of
-    the day.
+    ``days`` and ``first_day``, the weekday at time 0, count from 0. Hours are in seconds of the
+    day.
     """
     spans = []
     for day in range(int(begin_s // DAY_S), int(end_s // DAY_S) + 1):

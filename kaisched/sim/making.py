@@ -1,4 +1,4 @@
-"""Makes jobs: when they come, how large they are and how long they run, by plan or by chance."""
+"""Jobs of a group: their arrivals, sizes and run times, by plan or by chance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kaisched.sim.hours import OpenTime
 from kaisched.sim.workload import JobKind
 
 MOST_JOBS: Final = 2_000_000
-"""Of one group: more is a slip of unit."""
+"""Most jobs of one group; a larger number is probably a wrong unit."""
 _CHUNK: Final = 256
 
 
@@ -32,10 +32,10 @@ class JobSize:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long jobs run, in seconds. ``mean_s`` of an exponential, else a median and sigma."""
+    """Run times in seconds: exponential with ``mean_s``, else lognormal with a median and sigma."""
 
     fixed_s: float | None = None
-    """Infinite for jobs that do not end."""
+    """Upper bound; infinite for jobs that never end."""
     mean_s: float | None = None
     median_s: float = 0.0
     sigma: float = 0.0
@@ -43,7 +43,7 @@ class Length:
     most_s: float = math.inf
 
     def draw(self, stream: np.random.Generator, count: int) -> FloatVec:
-        """Return so many run times."""
+        """Draw this many run times."""
         if self.fixed_s is not None:
             return np.full(count, self.fixed_s)
         if self.mean_s is not None:
@@ -55,7 +55,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Makings:
-    """What the jobs of one group are made from."""
+    """Parameters of the jobs of one group."""
 
     name: str
     queue: int
@@ -66,7 +66,7 @@ class Makings:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job before it comes."""
+    """A job before its arrival."""
 
     submitted_s: float
     ticks: int
@@ -77,10 +77,10 @@ class Job:
 
 
 class Bodies:
-    """The sizes and run times of the jobs of a group, one after the other."""
+    """Sequence of the sizes and run times of a group's jobs."""
 
     def __init__(self, makings: Makings, chance: Chance, step_s: float) -> None:
-        """Begin the streams of this group."""
+        """Start the random streams of this group."""
         self._makings = makings
         self._step_s = step_s
         self._size_stream = chance.stream("sizes", makings.name)
@@ -91,7 +91,7 @@ class Bodies:
 
     @property
     def queue(self) -> int:
-        """Where its jobs go."""
+        """The queue of the jobs."""
         return self._makings.queue
 
     def make(self, submitted_s: float) -> Job:
@@ -117,7 +117,7 @@ class Bodies:
 
 
 def poisson(rate_per_s: float, when: OpenTime, most: int, stream: np.random.Generator) -> FloatVec:
-    """Return instants by chance, so many a second of open time on average, up to a number."""
+    """Draw instants of a Poisson process in open time, at most ``most``."""
     instants: list[float] = []
     now_s = 0.0
     while now_s < when.length_s and len(instants) < most:
@@ -128,7 +128,7 @@ def poisson(rate_per_s: float, when: OpenTime, most: int, stream: np.random.Gene
 
 
 def evenly(every_s: float, when: OpenTime, most: int) -> FloatVec:
-    """Return instants at equal distances of open time, the first at its beginning."""
+    """Return instants at equal distances of open time, from its beginning."""
     count = min(math.ceil(when.length_s / every_s), most)
     offsets: FloatVec = np.arange(count, dtype=np.float64) * every_s
     return when.lay_out(offsets)

@@ -1,4 +1,4 @@
-"""What a scenario came to: the sums of the run and of each queue."""
+"""Outcome of a scenario: the sums of the run and of each queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcome:
-    """One queue that holds jobs."""
+    """Outcome of one queue that holds jobs."""
 
     name: str
     weight: float
@@ -31,23 +31,23 @@ class QueueOutcome:
     pending: int
     evictions: int
     failures: int
-    """Times a node failed under one of its jobs."""
+    """Stops of jobs because a node failed."""
     gpu_hours: float
     lost_gpu_hours: float
-    """Work done twice, and room held by jobs that were stopping."""
+    """GPU-hours of work done twice, and of room held by jobs while they stopped."""
     fair_share_gpu_hours: float
-    """What the cycles divided out to it, over time."""
+    """GPU-hours that the cycles divided out to the queue."""
     entitled_gpu_hours: float
-    """What its work, weight and quota entitled it to over the whole time, whatever was decided."""
+    """GPU-hours that work, weight and quota entitled the queue to over the run."""
     got: float | None
-    """GPU-hours by entitled GPU-hours; None where it was entitled to nothing."""
+    """GPU-hours by entitled GPU-hours; None if the queue was entitled to none."""
     wait: Waits | None
-    """None where no job came."""
+    """None if no job arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The whole run."""
+    """Outcome of the whole run."""
 
     name: str
     seed: int
@@ -55,7 +55,7 @@ class Outcome:
     until_s: float
     nodes: int
     gpus: float
-    """Of all nodes, failed ones too."""
+    """GPUs of all nodes, failed ones too."""
     jobs: int
     finished: int
     running: int
@@ -66,7 +66,7 @@ class Outcome:
     gpu_hours: float
     lost_gpu_hours: float
     utilisation: float
-    """GPU-hours by those there were while nodes were ready."""
+    """GPU-hours used, as a part of those of ready nodes."""
     fair_share_distance: float
     """Mean over time of half the sum over queues of |held - fair share|, by the GPUs there were."""
     fairness_error: float
@@ -74,13 +74,13 @@ class Outcome:
     jain: float
     """Jain's index of what queues got of what they were entitled to: 1 is equal."""
     makespan_s: float | None
-    """To the last end; None unless every job has ended."""
+    """Time of the last end; None unless every job has ended."""
     queues: tuple[QueueOutcome, ...]
     plugin_failures: tuple[Failure, ...]
 
 
 def outcome_of(run: Run) -> Outcome:
-    """Sum a run up."""
+    """Sum up a run."""
     replay, tally, scenario = run.replay, run.replay.tally, run.scenario
     step_s = scenario.pace.step_s
     hours = step_s / HOUR_S
@@ -119,13 +119,13 @@ def outcome_of(run: Run) -> Outcome:
 
 
 def error_between(used: FloatVec, due: FloatVec) -> float:
-    """Return half the sum of the differences, by all that was due; 0 where nothing was."""
+    """Return half the sum of the differences by the sum due; 0 if nothing was due."""
     whole = float(due.sum())
     return float(np.abs(used - due).sum()) / (2 * whole) if whole else 0.0
 
 
 def jain_of(used: FloatVec, due: FloatVec) -> float:
-    """Return Jain's index of what each got of what was due to it; 1 where nothing was due."""
+    """Return Jain's index of amounts used by amounts due; 1 if nothing was due."""
     some = due > 0
     got = used[some] / due[some]
     squares = float((got * got).sum())
@@ -133,13 +133,13 @@ def jain_of(used: FloatVec, due: FloatVec) -> float:
 
 
 def entitled_until(run: Run, at: IntVec) -> FloatVec:
-    """Return ``(V, T)`` the GPU ticks each leaf was entitled to up to each tick."""
+    """Return GPU ticks ``(V, T)`` that each leaf was entitled to up to each tick."""
     rows = [run.queues.row_of_name[name] for name in run.scenario.leaves]
     return entitled(run.queues, rows, work_of(run), run.record.capacity, at)
 
 
 def work_of(run: Run) -> list[Steps]:
-    """Return what each leaf would have held if nothing had ever waited."""
+    """Return what each leaf would have held if no job had ever waited."""
     endless = [
         (backlog.bodies.queue, backlog.begin_tick)
         for backlog in run.scenario.backlogs

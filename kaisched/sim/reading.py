@@ -1,9 +1,9 @@
-"""Reads a trace: a folder with ``jobs.csv.gz`` (or ``jobs.csv``) and ``vcs.csv``.
+"""Reader of traces: a folder with ``jobs.csv.gz`` (or ``jobs.csv``) and ``vcs.csv``.
 
-Jobs have the columns ``submit_s``, ``duration_s``, ``num_gpus`` and ``vc``; virtual clusters, which
-become queues, have ``vc`` and ``published_nodes`` (may be empty). Other columns are not looked at.
-A row that cannot be meant is an error that names file, line, value and what to write instead: no
-row is ever left out or guessed.
+Jobs have the columns ``submit_s``, ``duration_s``, ``num_gpus`` and ``vc``. Virtual clusters, which
+become queues, have ``vc`` and ``published_nodes`` (may be empty). Other columns are ignored. An
+invalid row is an error that names file, line, value and what to write instead; no row is ever left
+out or guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kaisched.sim.trace import Trace
 BUNDLED: Final = Path(__file__).parent.parent / "data" / "traces"
 """Traces that come with kaisched, by name."""
 MOST_SECONDS: Final = 1e10
-"""Three hundred years: more is a slip of unit, such as milliseconds."""
+"""Three hundred years: more is a wrong unit, such as milliseconds."""
 MOST_GPUS: Final = 1_000_000
 JOB_COLUMNS: Final = ("submit_s", "duration_s", "num_gpus", "vc")
 VC_COLUMNS: Final = ("vc", "published_nodes")
@@ -32,7 +32,7 @@ VC_COLUMNS: Final = ("vc", "published_nodes")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a file as text, with the line each value stands on."""
+    """One column of a file as text, with the line of each value."""
 
     path: Path
     name: str
@@ -40,7 +40,7 @@ class Column:
     lines: list[int]
 
     def fail(self, row: int, message: str, fix: str) -> ConfigError:
-        """Return the error that names the value of a row and where it stands."""
+        """Return the error that names a row's value and its line."""
         return ConfigError(
             message,
             file=f"{self.path}:{self.lines[row]}",
@@ -50,7 +50,7 @@ class Column:
         )
 
     def numbers(self, least: float, most: float, fix: str) -> FloatVec:
-        """Return the values as numbers; the first that is none, or out of range, is an error."""
+        """Return the values as numbers; fail at the first that is none or out of range."""
         try:
             numbers = np.array(self.values, np.float64)
         except ValueError:
@@ -149,7 +149,7 @@ def _read_vcs(path: Path) -> tuple[tuple[str, ...], tuple[float | None, ...]]:
         if not name or not name.isprintable():
             raise names.fail(row, "is no name", "give each vc a name of printable characters")
         if name in seen:
-            raise names.fail(row, "stands here twice", "give each vc one row")
+            raise names.fail(row, "appears twice", "give each vc one row")
         seen.add(name)
     fix = f"write a number from 0 to {MOST_GPUS}, or leave it empty"
     nodes = columns["published_nodes"].filled_numbers(0, MOST_GPUS, fix)
@@ -162,7 +162,7 @@ def read_columns(
     """Read columns of a CSV file as text, each value with its line.
 
     Raises:
-        ConfigError: no such file, no such column but an optional one, or a row of another width.
+        ConfigError: the file or a needed column is missing, or a row has another width.
 
     """
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Writes down what happens in a run: amounts by queue over time, each job, each node."""
+"""Recorder of a run: amounts by queue over time, each job, each node."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ NOT_YET = -1
 
 @dataclass(slots=True)
 class JobLog:
-    """What happened to one job. Ticks."""
+    """Times of one job, in ticks."""
 
     started: int = NOT_YET
     """First."""
     ended: int = NOT_YET
     runs: int = 0
-    """Times it started."""
+    """How often the job started."""
     evictions: int = 0
     failures: int = 0
     redone: int = 0
-    """Ticks of work it did twice."""
+    """Ticks of work done twice."""
 
 
 class Recorder:
-    """Looks on. Amounts are GPUs."""
+    """Records a replay. Amounts are GPUs."""
 
     def __init__(
         self, workload: Workload, cluster: Cluster, usage: VirtualHistory | None, pace: Pace
     ) -> None:
-        """Stand at tick 0, with nothing held."""
+        """Start at tick 0, with nothing held."""
         queues = range(len(workload.queue_names))
         self._work = workload
         self._cluster = cluster
@@ -46,7 +46,7 @@ class Recorder:
         self._pace = pace
         self.held = [Steps() for _ in queues]
         self.waiting = [Steps() for _ in queues]
-        """Of jobs that wait."""
+        """GPUs of pending jobs."""
         self.fair_share = [Steps() for _ in queues]
         self.capacity = Steps()
         self.jobs: list[JobLog] = []
@@ -59,12 +59,12 @@ class Recorder:
         self.look(0)
 
     def arrive(self, job: int, tick: int) -> None:  # noqa: ARG002 - noted after the cycle
-        """Count what it waits for."""
+        """Count a job as waiting."""
         self.jobs.append(JobLog())
         self._shift(job, waiting=1, held=0)
 
     def start(self, job: int, tick: int) -> None:
-        """Count what it holds."""
+        """Count what a job holds."""
         log = self.jobs[job]
         if log.started == NOT_YET:
             log.started = tick
@@ -72,12 +72,12 @@ class Recorder:
         self._shift(job, waiting=-1, held=1)
 
     def finish(self, job: int, tick: int) -> None:
-        """Count what it leaves."""
+        """Count what a job frees."""
         self.jobs[job].ended = tick
         self._shift(job, waiting=0, held=-1)
 
     def stop(self, job: int, tick: int, redone: int, *, is_failure: bool) -> None:
-        """Count what it loses."""
+        """Count what a stopped job loses."""
         log = self.jobs[job]
         log.redone += redone
         if is_failure:
@@ -89,16 +89,16 @@ class Recorder:
         self._shift(job, waiting=1, held=-1)
 
     def sample(self, tick: int, fair_share: list[int]) -> None:
-        """Take down the fair shares."""
+        """Record the fair shares."""
         for steps, share in zip(self.fair_share, fair_share, strict=True):
             steps.set(tick, share / GPU_UNIT)
 
     def after(self, result: CycleResult, tick: int) -> None:  # noqa: ARG002 - the cluster shows it
-        """Take down what changed, and tell the usage history."""
+        """Record what changed, and update the usage history."""
         self.look(tick)
 
     def look(self, tick: int) -> None:
-        """Take down what is so from a tick on."""
+        """Record the state from a tick on."""
         for queue in self._changed:
             self.held[queue].set(tick, self._held[queue])
             self.waiting[queue].set(tick, self._waiting[queue])
@@ -117,17 +117,17 @@ class Recorder:
 
 
 class Occupancy:
-    """GPUs in use on each node, as means over equal spans of time; few however long it lasts.
+    """GPUs in use on each node, as means over equal spans of time; few in a run of any length.
 
-    When there are too many spans, each two become one.
+    Whenever there are too many spans, pairs of spans are merged.
     """
 
     MOST = 480
 
     def __init__(self, nodes: int) -> None:
-        """Stand at tick 0."""
+        """Start at tick 0."""
         self.width = 1
-        """Ticks of a span."""
+        """Ticks in a span."""
         self._spans: list[FloatVec] = []
         """GPU ticks by node in each span."""
         self._nodes = nodes
@@ -135,7 +135,7 @@ class Occupancy:
         self._rate: FloatVec = np.zeros(nodes)
 
     def hold(self, tick: int, in_use: IntVec) -> None:
-        """Let so many milli-GPUs be in use on each node from a tick on."""
+        """Record the milli-GPUs in use on each node from a tick on."""
         self.close(tick)
         self._rate = in_use / GPU_UNIT
 
@@ -155,7 +155,7 @@ class Occupancy:
         self._since = max(tick, self._since)
 
     def means(self) -> FloatVec:
-        """Return ``(N, S)`` the mean of each span; the last one may be shorter than the others."""
+        """Return means ``(N, S)`` of the spans, the last of which may be shorter."""
         if not self._spans:
             return np.zeros((self._nodes, 0))
         lengths = np.full(len(self._spans), float(self.width))

@@ -1,13 +1,13 @@
-"""The replay: a workload's jobs come, run and end in virtual time, with a cycle after each change.
+"""Replay of a workload in virtual time: jobs arrive, run and end; each change starts a cycle.
 
-At one tick, what ended makes room first; then what was evicted a tick ago is gone and waits again;
-then new jobs come; then one cycle decides, and what it decided is done at that very instant.
+At one tick, jobs that end make room first. Then jobs evicted a tick ago are gone and wait again.
+Then new jobs arrive. Then one cycle decides, and its decisions take effect at that very tick.
 
 An evicted job holds its room until the next tick, as a pod does until it has terminated. It keeps
-what it had computed at its last checkpoint, and its place in the order of arrival. Its pods are
-made anew, so a place that was promised to one of those that stop is promised to nobody.
+the work up to its last checkpoint, and its place in the order of arrival. Its pods are replaced by
+new ones, so a nomination of one of the old pods is void.
 
-When a node fails, the jobs on it stop at once, as a whole, and wait again in the same way.
+When a node fails, the jobs on it stop at once, as a whole, and wait again in this way.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kaisched.sim.watching import Blind, Watch
 from kaisched.sim.workload import Workload
 
 SAMPLE_TICKS: Final = 30
-"""Fair shares are looked at this often."""
+"""Time between two samples of fair shares."""
 CHECKPOINT_TICKS: Final = 60
-"""Jobs write a checkpoint after each hour of their run, unless told otherwise."""
+"""Default work of a job between two checkpoints."""
 STOP_TICKS: Final = 1
-"""So long an evicted job holds its room."""
+"""Time for which an evicted job holds its room."""
 _IDLE: Final = -1
-"""End of a job that does not run."""
+"""End of a job that is not running."""
 
 Decide = Callable[[Snapshot, float], CycleResult]
-"""The cycle: what to do about a snapshot at an instant in seconds."""
+"""Cycle that decides on a snapshot at an instant in seconds."""
 Tell = Callable[[int], None]
-"""Hears the tick after each cycle."""
+"""Callback with the tick after each cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,16 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a replay runs. Times are ticks but for the first."""
+    """Pace of a replay. Times are in ticks except the first."""
 
     step_s: float = GRID_S
     """Seconds of a tick."""
     checkpoint: int = CHECKPOINT_TICKS
-    """Work between two checkpoints of jobs that do not say."""
+    """Work between two checkpoints, for jobs without their own."""
     sample: int = SAMPLE_TICKS
-    """Time between two looks at the fair shares."""
+    """Time between two samples of the fair shares."""
     recheck: int = 0
-    """While jobs wait, a cycle runs at least so often, though nothing happened; 0 for never."""
+    """Longest time between two cycles while jobs wait; 0 for no limit."""
     origin_s: float = 0.0
     """Seconds since 1970 at tick 0."""
 
@@ -78,7 +78,7 @@ _BY_THE_MINUTE: Final = Pace()
 
 
 class Replay:
-    """One run. The state of a job is its end: a tick while it runs, before and after it none."""
+    """One run. A job's state is its end: a tick while it runs, ``_IDLE`` before and after."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Replay:
         outages: Sequence[Outage] = (),
         watch: Watch | None = None,
     ) -> None:
-        """Stand at tick ``first`` with an empty cluster. Outages stand in the order of time."""
+        """Start at tick ``first`` with an empty cluster. Outages are in the order of time."""
         self._work = workload
         self.pace = pace
         self._cluster = cluster
@@ -113,10 +113,10 @@ class Replay:
         self.last_end = first
         self.cycles = 0
         self.failures: dict[tuple[str, str, str], int] = {}
-        """How often a plugin failed: (plugin, question, error)."""
+        """Number of failures by (plugin, question, error)."""
 
     def run(self, until: int, tell: Tell | None = None) -> None:
-        """Go on up to and including a tick; :data:`NEVER` for as long as anything happens."""
+        """Run up to and including a tick; with :data:`NEVER`, until nothing more happens."""
         self._is_bounded = until != NEVER
         while (tick := self._next_tick()) <= until and tick != NEVER:
             is_changed = self._settle(self._events.take(tick), tick)
@@ -140,12 +140,12 @@ class Replay:
         return tick if tick < FOREVER else NEVER
 
     def waiting(self) -> list[int]:
-        """Return the jobs that came and have not started."""
+        """Return the jobs that have arrived and not started."""
         came = sum(self.tally.arrived)
         return [job for job in range(came) if not self._has_started[job]]
 
     def _settle(self, due: list[int], tick: int) -> bool:
-        """Take in what is due; return whether anything changed."""
+        """Process due events; return whether anything changed."""
         work, tally, end = self._work, self.tally, self._end
         is_changed = False
         for event in due:
@@ -159,7 +159,7 @@ class Replay:
                 self._watch.finish(event, tick)
                 self.last_end = tick
             else:
-                continue  # it was evicted since and ends later
+                continue  # it was evicted in the meantime and ends later
             is_changed = True
         return is_changed
 
@@ -174,12 +174,12 @@ class Replay:
             self._watch.arrive(job, tick)
 
     def _break_and_mend(self, tick: int) -> bool:
-        """Let nodes fail and return that are due; return whether any did."""
+        """Fail and restore the nodes that are due; return whether there were any."""
         is_changed = False
         while self._outages and self._outages[-1].tick <= tick:
             outage = self._outages.pop()
             if not outage.is_ready:
-                # What was stopping is gone by now: that was settled first.
+                # Jobs that were stopping are gone by now: due events come first.
                 for job in self._cluster.jobs_on(outage.node):
                     self._stop(job, tick, is_failure=True)
                     self._cluster.renew(job)
@@ -209,10 +209,10 @@ class Replay:
         return result
 
     def _next_recheck(self, tick: int) -> int:
-        """Return when to run a cycle again though nothing happens.
+        """Return the tick of the next cycle if nothing happens until then.
 
-        Without an end of the clock there is one only while something else is still to come: what
-        waits on an empty cluster would wait for ever.
+        In a run without an end there is one only while other events are pending: jobs that wait on
+        an empty cluster would wait for ever.
         """
         if not self.pace.recheck or not any(self.tally.pending):
             return NEVER
@@ -221,10 +221,10 @@ class Replay:
         return NEVER if is_over else tick + self.pace.recheck
 
     def _sample(self, result: CycleResult, tick: int, upcoming: int) -> None:
-        """Take the fair shares of this cycle where they hold at a time of sampling.
+        """Record the fair shares of this cycle if they hold at a time of sampling.
 
-        Nothing changes until ``upcoming``. To sample when something changes would be easier and
-        wrong: then bursts of short jobs would be seen more often than they are there.
+        Nothing changes until ``upcoming``. Samples at changes would be simpler, but wrong: they
+        would give bursts of short jobs too much weight.
         """
         every = self.pace.sample
         at = _next_sample(self._sample_at, tick, every)
@@ -251,7 +251,7 @@ class Replay:
         self._cluster.place(tasks, nodes, now_s)
 
     def _evict(self, result: CycleResult, tick: int) -> None:
-        """Stop jobs; one of which a part is moved stops as a whole, since the rest needs it."""
+        """Stop evicted jobs; if a part of a job moves, the whole job stops, since it is a gang."""
         cluster = self._cluster
         moves = np.isin(result.evict_tasks, result.nominate_tasks)
         jobs = set(cluster.jobs_of(result.evict_tasks[moves]))
@@ -264,12 +264,12 @@ class Replay:
             cluster.release(job)
 
     def _stop(self, job: int, tick: int, *, is_failure: bool) -> None:
-        """Let a running job wait again, and compute once more what no checkpoint kept."""
+        """Return a running job to the queue, less the work since its last checkpoint."""
         work = self._work
         left = self._end[job] - tick
         own = work.kind[job].checkpoint_ticks
         every = self.pace.checkpoint if own is None else own
-        # It began from a checkpoint, so whole intervals of all its work are those of this run.
+        # It began at a checkpoint, so whole intervals of its total work equal those of this run.
         redone = (work.ticks[job] - left) % every
         self._left[job] = left + redone
         self._end[job] = _IDLE
@@ -281,12 +281,12 @@ class Replay:
         self._watch.stop(job, tick, redone, is_failure=is_failure)
 
     def _left_out(self, tasks: RowVec, jobs: set[int]) -> RowVec:
-        """Return the tasks of other jobs than these."""
+        """Return the tasks that belong to none of these jobs."""
         other = [job not in jobs for job in self._cluster.jobs_of(tasks)]
         return tasks[np.array(other, np.bool_)]
 
     def _nominate(self, result: CycleResult) -> None:
-        """Keep the promises to pods that go on waiting; the pods of moved jobs are gone soon."""
+        """Nominate pods that go on waiting; the pods of moved jobs will soon be gone."""
         tasks, nodes = result.nominate_tasks, result.nominate_nodes
         if len(result.evict_tasks):
             stays = ~np.isin(tasks, result.evict_tasks)
@@ -294,7 +294,7 @@ class Replay:
         self._cluster.nominate(tasks, nodes)
 
     def _whole_jobs(self, tasks: RowVec, what: str) -> list[int]:
-        """Return the jobs of these tasks, each of which must be complete: they are all gangs."""
+        """Return the jobs of these tasks; each job must be complete, since all are gangs."""
         jobs = self._cluster.jobs_of(tasks)
         kind = self._work.kind
         counts: dict[int, int] = {}
@@ -307,7 +307,7 @@ class Replay:
         return list(counts)
 
     def _close(self, until: int) -> None:
-        """Bring the sums up to the end, and check that no job and no GPU was lost."""
+        """Complete the sums at the end, and check that no job and no GPU was lost."""
         if until != NEVER:
             self.last = until
         self.tally.close(self.last)
@@ -319,7 +319,7 @@ class Replay:
             known = running[queue] + tally.pending[queue] + tally.finished[queue]
             if known != tally.arrived[queue]:
                 raise InvariantBroken(
-                    f"queue {name} lost jobs: {tally.arrived[queue]} came, {known} are known"
+                    f"queue {name} lost jobs: {tally.arrived[queue]} arrived, {known} are known"
                 )
 
 

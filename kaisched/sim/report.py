@@ -1,4 +1,4 @@
-"""What a simulation found: per queue and in all, ready to print or to compare."""
+"""Report of a simulation: sums per queue and in all, ready to print or to compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kaisched.sim.workload import ClusterSize, QuotaMode, Workload
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What was simulated."""
+    """Setting of a simulation."""
 
     trace: str
     size: ClusterSize
@@ -22,7 +22,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds from arrival to first start, over all jobs; those still waiting, so far."""
+    """Seconds from arrival to first start over all jobs; jobs still waiting count so far."""
 
     mean_s: float
     p50_s: float
@@ -44,18 +44,18 @@ class QueueReport:
     evictions: int
     gpu_hours: float
     lost_gpu_hours: float
-    """Lost to evictions: work done twice, and room held by jobs that were stopping."""
+    """GPU-hours lost to evictions: work done twice, and room held by jobs while they stopped."""
     entitled_gpu_hours: float
-    """Its fair share over time: what its demand, weight and quota entitled it to."""
+    """GPU-hours that demand, weight and quota entitled the queue to."""
     got: float | None
-    """GPU-hours by entitled GPU-hours; None where nothing was asked for."""
+    """GPU-hours by entitled GPU-hours; None if the queue asked for none."""
     wait: Waits | None
-    """None where no job came."""
+    """None if no job arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A plugin or an action that failed, how and how often."""
+    """A failing plugin or action, with its error and the number of failures."""
 
     plugin: str
     question: str
@@ -63,7 +63,7 @@ class Failure:
     times: int
 
     def warning(self) -> str:
-        """Return the line that tells of it."""
+        """Return the failure as a line of text."""
         who = who_failed(self.plugin, self.question)
         return f"warning: {who} failed {self.times} times: {self.error}"
 
@@ -87,9 +87,9 @@ class Report:
     gpu_hours: float
     lost_gpu_hours: float
     redone_gpu_hours: float
-    """The work done twice: lost, and among the GPU-hours."""
+    """GPU-hours of work done twice, which are also among the GPU-hours."""
     utilisation: float
-    """GPU-hours by all that the cluster had."""
+    """GPU-hours used, as a part of the cluster's."""
     fair_share_distance: float
     """Mean over time of half the sum over queues of |held - fair share|, by the cluster's GPUs."""
     checkpoint_every_s: float
@@ -100,7 +100,7 @@ class Report:
 
 
 def report_of(replay: Replay, workload: Workload, setting: Setting) -> Report:
-    """Sum a finished replay up."""
+    """Sum up a finished replay."""
     tally = replay.tally
     queues = _queues(replay, workload)
     ticks = replay.last - replay.first
@@ -168,7 +168,7 @@ def _queues(replay: Replay, workload: Workload) -> tuple[QueueReport, ...]:
 
 
 def waits_of(ticks: list[int], step_s: float = GRID_S) -> Waits | None:
-    """Sum up waits; None where there are none."""
+    """Sum up waits; return None without any."""
     if not ticks:
         return None
     ticks = sorted(ticks)
@@ -181,7 +181,7 @@ def waits_of(ticks: list[int], step_s: float = GRID_S) -> Waits | None:
 
 
 def nearest_rank(ordered: Sequence[int], percent: int) -> int:
-    """Return the least value that ``percent`` of the values do not exceed: one that occurred."""
+    """Return the least value that at least ``percent`` of the values do not exceed."""
     return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)]
 
 

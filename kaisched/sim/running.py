@@ -1,4 +1,4 @@
-"""Runs a scenario: the daemon's own cycle in virtual time, with somebody who writes it all down."""
+"""Runs scenarios: the daemon's own cycle in virtual time, with a recorder."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kaisched.sim.source import Drawn
 from kaisched.sim.workload import Workload
 
 Progress = Callable[[float], None]
-"""Hears the time in seconds after each cycle."""
+"""Callback with the time in seconds after each cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run, with everything that was written down."""
+    """A finished run with its recordings."""
 
     scenario: Scenario
     workload: Workload
     groups: Sequence[str]
-    """Where each job is from."""
+    """Origin of each job."""
     replay: Replay
     record: Recorder
     queues: QueueTable
@@ -38,10 +38,10 @@ class Run:
 
 
 def policy_of(scenario: Scenario, actions: Sequence[str] | None = None) -> tuple[Policy, list[str]]:
-    """Build the policy of a scenario, and what is to be warned of.
+    """Build the policy of a scenario; return it with its warnings.
 
     Raises:
-        ConfigError: a plugin, action or argument that does not exist or does not fit.
+        ConfigError: a plugin, action or argument does not exist or is invalid.
 
     """
     return build_policy(scenario.shard, scenario.shard_file, actions=actions)
@@ -54,10 +54,10 @@ def run_scenario(
     *,
     is_checked: bool = False,
 ) -> Run:
-    """Run a scenario under a policy. The same scenario and policy give the same run.
+    """Run a scenario under a policy. Equal scenarios and policies give equal runs.
 
     Raises:
-        InvariantBroken: ``is_checked``, and a cycle did what none may do.
+        InvariantBroken: with ``is_checked``, a cycle broke an invariant.
 
     """
     pace = scenario.pace

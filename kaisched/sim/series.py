@@ -1,4 +1,4 @@
-"""Amounts that change at ticks and stay the same in between."""
+"""Amounts that change at ticks and are constant in between."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from kaisched.core.axis import FloatVec, IntVec
 
 
 class Steps:
-    """One amount over time, 0 before it is first set. Ticks only grow."""
+    """One amount over time, 0 before its first change. Ticks only grow."""
 
     __slots__ = ("ticks", "values")
 
     ticks: list[int]
     values: list[float]
-    """From each tick on."""
+    """Values from each tick on."""
 
     def __init__(self) -> None:
-        """Begin with nothing set."""
+        """Start without changes."""
         self.ticks = []
         self.values = []
 
     def set(self, tick: int, value: float) -> None:
-        """Let the amount be a value from a tick on; the last word on a tick counts."""
+        """Set the amount from a tick on; the last value for a tick counts."""
         if self.ticks and self.ticks[-1] == tick:
             self.values[-1] = value
         elif not self.values or self.values[-1] != value:
@@ -30,7 +30,7 @@ class Steps:
             self.values.append(value)
 
     def integral(self, at: IntVec) -> FloatVec:
-        """Return the sum of the amount over all ticks before each of these."""
+        """Return the sum of the amount over all ticks before each of these ticks."""
         if not self.ticks:
             return np.zeros(len(at))
         ticks = np.array(self.ticks, np.int64)
@@ -43,7 +43,7 @@ class Steps:
         return total
 
     def means(self, edges: IntVec) -> FloatVec:
-        """Return the mean between each two edges, exactly: a thinned line hides no peak's area."""
+        """Return the exact mean between each two edges, which loses no peak to thinning."""
         means: FloatVec = np.diff(self.integral(edges)) / np.diff(edges)
         return means
 
@@ -57,7 +57,7 @@ class Steps:
 
 
 def edges_between(first: int, last: int, most: int) -> IntVec:
-    """Return at most so many equal spans of ticks: their edges, of which the last may be closer."""
+    """Return the edges of at most ``most`` equal spans of ticks; the last span may be shorter."""
     ticks = max(last - first, 1)
     width = -(-ticks // most)
     edges = np.arange(first, first + ticks + width, width, dtype=np.int64)

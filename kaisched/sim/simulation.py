@@ -24,7 +24,7 @@ from kaisched.sim.trace import Trace
 from kaisched.sim.workload import ClusterSize, QuotaMode, workload_of
 
 Progress = Callable[[float], None]
-"""Hears the time in seconds after each cycle."""
+"""Callback with the time in seconds after each cycle."""
 
 RECORDS_EVERY: Final = 100
 _FEW: Final = 20
@@ -35,7 +35,7 @@ class Stretch:
     """Jobs submitted from ``from_s`` on and before ``until_s``, where the clock stops too.
 
     Without ``until_s`` the stretch ends with the last submission. With ``is_drained`` the clock
-    goes on after it until nothing happens any more.
+    then goes on until nothing happens any more.
     """
 
     from_s: float = 0.0
@@ -43,7 +43,7 @@ class Stretch:
     is_drained: bool = False
 
     def bounds(self, trace: Trace) -> tuple[float, float]:
-        """Return where it begins and ends in a trace, in seconds."""
+        """Return begin and end of the stretch in a trace, in seconds."""
         until_s = self.until_s
         if until_s is None:
             last_s = float(trace.submit_s[-1]) if len(trace) else 0.0
@@ -62,7 +62,7 @@ class PolicyCycle:
     """The daemon's own cycle under one policy, with its memory from cycle to cycle."""
 
     def __init__(self, policy: Policy, usage: UsageSource | None = None) -> None:
-        """Remember nothing yet; ``usage`` is what the cycle is told of the past, if anything."""
+        """Start without memory; ``usage`` is the usage history for the cycles, if any."""
         self._policy = policy
         self._usage = usage
         self._memory = Memory()
@@ -77,17 +77,18 @@ class PolicyCycle:
 class CheckedCycle:
     """A cycle after which every invariant must hold.
 
-    Those of its records too, while few jobs wait. With a long queue, working all records out takes
-    a hundred times as long as the cycle: they are then looked at every RECORDS_EVERY cycles.
+    Invariants of decision records are checked each time while few jobs wait. With a long queue, all
+    records take a hundred times as long as the cycle, so they are checked every RECORDS_EVERY
+    cycles.
     """
 
     def __init__(self, decide: Decide) -> None:
-        """Count the cycles of ``decide``."""
+        """Wrap ``decide`` and count its cycles."""
         self._decide = decide
         self._cycles = 0
 
     def __call__(self, snapshot: Snapshot, now_s: float) -> CycleResult:
-        """Decide on a snapshot; InvariantBroken tells of the first violation and its cycle."""
+        """Decide on a snapshot; raise InvariantBroken with the first violation and its cycle."""
         result = self._decide(snapshot, now_s)
         self._cycles += 1
         is_short = int(np.count_nonzero(snapshot.jobs.pending)) <= _FEW
@@ -114,8 +115,8 @@ def simulate(
 ) -> Report:
     """Replay a stretch of a trace and report on it.
 
-    ``checkpoint_every_s`` is rounded up to the grid: what an evicted job computed since its last
-    checkpoint, it computes again.
+    ``checkpoint_every_s`` is rounded up to the grid. An evicted job repeats its work since its last
+    checkpoint.
     """
     if not checkpoint_every_s > 0:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The jobs of a scenario as they come: those planned before, and backlogs that are filled up."""
+"""Source of a scenario's jobs as they arrive: planned jobs, and backlogs that are refilled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kaisched.sim.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """So many jobs of a group always wait from one instant up to another."""
+    """Jobs of a group of which a fixed number always waits between two instants."""
 
     bodies: Bodies
     depth: int
@@ -22,17 +22,17 @@ class Backlog:
 
     @property
     def is_endless(self) -> bool:
-        """Tell whether there are always more jobs."""
+        """Tell whether the backlog never runs out of jobs."""
         return self.most >= MOST_JOBS and self.end_tick == NEVER
 
 
 class Drawn:
-    """Adds jobs to a workload that is empty at first, as they come."""
+    """Adds jobs to an initially empty workload as they arrive."""
 
     def __init__(
         self, workload: Workload, planned: Sequence[Job], backlogs: Sequence[Backlog], step_s: float
     ) -> None:
-        """Take planned jobs in any order; jobs submitted at one instant keep theirs."""
+        """Take planned jobs in any order; jobs submitted at one instant keep their order."""
         self._work = workload
         self._step_s = step_s
         self._planned = sorted(planned, key=lambda job: job.submitted_s)
@@ -40,23 +40,23 @@ class Drawn:
         self._backlogs = backlogs
         self._made = [0] * len(backlogs)
         self._due: dict[int, dict[int, int]] = {}
-        """Tick to how many jobs each backlog is short of then."""
+        """Number of jobs that each backlog lacks, by tick."""
         self._backlog_of_job: dict[int, int] = {}
         for at, backlog in enumerate(backlogs):
             self._want(at, backlog.depth, backlog.begin_tick)
         self.groups: list[str] = []
-        """Where each job of the workload is from."""
+        """Origin of each job of the workload."""
 
     @property
     def next_tick(self) -> int:
-        """The earliest tick at which jobs come, :data:`NEVER` without any."""
+        """The earliest tick at which jobs arrive, :data:`NEVER` without any."""
         planned = NEVER
         if self._at < len(self._planned):
             planned = tick_at(self._planned[self._at].submitted_s, self._step_s)
         return min(planned, min(self._due, default=NEVER))
 
     def take(self, tick: int) -> range:
-        """Return the jobs that come at this tick."""
+        """Return the jobs that arrive at this tick."""
         first = len(self._work)
         planned = self._planned
         while self._at < len(planned):
@@ -72,7 +72,7 @@ class Drawn:
         return range(first, len(self._work))
 
     def note_start(self, job: int, tick: int) -> None:
-        """Fill a backlog up at the next tick when one of its jobs starts."""
+        """Refill a backlog at the next tick after one of its jobs starts."""
         at = self._backlog_of_job.pop(job, None)
         if at is not None:
             self._want(at, 1, tick + 1)

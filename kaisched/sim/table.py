@@ -1,6 +1,6 @@
-"""A report as text: for people at most 80 columns wide, for programs as JSON.
+"""Text forms of a report: a table for people, at most 80 columns wide, and JSON for programs.
 
-The same report gives the same bytes.
+Equal reports give equal bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WIDEST: Final = 80
 _LONGEST_NAME: Final = 16
 _SHORTEST_NAME: Final = 8
 _EXACT_BELOW: Final = 1000.0
-"""Columns of hours have a decimal where none of them is as large as this."""
+"""Columns of hours have a decimal if all their values are below this."""
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
@@ -28,7 +28,7 @@ NONE: Final = "-"
 
 
 def table_of(report: Report) -> str:
-    """Return the whole report: what was run, a line for each queue, and the sums."""
+    """Format the whole report: the setting, a line for each queue, and the sums."""
     shown = [queue for queue in report.queues if queue.jobs]
     rows = [*_HEAD, *_rows(report, shown)]
     lines = [_title(report), "", *aligned(rows), "", *_summary(report)]
@@ -39,13 +39,13 @@ def table_of(report: Report) -> str:
 
 
 def json_of(report: Report) -> str:
-    """Return everything there is, unrounded; keys in camelCase, ``_s`` written out."""
+    """Format all values, unrounded; keys in camelCase, ``_s`` written out."""
     answer = {"schemaVersion": "kaisched.io/simulation/v1", **camel(asdict(report))}
     return json.dumps(answer, indent=2, allow_nan=False)
 
 
 def camel(value: Any) -> Any:
-    """Return plain values with camelCase keys."""
+    """Convert the keys of plain values to camelCase."""
     if isinstance(value, dict):
         return {_camel_key(key): camel(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -59,7 +59,7 @@ def _camel_key(key: str) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """Return a duration in its two largest units, rounded down: ``2d3h``, ``1h5m``, ``4m``."""
+    """Format a duration in its two largest units, rounded down: ``2d3h``, ``1h5m``, ``4m``."""
     for size, unit, part, part_unit in (
         (_DAY_S, "d", _HOUR_S, "h"),
         (_HOUR_S, "h", _MINUTE_S, "m"),
@@ -99,7 +99,7 @@ def _rows(report: Report, shown: Sequence[QueueReport]) -> list[tuple[str, ...]]
 
 
 def hours_of(column: Sequence[float]) -> list[str]:
-    """Return hours with one decimal, or none where a column has large ones."""
+    """Format hours with one decimal, or without decimals if a column has large values."""
     digits = 1 if max(column) < _EXACT_BELOW else 0
     return [f"{hours:.{digits}f}" for hours in column]
 
@@ -126,9 +126,9 @@ def _short_name(name: str, most: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], longest: int = _LONGEST_NAME) -> list[str]:
-    """Return lines with the first column to the left and the others to the right.
+    """Align lines: the first column to the left, the rest to the right.
 
-    Names have the room that the numbers leave on a terminal, but no more than ``longest``.
+    Names get the room that the numbers leave on a terminal, but at most ``longest``.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     left = _WIDEST - sum(2 + width for width in widths[1:])

@@ -1,7 +1,7 @@
-"""What a replay adds up while it runs, at a cost that grows with what happens and not with time.
+"""Sums of a replay, updated at a cost that grows with its events and not with its length.
 
-Held GPUs are integrated per queue at each change. Fair shares, and how far what is held is from
-them, are sampled coarsely and taken to hold until the next sample, because dividing at every cycle
+Held GPUs are integrated per queue at each change. Fair shares, and their distance from the GPUs
+held, are sampled coarsely, and each sample holds until the next one: a division at every cycle
 would cost more than the cycle.
 """
 
@@ -31,32 +31,32 @@ class Tally:
     )
 
     arrived: list[int]
-    """Jobs that came."""
+    """Jobs that have arrived."""
     pending: list[int]
     """Jobs that wait now."""
     finished: list[int]
-    """Jobs that ended."""
+    """Jobs that have ended."""
     evicted: list[int]
-    """Times a job was stopped for another."""
+    """Stops of jobs in favour of another job."""
     failed: list[int]
-    """Times a job was stopped because a node failed."""
+    """Stops of jobs because a node failed."""
     held: list[int]
     """GPUs of running jobs now."""
     used: list[int]
     """GPU ticks held so far."""
     redone: list[int]
-    """Those of the used GPU ticks whose work was lost when a job was stopped."""
+    """Used GPU ticks whose work was lost when a job was stopped."""
     stopping: list[int]
-    """GPU ticks for which evicted jobs kept their room while they stopped; not among the used."""
+    """GPU ticks of room held by evicted jobs while they stopped; not among the used ones."""
     entitled: list[int]
     """Thousandths of GPU ticks of fair share so far."""
     waits: list[list[int]]
-    """Ticks from arrival to the first start, of each job that started."""
+    """Ticks from arrival to first start, of each job that has started."""
     distance: int
     """Thousandths of GPU ticks: over time, the sum over queues of |held - fair share|."""
 
     def __init__(self, queues: int, tick: int) -> None:
-        """Begin at a tick with nothing held."""
+        """Start at a tick with nothing held."""
         self.arrived = [0] * queues
         self.pending = [0] * queues
         self.finished = [0] * queues
@@ -75,7 +75,7 @@ class Tally:
         self._distance = 0
 
     def arrive(self, queue: int) -> None:
-        """Count a job that comes and waits."""
+        """Count a new, waiting job."""
         self.arrived[queue] += 1
         self.pending[queue] += 1
 
@@ -92,7 +92,7 @@ class Tally:
     def evict(self, queue: int, gpus: int, tick: int, *, redone: int, stopping: int) -> None:
         """Count a running job that is stopped and waits again.
 
-        It computes its last ``redone`` ticks once more, and keeps its room for ``stopping`` ticks.
+        It repeats its last ``redone`` ticks of work, and keeps its room for ``stopping`` ticks.
         """
         self.evicted[queue] += 1
         self.pending[queue] += 1
@@ -101,16 +101,16 @@ class Tally:
         self._hold(queue, -gpus, tick)
 
     def fail(self, queue: int, gpus: int, tick: int, *, redone: int) -> None:
-        """Count a running job whose node failed: it waits again, and holds nothing any more."""
+        """Count a running job whose node failed: it waits again, and holds nothing."""
         self.failed[queue] += 1
         self.pending[queue] += 1
         self.redone[queue] += gpus * redone
         self._hold(queue, -gpus, tick)
 
     def sample_fair_share(self, tick: int, fair_share: list[int]) -> None:
-        """Take these shares, in thousandths of a GPU by queue, to hold from now on.
+        """Use these shares, in thousandths of a GPU by queue, from now on.
 
-        So is how far they are from what is held now.
+        The distance from the GPUs held now is used from now on too.
         """
         self._integrate_fair_share(tick)
         self._fair_share = fair_share
@@ -118,7 +118,7 @@ class Tally:
         self._distance = sum(abs(1000 * held - share) for held, share in pairs)
 
     def close(self, tick: int) -> None:
-        """Bring every integral up to the end."""
+        """Complete every integral at the end."""
         for queue in range(len(self.held)):
             self._hold(queue, 0, tick)
         self._integrate_fair_share(tick)

@@ -1,7 +1,7 @@
-"""A run over time, thinned to as many points as a picture or a table can bear.
+"""Timeline of a run, thinned to as many points as a picture or a table can show.
 
-Amounts are means between two points, so nothing that happened in between is lost; sums are exact at
-each point.
+Amounts are means between two points, so peaks in between are not lost; sums are exact at each
+point.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from kaisched.sim.series import edges_between
 
 MOST_POINTS: Final = 1_000
 _MOST_DIVISIONS: Final = 250
-"""Instants at which the entitlement is worked out; straight lines in between."""
+"""Instants at which the entitlement is computed; it is linear in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Columns over T points, which are ends of equal spans; amounts are means of the span."""
+    """Columns over T points, the ends of equal spans; amounts are means of a span."""
 
     begin_s: FloatVec
-    """``(T,)`` where each span begins."""
+    """``(T,)`` begin of each span."""
     end_s: FloatVec
     queues: tuple[str, ...]
     allocated: FloatVec
     """``(V, T)`` GPUs."""
     waiting: FloatVec
-    """``(V, T)`` GPUs that waiting jobs ask for."""
+    """``(V, T)`` GPUs that waiting jobs request."""
     fair_share: FloatVec
     """``(V, T)`` GPUs."""
     gpu_hours: FloatVec
-    """``(V, T)`` up to the end of the span."""
+    """``(V, T)`` GPU-hours up to the end of the span."""
     entitled_hours: FloatVec
-    """``(V, T)`` up to the end of the span."""
+    """``(V, T)`` entitled GPU-hours up to the end of the span."""
     capacity: FloatVec
     """``(T,)`` GPUs."""
     jain: FloatVec
-    """``(T,)`` of GPU-hours by entitled ones, up to the end of the span."""
+    """``(T,)`` index of GPU-hours by entitled ones, up to the end of the span."""
     evictions: FloatVec
-    """``(V, T)`` in the span."""
+    """``(V, T)`` evictions in the span."""
     lost_hours: FloatVec
-    """``(V, T)`` GPU-hours that evictions and failures cost in the span."""
+    """``(V, T)`` GPU-hours lost to evictions and failures in the span."""
 
     @property
     def utilisation(self) -> FloatVec:
-        """``(T,)`` the part of the GPUs that was in use."""
+        """``(T,)`` part of the GPUs in use."""
         there = np.maximum(self.capacity, 1e-9)
         used: FloatVec = np.where(self.capacity > 0, self.allocated.sum(axis=0) / there, 0.0)
         return used
 
     @property
     def entitled(self) -> FloatVec:
-        """``(V, T)`` GPUs: how fast the entitlement grew in each span."""
+        """``(V, T)`` GPUs: growth of the entitlement in each span."""
         spans = np.diff(self.entitled_hours, axis=1, prepend=0.0)
         rate: FloatVec = spans / ((self.end_s - self.begin_s) / HOUR_S)
         return np.maximum(rate, 0.0)
 
 
 def timeline_of(run: Run, points: int = MOST_POINTS) -> Timeline:
-    """Return a run over time in at most so many points."""
+    """Thin a run to a timeline of at most this many points."""
     record, last = run.record, run.replay.last
     step_s = run.scenario.pace.step_s
     hours = step_s / HOUR_S

@@ -27,7 +27,7 @@ class Trace:
         return len(self.submit_s)
 
     def part(self, from_s: float, until_s: float) -> Trace:
-        """Return the jobs submitted at ``from_s`` or later and before ``until_s``; times stay."""
+        """Return the jobs submitted at ``from_s`` or later and before ``until_s``; times remain."""
         first, last = np.searchsorted(self.submit_s, (from_s, until_s), side="left").tolist()
         rows = slice(first, max(first, last))
         return Trace(

@@ -1,8 +1,8 @@
-"""Tries every combination of some settings of a scenario, and says which one to take and why.
+"""Tunes a scenario: tries every combination of some settings, and recommends one with reasons.
 
-Two things are weighed, both as parts of GPU-hours: those in the wrong hands (the fairness error)
-and those computed twice (lost work). They have one unit, so their sum is what a setting costs, and
-the setting with the least sum is recommended.
+The cost of a setting is the sum of two parts of the GPU-hours: those in the wrong hands (the
+fairness error) and those computed twice (lost work). The setting with the least cost is
+recommended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Values = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one setting came to. Parts are of all GPU-hours entitled or computed."""
+    """Outcome of one setting. Parts are of all GPU-hours entitled or computed."""
 
     values: Values
     error: float
@@ -46,7 +46,7 @@ class Trial:
 
     @property
     def cost(self) -> float:
-        """Both parts together."""
+        """Sum of both parts."""
         return self.error + self.lost
 
 
@@ -61,7 +61,7 @@ class Sweep:
 
     @property
     def frontier(self) -> list[int]:
-        """The trials that no other beats in one thing without being worse in the other."""
+        """The trials that no other beats in one part without being worse in the other."""
         return [
             at
             for at, trial in enumerate(self.trials)
@@ -70,10 +70,10 @@ class Sweep:
 
 
 def settings_of(scenario: Scenario) -> list[Values]:
-    """Return every combination that a scenario asks for.
+    """Return every combination that a scenario lists.
 
     Raises:
-        ConfigError: it asks for none, for too many, or for a key that cannot be set.
+        ConfigError: it lists none, too many, or a key that cannot be set.
 
     """
     if scenario.tune is None or not scenario.tune.parameters:
@@ -104,7 +104,7 @@ def settings_of(scenario: Scenario) -> list[Values]:
 
 
 def changed(raw: Mapping[str, Any], values: Values, file: str) -> dict[str, Any]:
-    """Return a copy of a scenario's plain values with some of them set."""
+    """Return a copy of a scenario's plain values with some values replaced."""
     copied = copy.deepcopy(dict(raw))
     for path, value in values:
         *folders, name = path.split(".")
@@ -113,17 +113,17 @@ def changed(raw: Mapping[str, Any], values: Values, file: str) -> dict[str, Any]
             at = at.setdefault(folder, {}) if isinstance(at, dict) else None
         if not isinstance(at, dict):
             raise ConfigError(
-                "leads through something that is no map",
+                "leads through something that is no mapping",
                 file=file,
                 path=f"tune.parameters.{path}",
-                fix="name a key of maps only; items of lists cannot be tuned",
+                fix="name a key of mappings only; items of lists cannot be tuned",
             )
         at[name] = value
     return copied
 
 
 def sweep(scenario: Scenario, processes: int, tell: Callable[[int], None] | None = None) -> Sweep:
-    """Run every setting, several at a time; the result does not depend on how many.
+    """Run every setting, ``processes`` at a time; the result does not depend on their number.
 
     Raises:
         ConfigError: a setting is wrong; nothing was run.
@@ -144,7 +144,7 @@ def sweep(scenario: Scenario, processes: int, tell: Callable[[int], None] | None
 
 
 def recommend(trials: Sequence[Trial]) -> tuple[int, str]:
-    """Return the setting to take, and why."""
+    """Return the recommended setting, and why."""
     best = min(range(len(trials)), key=lambda at: (trials[at].cost, trials[at].lost, at))
     fairest = min(range(len(trials)), key=lambda at: (trials[at].error, trials[at].lost, at))
     calmest = min(range(len(trials)), key=lambda at: (trials[at].lost, trials[at].error, at))
@@ -175,12 +175,12 @@ def recommend(trials: Sequence[Trial]) -> tuple[int, str]:
 
 
 def told(values: Values) -> str:
-    """Return a setting in few words: the last parts of its paths."""
+    """Describe a setting in few words: the last parts of its paths."""
     return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in values)
 
 
 def trial_of(values: Values, outcome: Outcome) -> Trial:
-    """Return what a run says of a setting."""
+    """Make the trial of a setting from the outcome of its run."""
     hours = outcome.gpu_hours
     return Trial(
         values=values,
@@ -199,7 +199,7 @@ def _beats(one: Trial, other: Trial) -> bool:
 
 
 def _check(raw: dict[str, Any], values: Values, file: str) -> None:
-    """Read a setting, so that a wrong value is told before anything is run."""
+    """Read a setting, so that a wrong value is reported before anything is run."""
     try:
         policy_of(scenario_of(raw, Path(file)))
     except ConfigError as error:
@@ -215,7 +215,7 @@ def _tried(tasks: Sequence[tuple[dict[str, Any], str, Values]], processes: int) 
     if processes <= 1 or len(tasks) <= 1:
         yield from map(_try, tasks)
         return
-    # A fresh process each: what a fork inherits may differ from run to run.
+    # A fresh process each: state inherited by a fork may differ from run to run.
     with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn")) as pool:
         yield from pool.map(_try, tasks)
 

@@ -1,4 +1,4 @@
-"""Who looks on while a replay runs: what it may be told, and one that does not care."""
+"""Observers of a replay: their interface, and an observer that ignores everything."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from kaisched.framework.report.records import CycleResult
 
 
 class Watch(Protocol):
-    """Hears of jobs as they start and stop, and sees the cluster after each cycle.
+    """Observer that is told of jobs as they start and stop, and of the cluster after each cycle.
 
-    Nothing changes between two cycles: what is seen after one holds up to the next.
+    Nothing changes between two cycles: the state after one holds until the next.
     """
 
     def arrive(self, job: int, tick: int) -> None:
-        """Take note that a job comes."""
+        """Note that a job arrives."""
         ...
 
     def start(self, job: int, tick: int) -> None:
-        """Take note that a job starts, or starts again."""
+        """Note that a job starts, perhaps not for the first time."""
         ...
 
     def finish(self, job: int, tick: int) -> None:
-        """Take note that a job ends by itself."""
+        """Note that a job ends by itself."""
         ...
 
     def stop(self, job: int, tick: int, redone: int, *, is_failure: bool) -> None:
-        """Take note that a job is evicted or its node fails, and that it does work again."""
+        """Note that a job is evicted or its node fails, and that it will repeat work."""
         ...
 
     def sample(self, tick: int, fair_share: list[int]) -> None:
-        """Look at the fair shares, in thousandths of a GPU by queue, that hold at a tick."""
+        """Note the fair shares, in thousandths of a GPU by queue, at a tick."""
         ...
 
     def after(self, result: CycleResult, tick: int) -> None:
-        """Look at what a cycle decided, once it is done."""
+        """Note the decisions of a cycle, after they have taken effect."""
         ...
 
 

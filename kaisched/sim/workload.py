@@ -1,7 +1,7 @@
-"""What is replayed: jobs as pods on the grid of virtual time, and queues with quotas and weights.
+"""Workload of a replay: jobs as pods on the grid of virtual time, queues with quotas and weights.
 
-What a replay needs of a job is worked out before it comes, into plain lists. They may grow while
-the replay runs: an endless backlog makes jobs as others start.
+All that a replay needs of a job is computed before it arrives, into plain lists. They may grow
+while the replay runs: an endless backlog adds jobs as others start.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from kaisched.sim.trace import Trace
 from kaisched.units import MEBIBYTE
 
 POD_CPU: Final = 4_000
-"""Milli-CPU a pod asks for with each GPU, unless told otherwise."""
+"""Default milli-CPU that a pod requests with each GPU."""
 POD_MEMORY: Final = 16_384 * MEBIBYTE
-"""Base units (16 GiB) a pod asks for with each GPU, unless told otherwise."""
+"""Default base units (16 GiB) that a pod requests with each GPU."""
 PRIORITY: Final = 50
-"""Of a job, unless told otherwise: the class ``train``, which is preemptible."""
+"""Default priority of a job: that of the class ``train``, which is preemptible."""
 
 
 class QuotaMode(StrEnum):
-    """Where the queues' GPU quotas come from."""
+    """Origin of the queues' GPU quotas."""
 
     NONE = "none"
     """No quota: everything is shared by weight."""
@@ -34,7 +34,7 @@ class QuotaMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """How many equal nodes, and GPUs on each."""
+    """Number of equal nodes, and of GPUs on each."""
 
     nodes: int
     gpus_per_node: int
@@ -47,24 +47,24 @@ class ClusterSize:
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """What one pod asks for, in base units, and the labels its node must have."""
+    """Requests of one pod, in base units, and the labels that its node must have."""
 
     cpu: int
     memory: int
     gpu: int
     node_labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(label, values one of which it must have)."""
+    """(label, values of which the node must have one)."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """What jobs of one kind have in common: all pods run together, or none does."""
+    """Properties that jobs of one kind share; their pods run together or not at all."""
 
     pods: tuple[PodKind, ...]
     priority: int = PRIORITY
     is_preemptible: bool = True
     checkpoint_ticks: int | None = None
-    """Work between two checkpoints; None for that of the whole replay."""
+    """Work between two checkpoints; None for the replay's default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Workload:
     quotas: tuple[int, ...]
     """Whole GPUs."""
     submitted_s: list[float]
-    """Never after the arrival. Jobs that arrive together still have an order by creation."""
+    """Creation ticks, never after the arrival; they order jobs that arrive together."""
     arrival: list[int]
     """Tick."""
     ticks: list[int]
@@ -91,8 +91,8 @@ class Workload:
 
 
 def workload_of(trace: Trace, size: ClusterSize, quota: QuotaMode) -> Workload:
-    """Lay out a trace's jobs and queues for a cluster."""
-    # An empty number, or none at all, means a tiny virtual cluster: it may still have what is left.
+    """Convert a trace's jobs and queues for a cluster."""
+    # An empty or absent number means a tiny virtual cluster: it may still use what is left.
     nodes = [number or 0.0 for number in trace.published_nodes]
     gpus = trace.gpus.tolist()
     kinds = {number: kind_of(number, size.gpus_per_node) for number in set(gpus)}
@@ -111,12 +111,12 @@ def workload_of(trace: Trace, size: ClusterSize, quota: QuotaMode) -> Workload:
 
 
 def kind_of(gpus: int, most: int) -> JobKind:
-    """Return the kind of a job that is known by its GPUs alone, ``most`` of them on a node."""
+    """Return the kind of a job with so many GPUs, on nodes of at most ``most`` GPUs."""
     return JobKind(tuple(pod_of(number) for number in pods_of(gpus, most)))
 
 
 def pod_of(gpus: int) -> PodKind:
-    """Return the pod with so many whole GPUs, and the usual CPU and memory with each."""
+    """Return a pod with so many whole GPUs, and the default CPU and memory with each."""
     return PodKind(POD_CPU * gpus, POD_MEMORY * gpus, GPU_UNIT * gpus)
 
 
@@ -129,7 +129,7 @@ def pods_of(gpus: int, most: int) -> tuple[int, ...]:
 
 
 def scaled(parts: list[float], total: int) -> list[int]:
-    """Divide whole pieces in proportion; rests go to the largest fractions, then the first."""
+    """Divide whole pieces in proportion; the rest goes to the largest fractions, then the first."""
     whole = sum(parts)
     if not whole:
         return [0] * len(parts)

@@ -1,4 +1,4 @@
-"""What is told to the outside about cycles: metrics and logs, rendered from their results.
+"""Metrics and logs, rendered from the results of cycles.
 
-Nothing here decides anything; actions and core do not know this package.
+Nothing here makes decisions; actions and core do not know this package.
 """

@@ -1,6 +1,6 @@
-"""Metrics of the way to a real cluster: watches, writes, leadership. Read when they are scraped.
+"""Metrics of the connection to a real cluster: watches, writes, leadership, as of the scrape.
 
-Every label has a closed list of values, and every value of a counter a series from the start: a
+Every label has a closed list of values, and every value of a counter has a series from the start: a
 rate needs a zero to rise from.
 """
 
@@ -37,11 +37,11 @@ Samples: TypeAlias = Iterator[tuple[tuple[str, ...], float]]
 
 
 class Watch(NamedTuple):
-    """How one kind is followed."""
+    """State of the watch of one kind."""
 
     kind: str
     age_s: float
-    """Since the API server was last heard from about it."""
+    """Seconds since the API server last sent anything about the kind."""
     is_served: bool
     lists: Mapping[str, int]
     """By reason."""
@@ -52,19 +52,19 @@ class Watch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AdapterState:
-    """What one scrape shows."""
+    """State that one scrape shows."""
 
     is_leading: bool
     lease_age_s: float
     watches: tuple[Watch, ...]
     news: int
     waiting: Mapping[str, tuple[int, float]]
-    """By outbox: (how many, seconds of the oldest)."""
+    """By outbox: (number, seconds of the oldest)."""
     writes: Mapping[tuple[str, ...], tuple[int, float]] = field(default_factory=dict)
-    """By (write, outcome): (how many, nothing)."""
+    """By (write, outcome): (number, unused)."""
     requests: Requests = field(default_factory=dict)
     renewals: Histogram = field(default_factory=lambda: Durations().read())
-    """Of the lease, from when each was due until it was done."""
+    """Durations of lease renewals, from when each was due until it was done."""
 
 
 def _plain(read: Callable[[AdapterState], float]) -> Callable[[AdapterState], Samples]:
@@ -111,15 +111,15 @@ class Row(NamedTuple):
     """One metric."""
 
     name: str
-    """As exposed; a counter's ends in ``_total``."""
+    """Name as exposed; a counter's ends in ``_total``."""
     help: str
     labels: tuple[str, ...]
     read: Callable[[AdapterState], Samples] | None
-    """None for a histogram: there is one, of the renewals."""
+    """None for the only histogram, that of the renewals."""
 
     @property
     def kind(self) -> str:
-        """What Prometheus takes it for."""
+        """Type for Prometheus."""
         if self.read is None:
             return "histogram"
         return "counter" if self.name.endswith("_total") else "gauge"
@@ -131,7 +131,7 @@ _LISTS_TEXT: Final = (
 )
 _WRITES_TEXT: Final = (
     "Writes by outcome: done; retried, once each time; failed; protected by a disruption budget;"
-    " dropped, unsent; withdrawn, unsent because nobody wanted it any more."
+    " dropped, unsent; withdrawn, unsent because it was no longer needed."
 )
 _REQUESTS_TEXT: Final = (
     "Requests by answer: done; refused (4xx); busy (429); fault (5xx); none. Watches do not count."
@@ -144,7 +144,7 @@ ADAPTER: Final = (
     ),
     Row(
         "kaisched_lease_age_seconds",
-        "Since the last renewal of the lease was sent; +Inf while there is none.",
+        "Time since the last renewal of the lease was sent; +Inf without one.",
         (), _plain(attrgetter("lease_age_s")),
     ),
     Row(
@@ -154,7 +154,7 @@ ADAPTER: Final = (
     ),
     Row(
         "kaisched_watch_age_seconds",
-        "Since the API server was last heard from about a kind that it serves.",
+        "Time since the API server last sent anything about a kind that it serves.",
         ("kind",), _ages,
     ),
     Row("kaisched_watch_lists_total", _LISTS_TEXT, ("kind", "reason"), _lists),
@@ -164,7 +164,7 @@ ADAPTER: Final = (
         ("kind",), _watched(attrgetter("errors")),
     ),
     Row(
-        "kaisched_watch_objects_left_out_total", "Objects that made no sense.",
+        "kaisched_watch_objects_left_out_total", "Objects that were invalid.",
         ("kind",), _watched(attrgetter("left_out")),
     ),
     Row(
@@ -173,18 +173,18 @@ ADAPTER: Final = (
         ("kind",), _watched(attrgetter("mismatches")),
     ),
     Row(
-        "kaisched_waiting_changes", "Changes of objects that the next cycle takes in first.",
+        "kaisched_waiting_changes", "Changes of objects that wait for the next cycle.",
         (), _plain(attrgetter("news")),
     ),
     Row("kaisched_writes_total", _WRITES_TEXT, ("write", "outcome"), _writes),
     Row(
         "kaisched_waiting_writes",
-        "Writes that are not done yet: of decisions, or of reports, which nothing waits for.",
+        "Writes that are not done yet: of decisions, or of reports, which block nothing.",
         ("outbox",), _waiting(0),
     ),
     Row(
         "kaisched_write_wait_seconds",
-        "How long the oldest of them has waited; 0 where none does.",
+        "How long the oldest of them has waited; 0 without any.",
         ("outbox",), _waiting(1),
     ),
     Row("kaisched_api_requests_total", _REQUESTS_TEXT, ("method", "answer"), _requests(0)),
@@ -197,10 +197,10 @@ ADAPTER: Final = (
 
 
 class AdapterCollector(Collector):
-    """Serves the state as it is at the moment of the scrape."""
+    """Serves the state at the moment of the scrape."""
 
     def __init__(self, read: Callable[[], AdapterState]) -> None:
-        """Keep what reads it."""
+        """Keep the function that reads the state."""
         self._read = read
 
     def collect(self) -> Iterable[Metric]:

@@ -1,4 +1,4 @@
-"""How long something took, in the buckets of a histogram; many threads add, a scrape reads."""
+"""Histogram of durations; many threads add, a scrape reads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 BOUNDS_S: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
-"""Upper bounds: nothing to speak of, up to where a lead is about to be lost."""
+"""Upper bounds: from a negligible delay to the loss of a lead."""
 
 
 class Histogram(NamedTuple):
-    """How many there were up to each bound, and the seconds of all."""
+    """Counts up to each bound, and the sum of seconds."""
 
     buckets: tuple[tuple[str, float], ...]
     sum_s: float
@@ -22,19 +22,19 @@ class Durations:
     """Counts durations."""
 
     def __init__(self) -> None:
-        """Count from nothing."""
+        """Start with zero counts."""
         self._lock = threading.Lock()
         self._counts = [0] * (len(BOUNDS_S) + 1)
         self._sum_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one more."""
+        """Count a duration."""
         with self._lock:
             self._counts[bisect_left(BOUNDS_S, seconds)] += 1
             self._sum_s += seconds
 
     def read(self) -> Histogram:
-        """Return what was counted."""
+        """Return the counts."""
         with self._lock:
             counts, sum_s = tuple(self._counts), self._sum_s
         below, buckets = 0, []

@@ -1,8 +1,8 @@
-"""Metrics of usage history, and KAI-Scheduler's own names for what it is made from.
+"""Metrics of usage history, with KAI-Scheduler's names for their inputs.
 
-A Prometheus server that scrapes us gathers the same series as from KAI-Scheduler's queue
-controller, so that history goes on when one takes over from the other, in either direction. These
-have no bound on queues: a queue that is left out would lose its history.
+A Prometheus server that scrapes us collects the series that KAI-Scheduler's queue controller
+exposes, so history goes on when either replaces the other. These metrics have no bound on queues: a
+queue that is left out would lose its history.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNITS: Final = {
     "cpu": ("cpu_cores", 1 / 1000, "in cores"),
     "memory": ("memory_bytes", MEMORY_UNIT, "in bytes"),
 }
-"""By resource: the end of a metric's name, the factor from base units, and words."""
+"""By resource: the end of a metric's name, the factor from base units, and a description."""
 
 _READ: Final = "KAI-Scheduler's name, read by the usage store `prometheus`"
 
@@ -39,7 +39,7 @@ HISTORY: Final = (
         for unit, _, words in UNITS.values()
     ),
     *(
-        (f"kaisched_capacity_{unit}", (), f"What is divided among the queues, {words}.")
+        (f"kaisched_capacity_{unit}", (), f"Capacity that is divided among the queues, {words}.")
         for unit, _, words in UNITS.values()
     ),
     (
@@ -55,11 +55,11 @@ HISTORY: Final = (
         "1 for the state of usage history: fresh, partial, stale or absent; all 0 without history.",
     ),
 )
-"""Name, labels and help of each."""
+"""Name, labels and help of each metric."""
 
 
 def history_families(published: Published) -> Iterator[Metric]:
-    """Yield the families of one state."""
+    """Yield the metric families of one state."""
     families = {
         name: GaugeMetricFamily(name, text, labels=labels) for name, labels, text in HISTORY
     }

@@ -1,6 +1,6 @@
-"""Lines to a file descriptor that may be blocked or closed, without ever making anybody wait.
+"""Writes lines to a file descriptor that may be blocked or closed, without blocking callers.
 
-Whoever holds the lead of a shard must not lose it because nobody reads its log.
+The leader of a shard must not lose its lease because its log is not being read.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Final
 import structlog
 
 MOST_LINES: Final = 10_000
-"""So many lines wait for a reader; what comes then is dropped and counted."""
+"""Most lines that wait for a reader; further lines are dropped and counted."""
 LAST_S: Final = 1.0
-"""How long the end of the process waits for a reader."""
+"""How long the end of the process waits for a reader of the log."""
 
 
 class LinePipe:
-    """Takes lines from any thread; one thread of its own writes them.
+    """Takes lines from any thread; a thread of its own writes them.
 
-    It writes to the descriptor itself: a stream of Python's would hold its lock while it is
-    blocked, and the interpreter could not end.
+    It writes to the descriptor itself: a Python stream would hold its lock while it is blocked, and
+    the interpreter could not end.
     """
 
     def __init__(self, descriptor: int) -> None:
-        """Begin to write."""
+        """Start the writing thread."""
         self.dropped = 0
         self._descriptor = descriptor
         self._lines: deque[str] = deque()
@@ -37,7 +37,7 @@ class LinePipe:
         atexit.register(self.drain, LAST_S)
 
     def write(self, line: str) -> None:
-        """Take a line, with its end."""
+        """Queue a line, including its end."""
         with self._news:
             if len(self._lines) >= MOST_LINES:
                 self.dropped += 1
@@ -47,10 +47,10 @@ class LinePipe:
             self._news.notify_all()
 
     def flush(self) -> None:
-        """Do nothing: the lines are on their way."""
+        """Do nothing: queued lines are written without it."""
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until all is written, but no longer than this; return whether it is."""
+        """Wait until all lines are written, for at most ``timeout_s``; tell whether they are."""
         with self._news:
             return self._news.wait_for(lambda: self._is_idle, timeout_s)
 
@@ -69,7 +69,7 @@ class LinePipe:
             while data:
                 data = data[os.write(self._descriptor, data) :]
         except OSError:
-            return  # closed: nobody is there to be told
+            return  # the descriptor is closed, so the line is lost
 
     def _tell_dropped(self) -> None:
         with self._news:

@@ -1,7 +1,6 @@
 """Logs: one event a line, as JSON or for people; one INFO line a cycle; never a secret.
 
-``configure_logs`` is called once by a process that serves; what is inside only asks structlog for a
-logger.
+A serving process calls ``configure_logs`` once; all other code only asks structlog for a logger.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ def configure_logs(
     now_s: Callable[[], float],
     stream: TextIO | None = None,
 ) -> None:
-    """Send all events to ``stream``, as JSON unless a person is watching.
+    """Send all events to ``stream``, as JSON unless it is a terminal.
 
-    Without a stream they go to standard error, and nobody waits for whoever reads it.
+    Without a stream they go to standard error, whose reader can never block the process.
     """
     file: Any = _unhurried(sys.stderr) if stream is None else stream
     stream = sys.stderr if stream is None else stream
@@ -64,7 +63,7 @@ def configure_logs(
 
 
 def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> None:
-    """Write the one INFO line of a cycle, and one for each plugin or action that failed."""
+    """Write the single INFO line of a cycle, and a line for each failed plugin or action."""
     stats = result.stats
     log.info(
         "cycle_completed" if not stats.abandoned else "cycle_abandoned",
@@ -79,7 +78,7 @@ def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> N
     )
     times = Counter((fault.plugin, fault.question, fault.error) for fault in result.failures)
     for (plugin, question, error), number in sorted(times.items()):
-        if question == RUN:  # a bug, and not that of a plugin
+        if question == RUN:  # the bug is in an action, not in a plugin
             log.error("action_failed", cycle=cycle, action=plugin, err=error, times=number)
             continue
         log.warning(
@@ -95,7 +94,7 @@ def log_cycle(log: Any, cycle: int, result: CycleResult, duration_s: float) -> N
 def _unhurried(stream: TextIO) -> LinePipe | TextIO:
     try:
         return LinePipe(stream.fileno())
-    except (OSError, ValueError, AttributeError):  # no file stands behind it
+    except (OSError, ValueError, AttributeError):  # the stream has no file descriptor
         return stream
 
 

@@ -1,4 +1,4 @@
-"""Secrets are masked wherever something is shown."""
+"""Masks secrets in everything that is shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 MASK: Final = "***"
 _LEAST_SECRET: Final = 6
-"""What is shorter would be found in words that are no secret."""
+"""Shorter secrets would be found in ordinary words."""
 _hidden: deque[str] = deque(maxlen=16)
 """Secrets in use, the latest last: a token is renewed every hour."""
 _SECRET_KEY: Final = re.compile(
@@ -18,17 +18,17 @@ _URL_SECRET: Final = re.compile(r"(?P<scheme>\w+://)[^/@\s:]+:[^/@\s]+@")
 
 
 def hide(secret: str) -> None:
-    """Let a secret never be written, wherever in an event it may turn up."""
+    """Mask a secret from now on, wherever it appears in an event."""
     if len(secret) >= _LEAST_SECRET and secret not in _hidden:
         _hidden.append(secret)
 
 
 def masked(key: str, value: Any) -> Any:
-    """Return a value fit to be shown: nothing of a secret, no password inside an address."""
+    """Return a value that may be shown: without secrets, and without passwords in addresses."""
     if _SECRET_KEY.search(key) and value not in (None, ""):
         return MASK
     if isinstance(value, str):
-        for secret in sorted(_hidden, key=len, reverse=True):  # one may be in another
+        for secret in sorted(_hidden, key=len, reverse=True):  # a secret may contain another
             value = value.replace(secret, MASK)
         return _URL_SECRET.sub(rf"\g<scheme>{MASK}@", value)
     if isinstance(value, list | tuple):

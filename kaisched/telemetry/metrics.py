@@ -1,8 +1,8 @@
-"""Prometheus metrics, all of one scrape from one published state.
+"""Prometheus metrics, where all of one scrape come from one published state.
 
 Labels are bounded: queue (the first 2,000, the rest summed as ``other``), resource, action, plugin,
-reason, outcome, and what adapter.py lists; only those of usage history name every queue. No pod is
-ever named.
+reason, outcome, and those in adapter.py. Only metrics of usage history name every queue. No metric
+names a pod.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ByLabel = Mapping[str, float]
 
 
 def _put_off(published: Published) -> _ByLabel:
-    """Return the jobs put off of every queue, zeros included, for an alert to compare."""
+    """Return the jobs that were put off by queue, zeros included, so that an alert can compare."""
     counts: dict[str, float] = {}
     for row, queue in enumerate(published.shares):
         name = queue.name if row < QUEUE_CAP else OTHER
@@ -44,10 +44,10 @@ def _put_off(published: Published) -> _ByLabel:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One metric: how it is called, what it means, and where its values stand."""
+    """One metric: name, type, help, and the function that reads its values."""
 
     name: str
-    """As exposed; a counter's ends in ``_total``."""
+    """Name as exposed; a counter's ends in ``_total``."""
     kind: str
     help: str
     labels: tuple[str, ...] = ()
@@ -59,8 +59,8 @@ _CYCLES: Final = (
     Series(
         "kaisched_cycles_total",
         "counter",
-        "Cycles by outcome: completed; abandoned, because a plugin the division rests on failed;"
-        " failed with an error. The last two do nothing.",
+        "Cycles by outcome: completed; abandoned, because a plugin that the division needs failed;"
+        " failed with an error. The last two decide nothing.",
         ("outcome",),
         attrgetter("cycles"),
     ),
@@ -81,7 +81,7 @@ _CYCLES: Final = (
     Series(
         "kaisched_put_off_jobs",
         "gauge",
-        "Jobs that the last cycle put off: their queue has too many different ones waiting.",
+        "Jobs that the last cycle put off: their queue has too many different pending jobs.",
         ("queue",),
         _put_off,
     ),
@@ -89,7 +89,7 @@ _CYCLES: Final = (
     Series(
         "kaisched_evictions_total",
         "counter",
-        "Pods evicted, by the action that did it.",
+        "Pods evicted, by action.",
         ("action",),
         attrgetter("evictions"),
     ),
@@ -105,7 +105,7 @@ _CYCLES: Final = (
     Series(
         "kaisched_stuck_pods",
         "gauge",
-        "Pods that were asked to go long ago and hold room that nobody is made to wait for.",
+        "Pods that were deleted long ago and still hold room, which no job is made to wait for.",
         (),
         attrgetter("stuck"),
     ),
@@ -126,7 +126,7 @@ _CYCLES: Final = (
     Series(
         "kaisched_plugin_failures_total",
         "counter",
-        "Answers in which a plugin raised or said nonsense, and runs in which an action raised.",
+        "Answers in which a plugin raised or was invalid, and runs in which an action raised.",
         ("plugin",),
         attrgetter("plugin_failures"),
     ),
@@ -185,23 +185,23 @@ METRICS: Final[tuple[Series, ...]] = (
     *(Series(name, "gauge", text, labels) for name, labels, text in HISTORY),
     *(Series(row.name, row.kind, row.help, row.labels) for row in ADAPTER),
 )
-"""Every metric there is, in the order of the reference page."""
+"""Every metric, in the order of the reference page."""
 
 
 class CycleCollector(Collector):
     """Serves the published state. ``publish`` is called by the loop, ``collect`` by a scrape."""
 
     def __init__(self) -> None:
-        """Start with a state in which nothing has happened."""
+        """Start with the state before the first cycle."""
         self._published = Published()
 
     @property
     def published(self) -> Published:
-        """What the next scrape will see."""
+        """The state that the next scrape will show."""
         return self._published
 
     def publish(self, published: Published) -> None:
-        """Replace what scrapes see, at once and as a whole."""
+        """Replace the state for scrapes, at once and as a whole."""
         self._published = published
 
     def collect(self) -> Iterable[Metric]:
@@ -218,7 +218,7 @@ class CycleCollector(Collector):
 
 
 def registry_of(*collectors: Collector) -> CollectorRegistry:
-    """Return a registry that holds these collectors and nothing else."""
+    """Return a registry with only these collectors."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)
@@ -267,12 +267,12 @@ def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
 
 
 def _capped(shares: tuple[QueueShare, ...], share: str) -> dict[tuple[str, str], float]:
-    """Return amounts by (queue, resource) in base units; infinite where there is no bound."""
+    """Return amounts by (queue, resource) in base units; infinite for no bound."""
     amounts: dict[tuple[str, str], float] = {}
     for row, queue in enumerate(shares):
         name = queue.name if row < QUEUE_CAP else OTHER
         for resource, amount in getattr(queue, share).items():
-            if resource == "pods":  # slots of nodes, not something queues divide
+            if resource == "pods":  # slots of nodes, which queues do not divide
                 continue
             value = math.inf if amount < 0 else float(amount)
             amounts[name, resource] = amounts.get((name, resource), 0.0) + value

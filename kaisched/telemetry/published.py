@@ -1,7 +1,7 @@
-"""The state that metrics are served from: one immutable value, replaced after each cycle.
+"""State that metrics are served from: one immutable value, replaced after each cycle.
 
 The loop makes the next value from the last one and publishes it by one assignment; a scrape reads
-it once. So no scrape sees half a cycle, and no lock is needed.
+it once. So a scrape never sees half a cycle, and no lock is needed.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def _sum(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Totals since the start, and how things stood when the last cycle ended."""
+    """Totals since the start, and the state at the end of the last cycle."""
 
     cycles: Mapping[str, float] = field(
         default_factory=lambda: {COMPLETED: 0, ABANDONED: 0, FAILED: 0}
     )
     durations: tuple[int, ...] = (0,) * (len(BUCKETS_S) + 1)
-    """Cycles by the bucket their duration falls into, not cumulated."""
+    """Cycles by the bucket of their duration, not cumulated."""
     duration_sum_s: float = 0.0
     last_cycle_s: float = 0.0
-    """When the last cycle ended, seconds since 1970."""
+    """End of the last cycle, seconds since 1970."""
     pending: Mapping[str, int] = field(default_factory=dict)
     """Pending jobs by reason."""
     put_off: Mapping[str, int] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Published:
     plugin_s: Mapping[str, float] = field(default_factory=dict)
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
     evictions_left: int = -1
-    """How many pods may be evicted within the hour, as of the last cycle; -1 for any number."""
+    """Pods that may still be evicted within the hour, as of the last cycle; -1 for any number."""
     stuck: int = 0
-    """Pods that do not end, as of the last cycle."""
+    """Stuck pods, as of the last cycle."""
     observed_jobs: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_time", "earlier", "not_yet"), 0)
     )
-    """What another scheduler started, while we only observe, by how we agree; also the next two."""
+    """Starts by another scheduler while we only observe, by outcome; also the next two."""
     observed_pods: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_node", "other_node", "not_placed"), 0)
     )
@@ -67,14 +67,14 @@ class Published:
     )
     shares: tuple[QueueShare, ...] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
-    """What is divided, by resource in base units."""
+    """Divided amounts by resource in base units."""
     usage: Usage | None = None
-    """What the last cycle was told of the past, with the names of its axes."""
+    """Usage history in the last cycle, with the names of its axes."""
     usage_resources: tuple[str, ...] = ()
     usage_queues: tuple[str, ...] = ()
 
     def starting(self, actions: Iterable[str], plugins: Iterable[str]) -> Published:
-        """Return the state with a zero for all that may be counted, for a rate to rise from."""
+        """Return the state with a zero for each counter, for a rate to rise from."""
         return replace(
             self,
             evictions=dict.fromkeys(actions, 0),
@@ -88,7 +88,7 @@ class Published:
         total: Amounts,
         usage: Usage | None,
     ) -> Published:
-        """Return the state with what the cycle divided, ``(R,)``, and what it knew of the past."""
+        """Return the state with the divided amounts ``(R,)`` and usage history of a cycle."""
         return replace(
             self,
             capacity=dict(zip(resources, total.tolist(), strict=True)),
@@ -104,7 +104,7 @@ class Published:
         now_s: float,
         plugin_s: Mapping[str, float],
     ) -> Published:
-        """Return the state after a cycle that gave a result."""
+        """Return the state after a cycle with a result."""
         timed = self._timed(duration_s, now_s, ABANDONED if result.stats.abandoned else COMPLETED)
         return replace(
             timed,

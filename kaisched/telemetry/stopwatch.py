@@ -1,4 +1,4 @@
-"""A probe that times each plugin's answers with a clock handed in."""
+"""Stopwatch for plugins' answers, with a given clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
 class Stopwatch:
-    """Adds up seconds and calls by (plugin, question); satisfies ``framework.probe.Probe``."""
+    """Sums seconds and calls by (plugin, question); satisfies ``framework.probe.Probe``."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """Keep the clock: any function that returns seconds."""
@@ -21,7 +21,7 @@ class Stopwatch:
         self.calls: dict[tuple[str, str], int] = {}
 
     def wrap(self, plugin: str, question: str, function: _F) -> _F:
-        """Return ``function``, timed; a call that raises is timed too."""
+        """Return ``function``, timed even if it raises."""
         key = (plugin, question)
 
         @wraps(function)
@@ -30,7 +30,7 @@ class Stopwatch:
             try:
                 return function(*args, **kwargs)
             finally:
-                # A clock of the machine may be set back; a counter may not.
+                # The machine's clock may be set back, but a counter must not fall.
                 took_s = max(self._now_s() - start_s, 0.0)
                 self.seconds[key] = self.seconds.get(key, 0.0) + took_s
                 self.calls[key] = self.calls.get(key, 0) + 1

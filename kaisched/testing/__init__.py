@@ -1,7 +1,7 @@
-"""Tests of policies as pictures, clusters in a few lines, and the conformance kit for plugins.
+"""Tools for tests: policies as pictures, small clusters, and the conformance kit for plugins.
 
-``kaisched.testing.strategies`` holds the hypothesis strategies and is imported by itself, so that
-nothing else here needs hypothesis.
+``kaisched.testing.strategies`` holds the hypothesis strategies and has to be imported separately,
+so that nothing else here needs hypothesis.
 """
 
 from kaisched.testing.builder import ClusterBuilder, Ran

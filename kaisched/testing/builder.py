@@ -1,4 +1,4 @@
-"""A cluster in a few lines, and one cycle on it: for tests of plugins and policies.
+"""Builder of small clusters that runs one cycle on them: for tests of plugins and policies.
 
 ::
 
@@ -11,7 +11,7 @@
     )
     assert ran.placed == {"train-0": "n0", "train-1": "n0"}
 
-Amounts are as people think of them: GPUs, cores, GiB. Queues and jobs are listed oldest first.
+Amounts are in GPUs, cores and GiB. Queues and jobs are listed oldest first.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, Requirement, Taint
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
+from kaisched.core.tables import SHARING, Sharing
 from kaisched.core.tree import roll_up
 from kaisched.core.usage import PARTS, Usage
 from kaisched.engine.policy import build_policy
@@ -55,7 +56,7 @@ Amounts = Mapping[str, float | None]
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a cycle."""
+    """Outcome of a cycle."""
 
     snapshot: Snapshot
     result: CycleResult
@@ -63,17 +64,17 @@ class Ran:
 
     @property
     def placed(self) -> dict[str, str]:
-        """Pod to node, of those bound in this cycle."""
+        """Pod to node, for pods bound in this cycle."""
         return {_short(bind.pod): bind.node for bind in self.result.binds}
 
     @property
     def promised(self) -> dict[str, str]:
-        """Pod to node, of those that wait for room being released."""
+        """Pod to node, for pods that wait for room being released."""
         return {_short(move.pod): move.node for move in self.result.nominations}
 
     @property
     def evicted(self) -> dict[str, str]:
-        """Pod to node, of those evicted."""
+        """Pod to node, for evicted pods."""
         return {_short(move.pod): move.node for move in self.result.evictions}
 
     @property
@@ -90,7 +91,7 @@ class ClusterBuilder:
     """Collects nodes, queues and jobs; each method returns the builder."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start empty."""
         self._nodes: list[NodeRow] = []
         self._queues: list[QueueRow] = []
         self._jobs: list[Job] = []
@@ -128,10 +129,14 @@ class ClusterBuilder:
         limit: float | Amounts | None = None,
         weight: float | Mapping[str, float] = 1,
         priority: int = 100,
+        borrowing: float | Amounts | None = None,
+        lending: float | Amounts | None = None,
+        sharing: Sharing = SHARING,
     ) -> ClusterBuilder:
         """Add a queue. A number counts GPUs; a mapping may also name cpu (cores) and memory (GiB).
 
-        None, or a resource that is not named, is unlimited.
+        None, or a resource that is not named, is unlimited. The last three are for policies that
+        lend what queues do not use: limits, and the weight and whom its work may take from.
         """
         row = QueueRow(
             name,
@@ -141,6 +146,9 @@ class ClusterBuilder:
             quota=_bounds(deserved),
             limit=_bounds(limit),
             weight=dict(weight) if isinstance(weight, Mapping) else {"gpu": float(weight)},
+            borrowing_limit=_bounds(borrowing),
+            lending_limit=_bounds(lending),
+            sharing=sharing,
         )
         self._queues.append(row)
         return self
@@ -170,12 +178,12 @@ class ClusterBuilder:
     ) -> ClusterBuilder:
         """Add a job of equal pods, named ``<name>-0`` and so on.
 
-        ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are each pod's. ``min_tasks`` pods, all unless
-        given, start together or not at all; ``groups`` is a tree of pod sets instead, ``podsets``
-        the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints`` say more.
-        The last four map nodes to numbers of pods that run, are being bound, are being deleted
-        there, or are pending and were promised room there; the other pods are pending. ``timing``:
-        ``started_s`` (0 unless given) and what follows it in :class:`~kaisched.testing.rows.Job`.
+        ``gpu``, ``cpu`` (cores) and ``memory`` (GiB) are amounts of each pod. ``min_tasks`` pods
+        (by default all) start together or not at all; ``groups`` is a tree of pod sets instead,
+        ``podsets`` the pod set of each pod. ``on`` lists the only nodes it may use; ``constraints``
+        add others. The last four map nodes to numbers of pods: running, being bound, being deleted,
+        and pending with a promised node; all other pods are pending. ``timing``: ``started_s`` (0
+        by default) and the fields after it in :class:`~kaisched.testing.rows.Job`.
         """
         places = _places(running, binding, leaving, promised)
         if len(places) > tasks:
@@ -219,12 +227,12 @@ class ClusterBuilder:
         """Run one cycle.
 
         Args:
-            actions: in this order; the shard's unless given.
-            shard: a SchedulingShard or its ``spec`` as a file would hold it; defaults unless given.
+            actions: in this order; by default the shard's.
+            shard: a SchedulingShard or its ``spec`` as in a file; by default all defaults.
             plugins: classes to add to the installed plugins and to enable, installed or not.
-            memory: of the cycle before.
-            usage: leaf queue to its past usage, 0.5 for half of the cluster all the time: of GPUs,
-                or by resource. Queues above have their children's.
+            memory: memory of the cycle before.
+            usage: leaf queue to its past usage of GPUs, or by resource; 0.5 is half of the cluster
+                all the time. Parent queues get their children's sum.
             now_s: the time of the cycle.
 
         """
@@ -236,12 +244,12 @@ class ClusterBuilder:
             raise AssertionError(f"the cycle failed: {result.failures} {result.stats.abandoned}")
         broken = violations(snapshot, result, policy, with_records=True)
         if broken:
-            raise AssertionError("the cycle broke what must always hold: " + "; ".join(broken))
+            raise AssertionError("the cycle broke invariants: " + "; ".join(broken))
         return Ran(snapshot, result, after)
 
 
 def usage_of(snapshot: Snapshot, used: Mapping[str, float | Mapping[str, float]]) -> Usage:
-    """Return the usage vector of leaf queues' usage: of GPUs, or by resource name."""
+    """Return the usage vector for usage of leaf queues: of GPUs, or by resource name."""
     own = np.zeros(snapshot.allocated.shape, np.int64)
     for queue, amount in used.items():
         row = snapshot.queues.row_of_name[queue]
@@ -255,7 +263,7 @@ def _default(said: bool | None, otherwise: bool) -> bool:
 
 
 def _places(*nodes_by_state: Mapping[str, int] | None) -> list[tuple[TaskState, str]]:
-    """Return one (state, node) a pod, in the order of the states below."""
+    """Return a (state, node) for each pod, in the order of the states below."""
     states = (TaskState.RUNNING, TaskState.BINDING, TaskState.RELEASING, TaskState.PENDING)
     return [
         (state, node)
@@ -291,7 +299,7 @@ def policy_of(
     plugins: Sequence[type[Plugin]] = (),
     actions: Sequence[str] = (),
 ) -> Policy:
-    """Return a policy with plugins that need not be installed, enabled unless the shard says no."""
+    """Return a policy with uninstalled plugins, enabled unless the shard disables them."""
     if not isinstance(shard, SchedulingShard):
         spec = dict(shard or {})
         said: Mapping[str, Mapping[str, Any]] = spec.get("plugins", {})

@@ -1,10 +1,9 @@
-"""The conformance kit for plugins: does a plugin keep the promises that hook answers rest on?
+"""Conformance kit for plugins: checks the promises that the host relies on in hook answers.
 
-``check_plugin(MyPlugin, {"factor": 2})`` opens sessions on clusters with a bit of everything, asks
-each question that the plugin answers and looks at the answers: shapes and types, scores within
-[0, 1], the same answer twice and from another instance, rows answered alike whatever other rows are
-asked about, nothing written to, nothing touched of a session but what its view names. It raises
-AssertionError with all that is wrong.
+``check_plugin(MyPlugin, {"factor": 2})`` opens sessions on varied clusters, asks each question that
+the plugin answers and checks the answers: shapes and types, scores within [0, 1], equal answers
+when asked twice and by two instances, row answers that do not depend on the other rows, no writes,
+and no name of a session that its view lacks. It raises AssertionError with all faults.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _FLOAT: Final = "f"
 
 @dataclass(frozen=True)
 class _Question:
-    """A question about rows: how many there are, how to ask, what an answer looks like."""
+    """A question about rows: their number, how to ask, and the form of an answer."""
 
     name: str
     count: int
@@ -58,7 +57,7 @@ def check_plugin(plugin: type[Plugin], arguments: Mapping[str, Any] | None = Non
     """Check a plugin class with the arguments a shard would give it.
 
     Raises:
-        AssertionError: with a line for each promise that is broken.
+        AssertionError: a promise is broken; the message has a line for each one.
         ConfigError: the arguments do not fit the plugin's own model.
 
     """
@@ -88,12 +87,12 @@ def check_plugin(plugin: type[Plugin], arguments: Mapping[str, Any] | None = Non
 
 
 def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Session:
-    """Open a session with the plugin in the default policy, instead of the one of that name."""
+    """Open a session with the plugin in the default policy, instead of a plugin with its name."""
     default = policy_of(actions=["allocate"])
     others = tuple(each for each in default.plugins if each.plugin.name != plugin.name)
     policy = Policy((PluginSetting(plugin), *others), default.actions)
     snapshot = build().snapshot()
-    # Without history and with some, the same for both instances.
+    # Once without history and once with the same history for both instances.
     parts = np.arange(snapshot.allocated.size).reshape(snapshot.allocated.shape) * 10_000_000
     usage = Usage(parts, age_s=0.0, coverage=1.0) if has_moved else None
     session = GuardedSession(snapshot, usage, policy, NOW_S, Memory(), policy.questions)
@@ -101,7 +100,7 @@ def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Ses
     if session.failures:
         raise AssertionError("\n".join(map(str, session.failures)))
     if has_moved:
-        # Moved by the default policy: a plugin that is wrong could make an action go on for ever.
+        # Moves are by the default policy: with a wrong plugin an action could go on for ever.
         result, _ = run_cycle(snapshot, None, default, NOW_S, Memory())
         for bind in result.binds:
             session.ledger.set_state(bind.task, TaskState.ALLOCATED, bind.node_row)
@@ -110,7 +109,7 @@ def _open(build: Callable[[], RowStore], plugin: Plugin, has_moved: bool) -> Ses
 
 
 def _photograph(session: Session) -> list[bytes]:
-    """Return the bytes of every array of the session; the snapshot's refuse to be written to."""
+    """Return the bytes of every array of the session; arrays of the snapshot are read-only."""
     ledger, capacity = session.ledger, session.capacity
     arrays: list[Any] = [capacity.idle, capacity.releasing, ledger.held, ledger.state]
     arrays += [ledger.job_active, ledger.job_pending, ledger.podset_active, ledger.node_of_task]
@@ -118,7 +117,7 @@ def _photograph(session: Session) -> list[bytes]:
 
 
 def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iterator[str]:
-    """Ask everything the plugin answers; yield what is wrong."""
+    """Ask everything that the plugin answers; yield the faults."""
     answered = answered_questions(type(first))
     twins = zip(_questions(first, one), _questions(second, other), strict=True)
     for question, twin in twins:
@@ -131,7 +130,7 @@ def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iter
 
 
 def _questions(plugin: Plugin, session: Session) -> Iterator[_Question]:
-    """Yield every question about rows, with all rows there are."""
+    """Yield every question about rows, for all rows."""
     queues, jobs, nodes = len(session.queues), len(session.jobs.name), len(session.nodes)
     held, ask = session.ledger.held, session.requested - session.held
     held_fixed = session.held_non_preemptible
@@ -178,7 +177,7 @@ def _score(plugin: Plugin, session: Session, shape: int, extra: IntVec, rows: In
 
 
 def _of_rows(question: _Question, twin: _Question) -> Iterator[str]:
-    """Check one question about rows, and that another instance answers it alike."""
+    """Check one question about rows, and the equal answer of another instance."""
     name, rows = question.name, np.arange(question.count)
     given = rows.copy()
     answer = question.ask(given)
@@ -205,7 +204,7 @@ def _of_rows(question: _Question, twin: _Question) -> Iterator[str]:
         asked = question.ask(some.copy())
         part = None if asked is None else _columns(question, asked, len(some))
         wanted = [column[some] for column in columns]
-        # Saying nothing about rows without an objection is the same as saying 0 for each.
+        # No answer for rows without objections equals an answer of 0 for each.
         is_silent = asked is None and not any(column.any() for column in wanted)
         if not is_silent and not _same(wanted, part):
             yield f"{name}: a row's answer depends on the other rows asked about"
@@ -215,7 +214,7 @@ def _of_rows(question: _Question, twin: _Question) -> Iterator[str]:
 def _columns(
     question: _Question, answer: Answer, count: int | None = None
 ) -> list[np.ndarray[Any, Any]] | str:
-    """Return the answer's columns, or what is wrong with it as a whole."""
+    """Return the answer's columns, or its fault as a whole."""
     if question.is_order and not isinstance(answer, tuple):
         return f"it answered {type(answer).__name__}, not a tuple of key columns"
     shape = (question.count if count is None else count,)

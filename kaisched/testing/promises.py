@@ -1,4 +1,4 @@
-"""Checks of what a plugin promises about itself, so that it need not be asked again."""
+"""Checks of a plugin's promises about itself, which save the host questions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def broken_promises(plugin: Plugin, session: Session) -> Iterator[str]:
 
 
 def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
-    """Check the promise of rising scores while one more pod after the other fits."""
+    """Check the promise of rising scores while pods are added as long as they fit."""
     rows = np.arange(len(session.nodes))
     for shape in range(session.shapes.request.shape[1]):
         request = session.shapes.request[:, shape][:, None]
@@ -45,7 +45,7 @@ def _falling_scores(plugin: Plugin, session: Session) -> Iterator[str]:
 
 
 def _closed_gates(plugin: Plugin, session: Session, action: str) -> Iterator[str]:
-    """Check the promise of open gates: ask for far more than any bound allows."""
+    """Check the promise of open gates by requests far above any bound."""
     job = np.flatnonzero(session.jobs.queue_of_job >= 0)
     queue = session.jobs.queue_of_job[job]
     much = np.full((len(session.axis), len(job)), _HUGE, np.int64)
@@ -55,7 +55,7 @@ def _closed_gates(plugin: Plugin, session: Session, action: str) -> Iterator[str
 
 
 def _answers_of_the_hour(plugin: Plugin, session: Session) -> Iterator[str]:
-    """Check the promise to look at a job's own row only: another hour must change nothing."""
+    """Check the promise to read only a job's own row: another time must change nothing."""
     later = Session(
         session.snapshot,
         session.usage,
@@ -82,9 +82,9 @@ def _answers_of_the_hour(plugin: Plugin, session: Session) -> Iterator[str]:
 
 
 def _unequal_claims(plugin: Plugin, session: Session) -> Iterator[str]:
-    """Check the promise to tell jobs of a queue the same: each asks once for little, once for much.
+    """Check the promise to treat equal jobs of a queue alike: ask once for little, once for much.
 
-    And the promise to tell every action the same about a job as such.
+    The promise to treat a job alike in every action is checked too.
     """
     every = np.arange(len(session.jobs.name))
     alike = [plugin.job_gate(session, action, every) for action in ("allocate", "reclaim")]

@@ -1,4 +1,4 @@
-"""Jobs of any structure in a row store, straight from base units: what builders are made of."""
+"""Jobs of any structure in a row store, from base units: the basis of builders."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Group:
 
     name: str
     minimum: int | None = None
-    """Pods, or children, that are needed; all children where an inner group does not say."""
+    """Pods or children needed; by default all children of an inner group."""
     children: tuple[Group, ...] = ()
 
     def leaves(self) -> list[Group]:
-        """Return the pod sets below (or this one)."""
+        """Return the pod sets below, or this one."""
         if not self.children:
             return [self]
         return [leaf for child in self.children for leaf in child.leaves()]
@@ -67,7 +67,7 @@ class Job:
 
 
 def add_job(store: RowStore, job: Job, namespace: str = "default") -> int:
-    """Add a job with its pods in whatever state they are; return its row."""
+    """Add a job with pods in any state; return its row."""
     shapes = [store.intern_shape(task.request, task.constraints) for task in job.tasks]
     names = [f"{namespace}/{task.name}" for task in job.tasks]
     row = store.add_job(
@@ -99,7 +99,7 @@ def add_job(store: RowStore, job: Job, namespace: str = "default") -> int:
 
 
 def _structure(store: RowStore, row: int, job: Job) -> list[int]:
-    """Make the pod sets and the tree over them; return each task's pod set."""
+    """Create the pod sets and their tree; return each task's pod set."""
     podsets = store.podsets
     first = int(store.jobs.first_podset.data[row])
     number: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Clusters with a bit of everything, for the plugin kit to ask about."""
+"""Varied sample clusters for the plugin kit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def samples() -> dict[str, Callable[[], RowStore]]:
-    """Return makers of stores by name; each call makes a new one, always the same."""
+    """Return makers of stores by name; each call makes a new, equal store."""
     return {"empty": _empty, "idle": _idle, "busy": _busy}
 
 
 def _empty() -> RowStore:
-    """Return nothing but a queue."""
+    """Make a cluster with nothing but a queue."""
     return ClusterBuilder().queue("a").store()
 
 
 def _idle() -> RowStore:
-    """Return room for everyone."""
+    """Make a cluster with room for all jobs."""
     return (
         ClusterBuilder()
         .node("n0", gpu=8)
@@ -39,7 +39,7 @@ def _idle() -> RowStore:
 
 
 def _busy() -> RowStore:
-    """Return a tree of queues at their bounds, pods in every state, constraints and subgroups."""
+    """Make queues at their bounds, pods in every state, constraints and subgroups."""
     builder = (
         ClusterBuilder()
         .node("n0", gpu=4, labels={_ZONE: "east"})

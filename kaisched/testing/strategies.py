@@ -1,6 +1,6 @@
-"""Hypothesis strategies for clusters; the only place of the package that needs hypothesis.
+"""Hypothesis strategies for clusters; the only module of the package that needs hypothesis.
 
-Import it from tests alone: ``from kaisched.testing.strategies import drawings``.
+Only tests should import it: ``from kaisched.testing.strategies import drawings``.
 """
 
 from __future__ import annotations

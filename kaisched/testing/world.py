@@ -1,4 +1,4 @@
-"""Worlds: drawings that come alive. A drawing before, a cycle, a drawing after.
+"""Worlds: a drawing of a cluster before a cycle, and a drawing after it.
 
 ::
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +33,7 @@ from kaisched.core.drawing import (
     parse,
     render,
 )
+from kaisched.core.tables import Sharing
 from kaisched.framework.plugins.plugin import Plugin
 from kaisched.objects import SchedulingShard
 from kaisched.testing.builder import ClusterBuilder, Ran
@@ -45,7 +47,7 @@ def draw(text: str) -> World:
 
 
 class World:
-    """A cluster as a picture. Which GPU of its node a pod holds makes no difference to equality."""
+    """A cluster as a picture. Equality ignores which GPU of its node a pod holds."""
 
     def __init__(self, drawing: Drawing, ran: Ran | None = None) -> None:
         """Take a drawing, and the cycle that led to it."""
@@ -107,8 +109,8 @@ class World:
     ) -> World:
         """Run one cycle and return the world it leads to.
 
-        What was drawn as new is being bound, and drawn as running afterwards. A promise is a thing
-        of one cycle: promised pods are pending when it begins.
+        Pods drawn as new are being bound before the cycle, and are drawn as running after it.
+        Promises last one cycle: promised pods are pending when it begins.
         """
         ran = self.builder().run(*actions, shard=shard, plugins=plugins)
         started = replace(
@@ -117,7 +119,7 @@ class World:
         return World(_with_moves(started, ran), ran)
 
     def settled(self) -> World:
-        """Return the world a moment later: what was placed runs, what was leaving waits again."""
+        """Return the world a moment later: placed pods run, leaving pods wait again."""
         nodes = tuple(_without_leaving(_without_news(node)) for node in self.drawing.nodes)
         return World(replace(self.drawing, nodes=nodes))
 
@@ -134,6 +136,9 @@ def _add_queue(builder: ClusterBuilder, queue: DrawnQueue) -> None:
         limit={"gpu": queue.limit, "cpu": queue.limit_cpu, "memory": queue.limit_memory},
         weight=queue.weight,
         priority=queue.priority,
+        borrowing=queue.borrowing,
+        lending=queue.lending,
+        sharing=Sharing(weight=Fraction(queue.weight)),
     )
 
 
@@ -157,7 +162,7 @@ def _add_job(builder: ClusterBuilder, job: DrawnJob, places: dict[str, dict[str,
 
 
 def _places(drawing: Drawing) -> dict[str, dict[str, dict[str, int]]]:
-    """Return job, then state, then node to the number of pods."""
+    """Count pods by job, state and node."""
     places: dict[str, dict[str, dict[str, int]]] = {
         job.name: {state: {} for state in _ROLES.values()} for job in drawing.jobs
     }
@@ -246,8 +251,8 @@ def _mark(
 def explain_difference(got: World, want: World) -> list[str]:
     """Return lines for a failed assertion: both pictures, and why each job is pending.
 
-    A ``conftest.py`` shows them with
-    ``def pytest_assertrepr_compare(op, left, right): ...`` that returns this for two worlds.
+    A ``conftest.py`` shows them with a function
+    ``pytest_assertrepr_compare(op, left, right)`` that returns this for two worlds.
     """
     reasons = [f"  {job}: {reason}" for job, reason in (got.reasons or want.reasons).items()]
     return [

@@ -1,1 +1,1 @@
-"""What each queue consumed lately: the port, its stores, and the windows they look through."""
+"""Usage history of queues: the port, its stores, and the windows that count."""

@@ -1,4 +1,4 @@
-"""A store from what a shard says."""
+"""Factory of usage stores from a shard's settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def open_store(settings: UsageSettings, clock: Clock) -> UsageStore:
-    """Open the store of these settings. What does not work is told by its answers."""
+    """Open the store of these settings. Its answers report what does not work."""
     if settings.prometheus is not None:
-        # The client library takes a tenth of a second to import; others need not wait for it.
+        # Importing the client library takes a tenth of a second; other stores need not wait for it.
         from kaisched.usage.prometheus import PrometheusStore  # noqa: PLC0415
 
         return PrometheusStore(settings, settings.prometheus, clock)

@@ -1,4 +1,4 @@
-"""What a turn asks for usage: records what it sees, and answers from a store."""
+"""Usage source of turns: records what each turn sees, and answers from a store."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from kaisched.usage.port import UsageStore
 
 LEAST_COVERAGE: Final = 0.5
-"""Below this, history is told but not used: evictions need evidence (rule U5)."""
+"""Least coverage for history to be used: evictions need evidence (rule U5)."""
 _ASK_AGAIN: Final = (UsageState.ABSENT, UsageState.STALE)
 
 
 class UsageFeed:
-    """A usage source for turns: every turn is a sample, every ``fetch_s`` there is a new answer.
+    """Usage source for turns: every turn adds a sample, every ``fetch_s`` there is a new answer.
 
-    In between the answer stays as it is, so that small steps of history do not make every cycle
-    divide anew.
+    In between the answer stays, so that small steps of history do not make every cycle divide
+    again.
     """
 
     def __init__(self, store: UsageStore, fetch_s: float) -> None:
-        """Nothing is known until the first turn."""
+        """Start without an answer until the first turn."""
         self._store, self._fetch_s = store, fetch_s
         self._asked_s = -math.inf
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
@@ -42,7 +42,7 @@ class UsageFeed:
         return self.answer(now_s, sample.queues, sample.resources)
 
     def answer(self, now_s: float, queues: tuple[str, ...], resources: tuple[str, ...]) -> Usage:
-        """Return usage, parts ``(R, Q)``, for whoever records by himself."""
+        """Return usage, parts ``(R, Q)``, without recording a sample."""
         names = (queues, resources)
         since_s = now_s - self._asked_s
         answer = self._answer
@@ -58,16 +58,16 @@ class UsageFeed:
         return replace(answer, age_s=answer.age_s + since_s)
 
     def is_ready(self) -> bool:
-        """Tell whether there is something to begin with."""
+        """Tell whether the store can answer."""
         return self._store.is_ready()
 
     def close(self) -> None:
-        """Let the store write what is left."""
+        """Close the store, which writes its remaining samples."""
         self._store.close()
 
 
 def believed(usage: Usage) -> Usage:
-    """Return usage as decisions may see it: none where less than half of the window was seen."""
+    """Return usage as decisions may see it: none if less than half of the window was seen."""
     if usage.coverage >= LEAST_COVERAGE or usage.state is UsageState.ABSENT:
         return usage
     state = usage.state if usage.state is UsageState.STALE else UsageState.PARTIAL

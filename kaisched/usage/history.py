@@ -1,9 +1,9 @@
-"""The past within a window, summed in process.
+"""History within a window, summed in process.
 
-A sample holds until the next one, at most :data:`HOLD_S`, and is added to sums that fade, as it is.
-To take it out again when it leaves the window, and to be written down, samples are gathered into
-stretches, each at most 1/720 of the window; there use is taken for even. A sample and an answer
-cost one pass over the queues, however long the window.
+A sample holds until the next one, at most :data:`HOLD_S`, and is added at once to sums that fade.
+To be removed when they leave the window, and to be saved, samples are merged into stretches of at
+most 1/720 of the window, within which use counts as even. A sample and an answer cost one pass over
+the queues, however long the window.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
     from kaisched.usage.window import Window
 
 HOLD_S: Final = 300.0
-"""How long a sample holds when no other follows: Prometheus' look-back, so that stores agree."""
+"""How long a sample holds without a next one: Prometheus' look-back, so that stores agree."""
 STRETCHES: Final = 720
 """Stretches in a window: a week in steps of 14 minutes, a day in steps of two."""
 
 
 class History:
-    """What is remembered. Times are seconds since 1970 of one clock."""
+    """Usage history of all queues. Times are seconds since 1970 of one clock."""
 
     def __init__(self, window: Window, hold_s: float = HOLD_S) -> None:
         """Start with an empty past; a sample holds for ``hold_s`` at most."""
         self.window, self._hold_s = window, hold_s
         self.grain_s = min(window.size_s, window.faint_s) / STRETCHES
         self.first_s: float | None = None
-        """When the first sample ever was taken."""
+        """Time of the first sample ever."""
         self.last: Sample | None = None
         self.open: Stretch | None = None
-        """The stretch that samples are still being added to."""
+        """The stretch to which samples are being added."""
         self._kept: deque[Stretch] = deque()
         self._sums, self._at_s = Sums(), 0.0
         self._taken_away = 0
 
     def add(self, sample: Sample) -> list[Stretch]:
-        """Take in a sample; return the stretches that it completed.
+        """Add a sample; return the stretches that it completed.
 
-        Where the clock was set back, nothing is added for the time between (rule U6).
+        If the clock was set back, nothing is added for the time between (rule U6).
         """
         last, self.last = self.last, sample
         if self.first_s is None:
@@ -59,7 +59,7 @@ class History:
         done: list[Stretch] = []
         start_s, end_s = last.time_s, min(sample.time_s, last.time_s + self._hold_s)
         if self.window.has_edges:
-            # No stretch reaches over an edge: what was before it must not leak into the new window.
+            # No stretch crosses an edge: its earlier part must not leak into the new window.
             edge_s = self.window.edge(end_s)
             if start_s < edge_s < end_s:
                 done += self._extend(last, start_s, edge_s)
@@ -73,10 +73,10 @@ class History:
         return done
 
     def restore(self, stretches: Iterable[Stretch], first_s: float | None) -> None:
-        """Take over what was remembered before, oldest first.
+        """Restore a saved history, oldest stretch first.
 
-        What the last stretch held goes on holding, as after any sample, so that a short restart
-        leaves no gap.
+        The amounts of the last stretch hold on, as after any sample, so that a short restart leaves
+        no gap.
         """
         for stretch in stretches:
             self._keep(stretch)
@@ -104,18 +104,18 @@ class History:
 
     @property
     def newest_s(self) -> float | None:
-        """When the newest sample was taken; None without any."""
+        """Time of the newest sample; None without any."""
         return None if self.last is None else self.last.time_s
 
     def coverage(self, now_s: float, seen_s: float) -> float:
-        """Return how much of the window was seen, counted from the first sample ever (rule U5)."""
+        """Return the part of the window that was seen, from the first sample ever on (rule U5)."""
         if self.first_s is None:
             return 0.0
         due_s = now_s - max(self.window.start(now_s), self.first_s)
         return min(max(seen_s / due_s, 0.0), 1.0) if due_s > 0 else 1.0
 
     def weighed_s(self, now_s: float) -> float:
-        """Return how many whole seconds the window amounts to since the first sample ever."""
+        """Return the window's length since the first sample ever, in whole seconds after decay."""
         return weighed_since(self.window, self.first_s, now_s)
 
     # -- stretches -----------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class History:
         return done
 
     def _is_like(self, stretch: Stretch, sample: Sample, span_s: float) -> bool:
-        """Tell whether a sample's time may join a stretch: the same names, and not too long."""
+        """Tell whether a sample may join a stretch: equal names, and a stretch not too long."""
         return (
             stretch.span_s + span_s <= self.grain_s
             and stretch.queues == sample.queues
@@ -143,7 +143,7 @@ class History:
         )
 
     def _held(self, now_s: float) -> Stretch | None:
-        """Return the time since the last sample, as far as it holds."""
+        """Return the time since the last sample as a stretch, as long as the sample holds."""
         last = self.last
         if last is None or now_s <= last.time_s:
             return None
@@ -177,7 +177,7 @@ class History:
             self._sum_anew()
 
     def _sum_anew(self) -> None:
-        """Forget queues that left the window, and what rounding has left in the sums."""
+        """Sum again, without queues that left the window and without rounding errors."""
         kept, self._kept = self._kept, deque()
         self._sums, self._at_s = Sums(), 0.0
         self._taken_away = 0
@@ -206,7 +206,7 @@ def _constant(sample: Sample, start_s: float, end_s: float) -> Stretch:
 
 
 def _end_of(stretch: Stretch) -> Sample:
-    """Return what a stretch held, as if it had been seen at its end."""
+    """Return a stretch's amounts as a sample at its end."""
     return Sample(
         stretch.end_s,
         stretch.resources,

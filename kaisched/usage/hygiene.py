@@ -1,4 +1,4 @@
-"""From decayed sums to the vector decisions see: no junk, no float noise (rules U1 and U7)."""
+"""Cleans decayed sums for decisions: no invalid values, no float noise (rules U1 and U7)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, FloatVec, IntVec
 
 MOST_USAGE: Final = 2.0
-"""More than twice the capacity is no usage but a slip of units: such a resource is not believed.
+"""Usage above twice the capacity is a mix-up of units: the whole resource is distrusted.
 
-Somewhat above 1 is honest: nodes may vanish under pods that still hold them.
+Slightly above 1 is possible: nodes may vanish under pods that still hold them.
 """
 
 
 def _sound(used: FloatVec, capacity: FloatVec) -> IntVec | None:
-    """Return the parts where nothing at all is wrong, as nearly always; a third of the time."""
+    """Return the parts if all are valid, as nearly always; takes a third of the time."""
     # NaN is neither above nor below anything.
     if not (used.size and used.min() >= 0 and 0 < capacity.min() <= capacity.max() < np.inf):
         return None
@@ -36,7 +36,7 @@ def _parts(share: FloatVec) -> IntVec:
 def quantise(
     used: FloatVec, capacity: FloatVec, queues: Sequence[str], resources: Sequence[str]
 ) -> tuple[IntVec, BoolVec, tuple[str, ...]]:
-    """Return parts ``(R, Q)``, which resources are not to be believed ``(R,)``, and why.
+    """Return parts ``(R, Q)``, distrusted resources ``(R,)``, and the reasons.
 
     Args:
         used: ``(R, Q)`` decayed amounts times seconds.
@@ -44,8 +44,8 @@ def quantise(
         queues: names, for the reasons.
         resources: names, for the reasons.
 
-    A value that is no finite number of at least 0, or a queue above :data:`MOST_USAGE`, makes its
-    whole resource unbelievable: its parts are 0.
+    A value that is no finite number of at least 0, or a queue above :data:`MOST_USAGE`, makes the
+    whole resource distrusted: its parts are 0.
 
     """
     if (sound := _sound(used, capacity)) is not None:

@@ -1,4 +1,4 @@
-"""A store that forgets when the process ends: for tests and simulations, and under the others."""
+"""Store in memory: for tests and simulations, and as a part of the other stores."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """Keeps samples in the process."""
+    """Usage store that keeps samples in the process."""
 
     def __init__(
         self, window: Window, *, staleness_s: float = math.inf, hold_s: float = HOLD_S
     ) -> None:
-        """Start without a past; older than ``staleness_s``, its newest sample is stale.
+        """Start empty; a newest sample older than ``staleness_s`` is stale.
 
-        A sample holds for ``hold_s`` at most: longer for who is told of every change.
+        A sample holds for ``hold_s`` at most; callers that report every change may hold it longer.
         """
         self.history = History(window, hold_s)
         self._staleness_s = staleness_s
 
     def record(self, sample: Sample) -> None:
-        """Take in what is the case now."""
+        """Add a sample of the present."""
         self.history.add(sample)
 
     def usage(self, now_s: float, queues: Sequence[str], resources: Sequence[str]) -> Usage:
@@ -51,7 +51,7 @@ class MemoryStore:
         return Usage(parts, age_s, coverage, state, reasons, weighed_s)
 
     def is_ready(self) -> bool:
-        """Return True: there is nobody to wait for."""
+        """Return True: there is nothing to wait for."""
         return True
 
     def close(self) -> None:

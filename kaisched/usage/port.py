@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What every queue held at one moment, its descendants included, and what there was.
+    """Amounts that every queue held at one moment, with its descendants, and the capacity.
 
-    It stands for the time until the next sample, but for no more than
+    A sample holds until the next one, but for no more than
     :data:`~kaisched.usage.history.HOLD_S`.
     """
 
@@ -33,14 +33,14 @@ class Sample:
 
 
 class UsageStore(Protocol):
-    """Remembers samples and says what they amount to.
+    """Keeps samples and answers with the usage they add up to.
 
-    Neither method waits: a store that asks somebody else does so in a thread of its own. Neither
-    raises: what goes wrong is a state and a reason of the answer.
+    Neither method waits: a store that asks a server does so in a thread of its own. Neither raises:
+    failures are a state and a reason of the answer.
     """
 
     def record(self, sample: Sample) -> None:
-        """Take in what is the case now. Samples come in the order of their making."""
+        """Add a sample of the present. Samples come in the order of their times."""
         ...
 
     def usage(self, now_s: float, queues: Sequence[str], resources: Sequence[str]) -> Usage:
@@ -51,16 +51,16 @@ class UsageStore(Protocol):
         ...
 
     def is_ready(self) -> bool:
-        """Tell whether there is an answer better than "absent", or no hope for one."""
+        """Tell whether there is an answer better than "absent", or none is to be expected."""
         ...
 
     def close(self) -> None:
-        """Write what is left to be written and let go of files and threads."""
+        """Write what is still unwritten, and release files and threads."""
         ...
 
 
 def sample_of(snapshot: Snapshot, now_s: float) -> Sample:
-    """Return what a snapshot shows: held amounts at every level, and the total that is divided."""
+    """Return the sample of a snapshot: held amounts at every level, and the divided total."""
     return Sample(
         now_s,
         snapshot.axis.names,

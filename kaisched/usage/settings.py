@@ -1,4 +1,4 @@
-"""A shard's ``usageDBConfig`` with its defaults filled in: KAI-Scheduler's where it has them."""
+"""Settings of a usage store: ``usageDBConfig`` with defaults, KAI-Scheduler's if it has them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAIT_S: Final = 60.0
 QUERY_TIMEOUT_S: Final = 10.0
 RESOLUTION_S: Final = 60.0
 PROMETHEUS_URL: Final = "http://prometheus-operated.kai-scheduler.svc.cluster.local:9090"
-"""Where KAI's operator puts the server it runs."""
+"""Address of the server that KAI's operator runs."""
 QUEUE_LABEL: Final = "queue_name"
 
 _ALLOCATION: Final = {
@@ -41,14 +41,14 @@ _CAPACITY: Final = {"gpu": "nvidia_com_gpu", "cpu": "cpu", "memory": "memory"}
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSettings:
-    """How a Prometheus server is asked. Metrics are PromQL expressions by resource."""
+    """Queries to a Prometheus server. Metrics are PromQL expressions by resource."""
 
     url: str
     allocation: Mapping[str, str]
     capacity: Mapping[str, str]
     replica_label: str = ""
     timeout_s: float = QUERY_TIMEOUT_S
-    """For a whole fetch."""
+    """Timeout of a whole fetch."""
     resolution_s: float = RESOLUTION_S
     bearer_token_file: str = ""
     ca_file: str = ""
@@ -57,20 +57,20 @@ class PrometheusSettings:
 
 @dataclass(frozen=True, slots=True)
 class UsageSettings:
-    """What a store is made of."""
+    """Settings of a usage store."""
 
     type: StoreType = "sqlite"
     window: Window = field(default_factory=Window)
     path: Path = Path()
-    """Of the file, for ``sqlite``."""
+    """Path of the file, for ``sqlite``."""
     prometheus: PrometheusSettings | None = None
     fetch_s: float = FETCH_S
-    """How often samples are written and answers made anew."""
+    """Time between two writes of samples, and between two answers."""
     staleness_s: float = STALENESS_S
     wait_s: float = WAIT_S
-    """How long to wait for a first answer before the first cycle."""
+    """Longest wait for a first answer before the first cycle."""
     is_frozen_when_stale: bool = True
-    """Stale numbers are carried on with what is seen here; otherwise plain weights stand."""
+    """Whether stale numbers are extended with our own samples; otherwise plain weights count."""
 
 
 def read_usage(
@@ -82,13 +82,13 @@ def read_usage(
     """Return the settings of a configuration that has no faults (see objects.usage_faults).
 
     Args:
-        config: what the shard says.
-        shard: its name, which the default file of ``sqlite`` carries.
-        file: where the shard was read, for messages.
-        environ: where ``connectionStringEnvVar`` is looked up.
+        config: the shard's configuration.
+        shard: the shard's name, part of the default file name of ``sqlite``.
+        file: file of the shard, for messages.
+        environ: environment with ``connectionStringEnvVar``.
 
     Raises:
-        ConfigError: the variable is not set, or what it holds is no address.
+        ConfigError: the variable is not set, or its value is no address.
 
     """
     store = cast("StoreType", config.client_type or "sqlite")
@@ -110,13 +110,13 @@ def read_usage(
 
 
 def in_memory(params: UsageParams) -> UsageSettings:
-    """Return the settings of a store in memory, of parameters that have no faults."""
+    """Return the settings of a store in memory for parameters that have no faults."""
     fetch_s = seconds_of(params.fetch_interval) or FETCH_S
     return UsageSettings("memory", window_of(params), fetch_s=fetch_s)
 
 
 def default_path(shard: str, environ: Mapping[str, str]) -> Path:
-    """Return where the file of a shard is unless it says otherwise: the XDG state folder."""
+    """Return the default path of a shard's file, in the XDG state folder."""
     home = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME") or "/") / ".local/state")
     return Path(home) / "kaisched" / f"usage-{shard}.sqlite3"
 

@@ -1,4 +1,4 @@
-"""Decayed amounts by queue and resource, kept up to date as time is added and taken away."""
+"""Decayed amounts by queue and resource, updated as stretches of time are added and removed."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Stretch:
 
     @property
     def span_s(self) -> float:
-        """How long it is."""
+        """Length in seconds."""
         return self.end_s - self.start_s
 
     def copy(self) -> Stretch:
-        """Return one that does not change when this one is added to."""
+        """Return an independent copy."""
         return replace(self, used=self.used.copy(), capacity=self.capacity.copy())
 
     def of_active(self) -> Stretch:
-        """Return it without the queues that held nothing; most hold nothing most of the time."""
+        """Return the stretch without idle queues; most queues hold nothing most of the time."""
         active = self.used.any(axis=0)
         if active.all():
             return self
@@ -55,27 +55,27 @@ class Stretch:
 
 
 class Axis:
-    """Names to positions; only grows."""
+    """Positions of names; only grows."""
 
     def __init__(self) -> None:
         """Start without names."""
         self.at: dict[str, int] = {}
         self._known: dict[tuple[str, ...], RowVec] = {}
         self._found: tuple[tuple[str, ...], int, RowVec] = ((), 0, np.empty(0, np.int64))
-        """What was looked for last, how many names there were then, and where they stand."""
+        """The last names looked up, the number of names at that time, and their positions."""
         self._all: tuple[str, ...] = ()
-        """All names in the order of their positions, if they were ever given so."""
+        """All names in the order of their positions, if they were ever given as one tuple."""
 
     def __len__(self) -> int:
         """Return how many names there are."""
         return len(self.at)
 
     def is_all(self, names: Sequence[str]) -> bool:
-        """Tell whether these are known to be all names in the order of their positions."""
+        """Tell whether this very tuple is known to be all names in the order of their positions."""
         return names is self._all and len(names) == len(self.at)
 
     def positions(self, names: tuple[str, ...]) -> RowVec:
-        """Return where the names stand, after those that are new have been added."""
+        """Return the positions of names, adding new names first."""
         found = self._known.get(names)
         if found is None:
             for name in names:
@@ -89,7 +89,7 @@ class Axis:
         return found
 
     def lookup(self, names: Sequence[str]) -> RowVec:
-        """Return where the names stand, -1 for those that are unknown; who asks, asks again."""
+        """Return the positions of names, -1 for unknown ones; the last answer is kept."""
         asked, size, found = self._found
         if asked is not names or size != len(self.at):
             found = np.array([self.at.get(name, -1) for name in names], np.int64)
@@ -99,7 +99,7 @@ class Axis:
 
 
 class Sums:
-    """What stretches add up to, each with a weight."""
+    """Weighted sums of stretches."""
 
     def __init__(self) -> None:
         """Start at zero."""
@@ -107,18 +107,18 @@ class Sums:
         self._used: FloatVec = np.zeros((0, 0))
         self._capacity: FloatVec = np.zeros(0)
         self.seen_s = 0.0
-        """Time that was added, not decayed."""
+        """Seconds added, not decayed."""
 
     def faded(self, factor: float) -> Sums:
-        """Return sums of their own that weigh less and know the same names."""
+        """Return an independent copy that weighs less; it shares the positions of names."""
         twin = copy(self)
         twin.fade(factor)
         return twin
 
     def add(self, stretch: Stretch, weighed_s: float, seen_s: float) -> None:
-        """Add use of ``seen_s`` of a stretch that weighs ``weighed_s``; negative takes it away.
+        """Add ``seen_s`` of a stretch, weighed as ``weighed_s``; negative values remove it.
 
-        Within a stretch use is taken for even.
+        Within a stretch, use counts as even.
         """
         rows = self._resources.positions(stretch.resources)
         columns = self._queues.positions(stretch.queues)
@@ -134,9 +134,9 @@ class Sums:
         self.seen_s += seen_s
 
     def _stand_as(self, resources: Sequence[str], queues: Sequence[str]) -> bool:
-        """Tell whether there are sums of just these, in this order.
+        """Tell whether the sums are of exactly these names, in this order.
 
-        Twins know the same names, and one may have learned some that the other has no sums of.
+        Copies share positions, so one may know names without having sums for them.
         """
         return (
             self._used.shape == (len(resources), len(queues))
@@ -151,17 +151,17 @@ class Sums:
         self._capacity[: len(capacity)] = capacity
 
     def fade(self, factor: float) -> None:
-        """Let all that was added weigh less."""
+        """Reduce the weight of all that was added."""
         self._used = self._used * factor
         self._capacity = self._capacity * factor
 
     def used(self, queues: Sequence[str], resources: Sequence[str]) -> FloatVec:
-        """Return ``(R, Q)`` in the order asked; 0 for what is unknown."""
+        """Return sums ``(R, Q)`` in the order asked; 0 for unknown names."""
         if self._stand_as(resources, queues):
             return np.maximum(self._used, 0.0)
         padded = np.zeros((len(self._resources) + 1, len(self._queues) + 1))
         known = padded[: self._used.shape[0], : self._used.shape[1]]
-        # What rounding leaves of amounts that were added and taken away may be below zero.
+        # Rounding errors of amounts added and removed may be below zero.
         np.maximum(self._used, 0.0, out=known)
         answer: FloatVec = padded[
             self._resources.lookup(resources)[:, None], self._queues.lookup(queues)
@@ -169,7 +169,7 @@ class Sums:
         return answer
 
     def capacity(self, resources: Sequence[str]) -> FloatVec:
-        """Return ``(R,)`` in the order asked."""
+        """Return the capacity ``(R,)`` in the order asked."""
         if len(self._capacity) == len(resources) and self._resources.is_all(resources):
             return np.maximum(self._capacity, 0.0)
         padded = np.zeros(len(self._resources) + 1)

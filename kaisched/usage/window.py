@@ -1,7 +1,7 @@
-"""Which part of the past counts, and how much each moment of it.
+"""Window of the past that counts, and the weight of each moment in it.
 
 A moment at age ``a`` weighs ``0.5 ** (a / half_life)`` (rule U2 of docs/explanation/usage.md), or 1
-without a half-life. The window says from when on moments count at all (rule U3).
+without a half-life. The window says from which moment on the past counts (rule U3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WindowType = Literal["sliding", "tumbling", "cron"]
 
 WEEK_S: Final = 604_800.0
 FAINT_HALF_LIVES: Final = 32
-"""What is older weighs less than 2^-32, which is below one part per billion: it is left out."""
+"""Beyond this age a moment weighs less than 2^-32, below one part per billion: it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +27,26 @@ class Window:
     type: WindowType = "sliding"
     size_s: float = WEEK_S
     half_life_s: float | None = None
-    """None: no decay."""
+    """None for no decay."""
     anchor_s: float = 0.0
-    """When the first tumbling window begins."""
+    """Begin of the first tumbling window."""
     cron: Cron | None = None
-    """When a new window begins, for type ``cron``."""
+    """Begins of windows, for type ``cron``."""
 
     @property
     def faint_s(self) -> float:
-        """The age at which a moment no longer weighs anything."""
+        """The age beyond which moments weigh nothing."""
         return math.inf if self.half_life_s is None else FAINT_HALF_LIVES * self.half_life_s
 
     def start(self, now_s: float) -> float:
-        """Return from when on the past counts at ``now_s``.
+        """Return the moment from which on the past counts at ``now_s``.
 
-        A tumbling window that is yet to begin is empty: its start is ``now_s``.
+        A tumbling window that has not begun yet is empty: its start is ``now_s``.
         """
         return max(self.edge(now_s), now_s - self.faint_s)
 
     def edge(self, now_s: float) -> float:
-        """Return where the window itself begins, whatever the decay."""
+        """Return the begin of the window itself, whatever the decay."""
         if self.type == "cron" and self.cron is not None:
             return self.cron.before(now_s)
         if self.type == "tumbling":
@@ -62,16 +62,16 @@ class Window:
 
 
 def weight(age_s: float, half_life_s: float | None) -> float:
-    """Return what a moment of this age weighs, 0 to 1; one from the future weighs 1."""
+    """Return the weight of a moment of this age, 0 to 1; a moment in the future weighs 1."""
     if half_life_s is None or age_s <= 0:
         return 1.0
     return float(0.5 ** (age_s / half_life_s))
 
 
 def weighed_s(start_s: float, end_s: float, now_s: float, half_life_s: float | None) -> float:
-    """Return how many seconds the time from ``start_s`` to ``end_s`` amounts to at ``now_s``.
+    """Return the seconds from ``start_s`` to ``end_s``, weighed at ``now_s``.
 
-    The integral of :func:`weight` over that time.
+    This is the integral of :func:`weight` over that time.
     """
     span_s = end_s - start_s
     if half_life_s is None:
@@ -82,6 +82,6 @@ def weighed_s(start_s: float, end_s: float, now_s: float, half_life_s: float | N
 
 
 def weighed_since(window: Window, first_s: float | None, now_s: float) -> float:
-    """Return how many whole seconds a window amounts to, of which nothing is known before."""
+    """Return the whole weighed seconds of a window, from ``first_s`` on at the earliest."""
     start_s = max(window.start(now_s), now_s if first_s is None else first_s)
     return float(round(weighed_s(start_s, max(now_s, start_s), now_s, window.half_life_s)))

@@ -9,6 +9,8 @@ from tests.benchmarks import __main__ as command
 from tests.benchmarks import b1, b3, harness, worker
 from tests.benchmarks.catalogue import ROWS, Row
 
+pytestmark = pytest.mark.proportion
+
 
 def tiny(row: Row) -> Row:
     return dataclasses.replace(row, size=row.tiny)

@@ -19,6 +19,9 @@ def read(folder: Path) -> Iterator[dict[str, Any]]:
         yield from document.get("scheduling_cases") or ()
         for case in document.get("unit_cases") or ():
             yield {**case, "mode": "unit"}
+        for case in document.get("cases") or ():  # of a family: what is asked is the same in all
+            family = case.get("family") or document["family"]
+            yield {**case, "mode": "unit", "kind": family, "is_family": True}
 
 
 def group_of(case: dict[str, Any]) -> str:

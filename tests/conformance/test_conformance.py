@@ -14,6 +14,8 @@ from tests.conformance.kinds import JUDGES
 from tests.conformance.reading import group_of, read
 from tests.conformance.running import run
 
+pytestmark = pytest.mark.proportion
+
 CASES = {case["id"]: case for case in read(Path(__file__).with_name("cases"))}
 NOT_BUILT = {
     "own::fraction": "not built: GPU fractions",

@@ -142,7 +142,7 @@ def test_c51_no_credentials_follow_a_redirect(fake, opened):
     elsewhere = FakePrometheus()
     fake.serve = sent_on(f"http://localhost:{elsewhere.port}/api/v1/query")
     store = opened(fake.url.replace("//", "//me:secret@"))
-    usage = told(store, "sends us on to localhost", "no credentials are sent elsewhere")
+    usage = told(store, "redirects us to localhost", "no credentials are sent elsewhere")
     elsewhere.close()
     assert elsewhere.asked == []
     assert fake.asked[0][1]["Authorization"].startswith("Basic ")

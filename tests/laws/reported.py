@@ -17,7 +17,7 @@ from kaisched.cluster.kubernetes.client import JSON, MERGE, STRATEGIC, Answer
 from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.reports import Reporter
-from kaisched.cluster.kubernetes.statuses import GroupAmounts, queue_statuses, says
+from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses
 from kaisched.cluster.store import StateStore
 from kaisched.engine.policy import default_policy
 from kaisched.engine.turn import take_turn
@@ -199,7 +199,7 @@ class Cluster:
 
     def counts(self):
         """Return how many reports the server has taken."""
-        return self.reporter._writers._counts.read().get(("report", "done"), (0,))[0]
+        return self.reporter._desired._counts.read().get(("report", "done"), (0,))[0]
 
     def objects(self, group, plural):
         records = self.server.api.storage.collection((group, plural)).records
@@ -232,7 +232,7 @@ class Cluster:
         wanted = dict(queue_statuses(snapshot, result.shares, self.store.queue_faults()))
         for queue in self.objects(GROUP, "queues"):
             name = queue["metadata"]["name"]
-            if not says(queue.get("status"), wanted[name]):
+            if not matches(queue.get("status"), wanted[name]):
                 yield f"queue {name} says {queue.get('status')}, not {wanted[name]}"
 
     def _wrong_groups(self, snapshot, why):
@@ -248,5 +248,5 @@ class Cluster:
                 expected = [self.reporter._condition(why[job].reason, message)]
             if ours != expected:
                 yield f"group {job} says {ours}, not {expected}"
-            if job in amounts and not says(said, amounts[job]):
+            if job in amounts and not matches(said, amounts[job]):
                 yield f"group {job} says {said}, not {amounts[job]}"

@@ -18,7 +18,7 @@ from tests.laws.clusters import NOW_S, make_cluster
 from tests.laws.crowded import make_crowded
 
 POLICY = default_policy()
-EVICTING = {"reclaim": 9, "preempt": 14, "consolidate": 39}
+EVICTING = {"reclaim": 6, "preempt": 14, "consolidate": 39}
 """Seeds of crowded clusters in which the action evicts somebody."""
 
 

@@ -24,7 +24,6 @@ from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing.rows import Group, Job, Task
-from kaisched_plugins.proportion.reasons import UNDERSHOT
 from tests.laws.clusters import NOW_S, Cluster, told
 from tests.oracles.exhaustive_victims import Exhaustive
 
@@ -107,7 +106,7 @@ class Contest:
         self.all = Exhaustive(snapshot, rules, action, NOW_S)
         self.best = self.all.best()
         self.is_placed = bool(len(result.binds) + len(result.nominations))
-        self.is_last_resort = any(UNDERSHOT in each.reason for each in result.evictions)
+        self.is_last_resort = any("below its quota" in each.reason for each in result.evictions)
         self.makes_way = any("make way for it" in each.reason for each in result.evictions)
         """Whether pods move that nobody may evict, which the search by force knows nothing of."""
         gone = set(result.evict_tasks.tolist())

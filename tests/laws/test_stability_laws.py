@@ -31,6 +31,7 @@ def history_of(cluster, count, policy=POLICY):
     return told_of
 
 
+@pytest.mark.proportion
 @pytest.mark.fault("F94")
 @pytest.mark.fault("F100")
 @given(crowded)
@@ -44,6 +45,7 @@ def test_a_cluster_left_alone_comes_to_rest(cluster):
     assert not any(history[CYCLES:])
 
 
+@pytest.mark.proportion
 def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
     """One of about 10,000 random clusters.
 
@@ -54,6 +56,7 @@ def test_a_job_of_higher_priority_does_not_undo_a_reclaim_for_ever():
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
 
 
+@pytest.mark.proportion
 @pytest.mark.parametrize(
     ("seed", "nodes", "queues", "running", "pending", "most"),
     [
@@ -75,6 +78,7 @@ def test_two_queues_do_not_take_turns_over_what_a_quota_covers(
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
 
 
+@pytest.mark.proportion
 @pytest.mark.parametrize(
     ("seed", "nodes", "queues", "running", "pending", "most"),
     [
@@ -93,6 +97,7 @@ def test_a_ring_of_rules_is_gone_round_only_once(seed, nodes, queues, running, p
     assert not any(history_of(cluster, CYCLES + AFTER)[CYCLES:])
 
 
+@pytest.mark.proportion
 @pytest.mark.parametrize(
     ("seed", "nodes", "queues", "running"), [(4214653044, 3, 2, 12), (2123183224, 3, 4, 8)]
 )

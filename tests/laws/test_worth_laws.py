@@ -8,6 +8,7 @@ and could give a pod that is at least as large, runs alone and leaves it that mu
 import random
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -203,6 +204,7 @@ def unfair(cluster, snapshot, result):
                 yield queues.name[mine], queues.name[theirs]
 
 
+@pytest.mark.proportion
 @example(0)
 @given(st.integers(0, 1 << 32))
 def test_at_rest_nobody_waits_for_what_a_sibling_holds_beyond_its_part(seed):

@@ -259,9 +259,9 @@ def test_a15_a_store_that_was_put_back_is_listed_whole_before_anything_is_decide
     found["pods"]._seen_version = str(1 << 60)
     found["pods"].list_again("test")
     until(lambda: events(cluster, "resource_version_went_back"))
-    until(lambda: "put back" in daemon.daemon.why_stale())
+    until(lambda: "restored" in daemon.daemon.why_stale())
     cluster.pod("p", "a")
-    until(lambda: any("put back" in line["err"] for line in events(cluster, "cycle_failed")))
+    until(lambda: any("restored" in line["err"] for line in events(cluster, "cycle_failed")))
     assert cluster.placed() == {}
     server.faults.remove(away)
     cluster.wait_placed("p")

@@ -142,7 +142,7 @@ def test_a_lease_that_another_took_meanwhile_is_not_gone_on_with(rig, lead):
     rig.must("PUT", LEASE, lease)
     os.kill(leader.keeper.pid, signal.SIGKILL)
     until(lambda: leader.lost)
-    assert leader.lost == ["lease default/one was lost: somebody else holds it"]
+    assert leader.lost == ["lease default/one was lost: another process holds it"]
     assert not leader.gate.is_open()
     assert holder(rig) == "another"
 

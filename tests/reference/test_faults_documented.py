@@ -14,6 +14,7 @@ from tests.faults.catalogue import ROOT, found_by_row, functions, marks_of, page
 PAGE = ROOT / "docs" / "reference" / "faults.md"
 
 
+@pytest.mark.proportion
 def test_the_page_is_current():
     assert PAGE.read_text(encoding="utf-8") == page()
 

@@ -159,6 +159,7 @@ def table(texts):
 PAGES = {"hooks": hooks_page, "refusals": refusals_page}
 
 
+@pytest.mark.proportion
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_is_current(page):
     """Edit the code, then print the page anew."""
@@ -180,6 +181,7 @@ def test_a_hook_says_how_answers_combine_and_what_a_failure_does(name):
     assert not combine.without.endswith(".")
 
 
+@pytest.mark.proportion
 @pytest.mark.parametrize("name", sorted(HOOKS))
 def test_a_hook_is_answered_by_a_shipped_plugin_or_an_example(name):
     assert answering(name) or example_answers(name)

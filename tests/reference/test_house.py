@@ -1,6 +1,7 @@
 """The rules of the house that no tool checks: sizes, docstrings, names, and standing on its own."""
 
 import ast
+import re
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -77,6 +78,53 @@ def test_the_repository_stands_on_its_own():
         if beside in path.read_text(encoding="utf-8")
     ]
     assert readers == []
+
+
+NAMES_PROPORTION = re.compile(r"(?<!in )(?<!mark\.)(?<!without_)\bproportion\b")
+"""The plugin, not the word of speech, nor the marker of tests."""
+MAY_NAME_IT = (
+    "kaisched/objects/kai_names.py",  # the list of defaults
+    "kaisched/data/shards/default.yaml",  # and its packaged file
+    "tests/benchmarks/",
+    "tests/conformance/",
+    "tests/without_proportion/",
+    "tests/reference/test_house.py",
+)
+
+
+def names_proportion(path: str, text: str) -> bool:
+    """Tell whether a file of the host, or a test of it, names one of the policies."""
+    if "proportion" not in text or path.startswith(MAY_NAME_IT):  # soon told of most
+        return False
+    is_marked = path.startswith("tests/") and "mark.proportion" in text
+    return not is_marked and NAMES_PROPORTION.search(text) is not None
+
+
+def test_only_defaults_and_marked_tests_name_proportion():
+    """Another policy may stand in its place: ``make without-proportion`` tries it."""
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for place in ("kaisched", "tests", "deploy")
+        for kind in ("*.py", "*.yaml")
+        for path in sorted((ROOT / place).rglob(kind))
+        if names_proportion(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_found"),
+    [
+        ("kaisched/cli/x.py", "from kaisched_plugins.proportion import rules", True),
+        ("kaisched/cli/x.py", 'if plugin.name == "proportion":', True),
+        ("kaisched/cli/x.py", "shared in proportion to the weights", False),
+        ("kaisched/cli/x.py", "the proportional part", False),
+        ("tests/unit/cli/test_x.py", 'shard = {"plugins": {"proportion": {}}}', True),
+        ("tests/unit/cli/test_x.py", "@pytest.mark.proportion\n# proportion", False),
+    ],
+)
+def test_a_file_that_names_proportion_would_be_noticed(path, text, is_found):
+    assert names_proportion(path, text) == is_found
 
 
 @pytest.mark.parametrize(("name", "target"), sorted(ENTRY_POINTS.items()))

@@ -76,6 +76,7 @@ def test_a_drawing_shows_what_happens(spec, before, after):
     assert draw(before).after("allocate", shard=spec) == draw(after)
 
 
+@pytest.mark.proportion
 def test_the_index_names_every_plugin_once():
     index = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| `([\w-]+)` \|", index, re.MULTILINE)) == sorted(PLUGINS)
@@ -109,6 +110,7 @@ def page():
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.proportion
 def test_the_reference_page_is_current():
     assert PAGE.read_text(encoding="utf-8") == page()
 

@@ -1,6 +1,10 @@
 """Who reads why a pod went finds the queue that held too much, be it above the pod's own."""
 
+import pytest
+
 from kaisched.testing import ClusterBuilder
+
+pytestmark = pytest.mark.proportion
 
 
 def reason(cluster):

@@ -4,6 +4,8 @@ import pytest
 
 from kaisched.testing import draw
 
+pytestmark = pytest.mark.proportion
+
 
 @pytest.mark.fault("H114")
 def test_a_non_preemptible_job_is_placed_within_the_quota_only():

@@ -1,6 +1,10 @@
 """A more important job takes its own queue's room, and beside it only what nobody else is due."""
 
+import pytest
+
 from kaisched.testing import draw
+
+pytestmark = pytest.mark.proportion
 
 
 def test_no_preemption_takes_idle_room_that_another_queue_is_entitled_to():

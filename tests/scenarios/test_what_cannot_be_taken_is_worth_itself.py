@@ -1,6 +1,10 @@
 """In a department that has less than it promised, who cannot give leaves less to the others."""
 
+import pytest
+
 from kaisched.testing import draw
+
+pytestmark = pytest.mark.proportion
 
 
 def test_a_sibling_of_non_preemptible_work_keeps_only_what_that_leaves():

@@ -25,6 +25,7 @@ def test_a_request_that_equals_the_quota_of_memory_fits():
     assert binds(planned("memory-quota.yaml")) == {"default/x": "n1"}
 
 
+@pytest.mark.proportion
 def test_many_small_requests_of_megabytes_fill_a_quota_exactly(tmp_path):
     text = (HERE / "memory-quota.yaml").read_text(encoding="utf-8")
     documents = text.split("\n---\n")
@@ -64,7 +65,7 @@ def test_an_owner_that_is_not_in_the_file_is_told(tmp_path):
         "objects of kinds that are not read were left out: 1 Service",
         (
             "PyTorchJob default/m is not among the manifests under the UID that its pods name:"
-            " what it says of its pods is not known, so each of the 3 starts by itself"
+            " what it says of them is not known, so each of the 3 starts by itself"
         ),
     ]
 
@@ -103,6 +104,7 @@ def test_the_reason_and_the_advice_come_from_what_stopped_the_job():
     assert found["a/pg-typo-5"] == ("QueueDoesNotExist", "queue qq does not exist; known: q", ())
 
 
+@pytest.mark.proportion
 def test_a_gang_that_is_larger_than_its_fair_share_is_told_so():
     _, message, advice = told("gang5.yaml", cycle=-1, rounds=5)["default/g"]
     assert "the gang of 5 asks for gpu 5, more than its fair share of 4" in message
@@ -143,6 +145,7 @@ def test_nobody_waits_for_a_pod_that_does_not_end(threshold, node, is_evicted, t
     assert [it.pod for it in cycle.evictions] == ["default/more"] * is_evicted
 
 
+@pytest.mark.proportion
 def test_siblings_give_in_turn_what_their_department_has_too_much():
     # d1 deserves 4, and p1 and p2 were promised 4 each: of their 8 pods each loses two, and no
     # sentence says that a quota is undershot, since what goes can be divided.

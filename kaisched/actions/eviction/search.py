@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.actions.eviction.attempt import Attempt
 from kaisched.actions.eviction.fewest import Fewest, cost_of, is_least, is_too_large
+from kaisched.actions.eviction.ordered import OrderedAttempt
 from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.room.future import Future
 from kaisched.core.refusals import text_of
@@ -65,18 +66,34 @@ class Search:
         code = 0
         for number in range(PASSES):
             asked = replace(demand, claim=replace(demand.claim, pass_number=number))
-            attempt = Attempt(self, self._session, asked, victim_list)
-            found = attempt.run()
+            found = self._pass(asked, victim_list)
             if isinstance(found, Plan):
-                return self._fewest(attempt, found)
-            if attempt.has_room_in_vain:
-                plan = self._cheaper(attempt, _ANY_COST, _TRIES)
-                if plan is not None:
-                    return plan
+                return found
             code = found
             if not text_of(found).is_retried:
                 break
         return code
+
+    def _pass(self, demand: Demand, victim_list: VictimList) -> Plan | int:
+        """Return what one pass finds: in the policy's own order, or else in the list's."""
+        ordered = None
+        if self._session.ask.orders_victims:
+            units = victim_list.units(victim_list.places)
+            ordered = self._session.ask.victim_order(self._session, demand.claim, units)
+        if ordered is not None:
+            rows, code = ordered
+            return OrderedAttempt(
+                self, self._session, demand, victim_list, victim_list.places[rows], code
+            ).run()
+        attempt = Attempt(self, self._session, demand, victim_list)
+        found = attempt.run()
+        if isinstance(found, Plan):
+            return self._fewest(attempt, found)
+        if attempt.has_room_in_vain:
+            plan = self._cheaper(attempt, _ANY_COST, _TRIES)
+            if plan is not None:
+                return plan
+        return found
 
     def _fewest(self, attempt: Attempt, plan: Plan) -> Plan:
         """Return the plan of an attempt, or another one that disturbs less."""

@@ -58,13 +58,14 @@ def victim_order(session: Session, job: RowVec) -> Iterator[Unit]:
 def line_up(session: Session, job: RowVec) -> Victims:
     """Return the units of running jobs of ``job``, the first to be evicted first.
 
-    Jobs of unknown queues are left out. Counts and shares are those of the moment of the call: the
-    caller may evict what it is handed without its being taken from its queue twice.
+    Jobs of unknown queues are left out. Where the policy orders victims, they stand by leaf queue.
+    Counts and shares are those of the moment of the call: the caller may evict what it is handed
+    without its being taken from its queue twice.
     """
     jobs = session.jobs
     job = job[(jobs.queue_of_job[job] >= 0) & (session.standing_of(job) > 0)]
     victims = _by_leaf(session, job, _surplus(session, job))
-    order = _merged(session, victims)
+    order = None if session.ask.orders_victims else _merged(session, victims)
     if order is None:
         return victims
     places = {old: new for new, old in enumerate(order.tolist())} if victims.split_off else {}
@@ -227,7 +228,8 @@ def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) ->
     shift = before.take(starts, axis=1) - amounts.take(starts, axis=1)
     shift += held.take(stream[starts], axis=1)
     before = shift.repeat(lengths, axis=1) - before + amounts
-    keys = session.ask.queue_order(session, stream, before, np.zeros_like(before))
+    nothing = np.zeros_like(before)
+    keys = session.ask.contest(session, stream, victims.job[units], before, nothing)
     # Turned around: who would be served last gives first, and of equals the youngest.
     rank = _ranks([-key.astype(np.float64) for key in keys], len(units))
     if len(starts) < len(units):

@@ -101,7 +101,7 @@ class Prediction:
         codes = self._ask.queue_gate(session, self._action, queue, job, ask, held, strict)
         keys: list[Key] = [()] * len(at)
         if not all(sequence.is_alone() for sequence in sequences):
-            columns = self._ask.queue_order(session, queue, held, ask)
+            columns = self._ask.contest(session, queue, job, held, ask)
             if columns:
                 keys = list(zip(*(column.tolist() for column in columns), strict=True))
         return _Block(at, counted, codes, keys)

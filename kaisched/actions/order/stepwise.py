@@ -160,8 +160,8 @@ class StepwiseOrder:
         session = self._session
         rows, candidates = np.array(queues), np.array(heads)
         held = session.ledger.held if session.has_moved else session.held
-        ask = self._candidates.asks(session, candidates)
-        keys = session.ask.queue_order(session, rows, held.take(rows, axis=1), ask)
+        ask, job = self._candidates.asks(session, candidates), self._candidates.job[candidates]
+        keys = session.ask.contest(session, rows, job, held.take(rows, axis=1), ask)
         return zip(*(key.tolist() for key in keys), queues, heads, strict=True)
 
     def _gate(self, at: int) -> int:

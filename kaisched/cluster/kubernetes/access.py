@@ -1,4 +1,4 @@
-"""Where the API server is and how to log in: from a kubeconfig, or as the pod we run in."""
+"""Address of the API server and credentials, from a kubeconfig or from the pod we run in."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from kaisched.telemetry.masking import hide
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"
 TOKEN_S: Final = 60.0
-"""How long a token counts that was read from a file, as that of a pod does."""
+"""How long a token that was read from a file is used before the file is read again."""
 
 
-def _nobody() -> str:
+def _anonymous() -> str:
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a connection needs."""
+    """Address and credentials of an API server."""
 
     host: str
     """Address with scheme, without a slash at the end."""
     pool: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of urllib3's pool manager: certificates and the like."""
-    authorization: Callable[[], str] = _nobody
-    """Return the header's value; asked for every request, since tokens are renewed.
+    authorization: Callable[[], str] = _anonymous
+    """Returns the header's value; called for every request, since tokens are renewed.
 
     Raises ClusterUnavailable while the token cannot be read.
     """
@@ -43,18 +43,18 @@ class Access:
 
 
 def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
-    """Return the access that is configured.
+    """Return the configured access.
 
     Args:
-        kubeconfig: the file; without one, what ``KUBECONFIG`` names or ``~/.kube/config``, unless
+        kubeconfig: the file; without one, the files in ``KUBECONFIG`` or ``~/.kube/config``, unless
             we run in a pod.
         context: the context of the file; its current one unless given.
 
     Raises:
-        ConfigError: no file, no such context, or something in it cannot be used.
+        ConfigError: there is no file, no such context, or an entry cannot be used.
 
     """
-    # Not at import: the official client takes most of a second.
+    # Imported here, since the official client takes most of a second.
     import yaml  # noqa: PLC0415
     from kubernetes import config as official  # noqa: PLC0415
     from kubernetes.client import Configuration  # noqa: PLC0415
@@ -74,27 +74,27 @@ def find_access(kubeconfig: Path | None = None, context: str = "") -> Access:
             )
             token_file = _token_file(kubeconfig, context)
     except Exception as wrong:
-        # The official client raises whatever a bad file leads to. What it says of its own accord is
-        # fit to be shown; the words of another exception may be a part of the file.
-        is_told = isinstance(wrong, config.ConfigException | OSError | yaml.YAMLError)
+        # A bad file makes the official client raise any exception. Its own messages may be shown;
+        # the message of another exception may contain a part of the file.
+        is_safe = isinstance(wrong, config.ConfigException | OSError | yaml.YAMLError)
         raise ConfigError(
-            f"no access to a cluster: {wrong if is_told else type(wrong).__name__}",
+            f"no access to a cluster: {wrong if is_safe else type(wrong).__name__}",
             file="" if kubeconfig is None else str(kubeconfig),
             path="kubernetes.kubeconfig",
             fix="name a kubeconfig and one of its contexts, or run in a pod",
         ) from wrong
     if not found.verify_ssl:
-        # Who wrote `insecure-skip-tls-verify` knows; a warning a connection would be in the log.
+        # `insecure-skip-tls-verify` was set on purpose: do not warn for every connection.
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     asked = _authorization(found) if token_file is None else TokenFile(token_file).authorization
     return Access(found.host.rstrip("/"), _pool_of(found), asked, _namespace())
 
 
 class TokenFile:
-    """A file that somebody else keeps filled with a token that is good at the time."""
+    """A file with a token, which another program renews."""
 
     def __init__(self, path: Path, now_s: Callable[[], float] = monotonic_s) -> None:
-        """Read it when it is first asked for."""
+        """Keep the path; the file is read on first use."""
         self._path = path
         self._now_s = now_s
         self._lock = threading.Lock()
@@ -102,10 +102,10 @@ class TokenFile:
         self._until_s = 0.0
 
     def authorization(self) -> str:
-        """Return the header's value, of what was in the file within the last minute.
+        """Return the header's value, with the token that the file had within the last minute.
 
         Raises:
-            ClusterUnavailable: it cannot be read, or is empty, and never was otherwise.
+            ClusterUnavailable: the file cannot be read or is empty, and no token was read before.
 
         """
         with self._lock:
@@ -125,13 +125,13 @@ class TokenFile:
             hide(token)
         elif not self._token:
             raise ClusterUnavailable(f"the token cannot be read: {self._path}: {problem}")
-        # Else it is being replaced: the old one may do for a moment, and is read again next time.
+        # Else the file is being replaced: use the old token, and read again next time.
 
 
 def _token_file(kubeconfig: Path | None, context: str) -> Path | None:
-    """Return the file that the context's user has its token in.
+    """Return the file with the token of the context's user.
 
-    The official client reads it once; whoever renews the token does so in the file.
+    The official client reads the file only once, but the token in it is renewed.
     """
     from kubernetes.config import kube_config  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""Binding pods and naming their future nodes.
+"""Writes that bind pods or nominate their nodes.
 
-A bind is an atomic change of a pod without a node, so no pod can be bound twice, however often we
-try; what an answer that was lost did is read from the pod.
+A bind is an atomic change of a pod without a node, so no pod can be bound twice, however often the
+bind is tried. If an answer is lost, the pod is read to find out what happened.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from kaisched.framework.intents import Bind, Nominate
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 REFUSED_S: Final = 5.0
-"""Pause after a bind was refused for another reason than the pod."""
+"""Pause after a bind was refused for a reason other than the state of the pod."""
 DEADLINE_S: Final = 60.0
-"""So long a bind is tried; then its pod is held back for a while and decided again."""
+"""How long a bind is tried; then its pod is held back for a while and decided again."""
 
 
 class GangBinds:
-    """The binds of one job in one cycle: once one of them cannot be done, no more are begun."""
+    """The binds of one job in one cycle: once one of them fails, no more are begun."""
 
     __slots__ = ("_lock", "_why", "done", "name")
 
     def __init__(self, name: str) -> None:
-        """Begin with none done."""
+        """Begin without binds done."""
         self.name = name
         self.done = 0
         self._why = ""
@@ -50,16 +50,16 @@ class GangBinds:
 
     @property
     def why(self) -> str:
-        """Why the rest is given up; empty while it is not."""
+        """Why the remaining binds are given up; empty while they are not."""
         return self._why
 
     def count(self) -> None:
-        """Note a bind that was done."""
+        """Count a bind that was done."""
         with self._lock:
             self.done += 1
 
     def give_up(self, why: str) -> bool:
-        """Give up what has not begun; return whether that is new."""
+        """Give up the binds that have not begun; return whether that is new."""
         with self._lock:
             is_new, self._why = not self._why, self._why or why
         return is_new
@@ -67,7 +67,7 @@ class GangBinds:
 
 @dataclass(slots=True)
 class BindWork:
-    """One pod to bind."""
+    """The bind of one pod."""
 
     writers: Writers
     bind: Bind
@@ -76,13 +76,13 @@ class BindWork:
     """Claims that get their volumes before the pod is bound."""
     begun_s: float = -1.0
     is_lost: bool = False
-    """The pod may be bound: it was asked for, and no answer says whether it was done."""
+    """The pod may be bound: the request was sent, and its effect is not known."""
     pauses: Pauses = field(default_factory=Pauses)
 
     def send(self) -> float | None:
-        """Bind; return None when that is settled one way or the other."""
+        """Bind the pod; return None when done or given up, else the pause before the next try."""
         if self.gang.why and self.begun_s < 0:
-            self.drop(f"its job could not be bound whole: {self.gang.why}")
+            self.drop(f"another pod of its job could not be bound: {self.gang.why}")
             return None
         if self.claims is not None:
             return self._settle(self.claims)
@@ -94,7 +94,7 @@ class BindWork:
             return self._again(str(error))
 
     def _settle(self, claims: VolumeClaims) -> float | None:
-        """Bind once all claims have their volumes."""
+        """Bind the pod once all claims have their volumes."""
         try:
             pause_s = claims.settle()
         except VolumesFailedError as error:
@@ -111,7 +111,7 @@ class BindWork:
         return self.send()
 
     def drop(self, why: str) -> None:
-        """Let the pod be decided again; one that may be bound keeps its room until it is read."""
+        """Give the bind up; a pod that may be bound keeps its room until it is read."""
         self._settled()
         self.writers.counts.add("bind", DROPPED)
         self.writers.log.info("bind_dropped", pod=self.bind.pod, node=self.bind.node, why=why)
@@ -133,7 +133,7 @@ class BindWork:
         self.is_lost = True
         answer = writers.client.call("POST", path_of(bind.pod, "binding"), body=body)
         passing("bind.after_post")
-        # A server in trouble may have done what it could not say: then the pod is read first.
+        # A server in trouble may have bound the pod although it answered an error: read it first.
         self.is_lost = answer.code >= SERVER_FAULT
         if answer.is_done:
             self._done()
@@ -144,8 +144,8 @@ class BindWork:
             return self._read(unless_bound="the server does not find what is to be bound")
         if is_passing(answer):
             return self._again(answer.text(), answer.retry_after_s)
-        # Refused for what we are (403) or what we sent: that passes only by somebody's doing, so
-        # the pod keeps its room and is tried again ever more rarely.
+        # Refused for our account (403) or our request: only a change by the operator helps. The
+        # pod keeps its room, and the bind is tried again every few seconds.
         if lacks_right(answer):
             writers.log.error(
                 "bind_forbidden", answer=answer.text(), needs="create on pods/binding"
@@ -155,10 +155,10 @@ class BindWork:
         return self._again(answer.text(), REFUSED_S)
 
     def _read(self, unless_bound: str = "") -> float | None:
-        """See what the pod is: bound by us, to be bound still, or another matter.
+        """Read the pod and act on its state: bound by us, still waiting, or neither.
 
         Args:
-            unless_bound: why it is given up, even though it waits still.
+            unless_bound: why the bind is given up even if the pod still waits.
 
         """
         pod = self.writers.read(self.bind.pod, self.bind.uid)
@@ -170,8 +170,8 @@ class BindWork:
         if why:
             return self._failed(why)
         if not self.is_lost:
-            return self._again("somebody changed the pod")
-        # Nothing came of the bind whose answer was lost, and the server is there again.
+            return self._again("another client changed the pod")
+        # The bind whose answer was lost had no effect, and the server answers again.
         self.is_lost = False
         return self._failed("the binds had no effect") if self._is_overdue else self._bind()
 
@@ -199,7 +199,7 @@ class BindWork:
         writers.counts.add("bind", FAILED)
         writers.log.warning("bind_failed", pod=bind.pod, node=bind.node, why=why)
         if self.gang.give_up(f"{bind.pod}: {why}") and self.gang.done:
-            # Those that are bound stay until the stale-gang action judges the job as a whole.
+            # Bound pods stay until the action stalegang judges the job as a whole.
             writers.log.warning("gang_incomplete", job=self.gang.name, bound=self.gang.done)
         writers.hold_back(bind)
         return None
@@ -210,7 +210,7 @@ class BindWork:
 
 @dataclass(slots=True)
 class NominateWork:
-    """A node to be named in a pod's status, for autoscalers to see; nobody relies on it."""
+    """The nomination of a node in a pod's status, for autoscalers; no decision relies on it."""
 
     writers: Writers
     nominate: Nominate
@@ -218,7 +218,7 @@ class NominateWork:
     pauses: Pauses = field(default_factory=Pauses)
 
     def send(self) -> float | None:
-        """Name the node."""
+        """Write the nominated node; return when to try again, None for no more."""
         nominate = self.nominate
         self.tries -= 1
         try:
@@ -234,6 +234,6 @@ class NominateWork:
         return None
 
     def drop(self, why: str) -> None:
-        """Do without."""
+        """Give the nomination up."""
         del why
         self.writers.counts.add("nominate", DROPPED)

@@ -1,4 +1,4 @@
-"""What reflectors tell, and which of it is worth a cycle at once."""
+"""Changes that reflectors report, and the filter for those that start a cycle at once."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from kaisched.objects.wire import ObjectMeta
 
 
 class Change(NamedTuple):
-    """An object came or changed, or is gone; then only its identity is known."""
+    """A new or changed object, or one that is gone, of which only the identity is known."""
 
     obj: Seen
     is_gone: bool = False
     is_read: bool = False
-    """Read aside of the watch: it may be older than what the watch has told already."""
+    """From a read outside the watch: it may be older than the last event of the watch."""
 
 
 Tell = Callable[[Change], None]
 
 
 class ChangeFilter:
-    """Knows what was last told of objects, so that repetitions wake nobody."""
+    """Remembers the last change of each object, so that repetitions do not wake the loop."""
 
     def __init__(self) -> None:
-        """Have been told nothing."""
+        """Begin without changes."""
         self._generations: dict[str, tuple[object, ...]] = {}
 
     def may_matter(self, change: Change) -> bool:
-        """Tell whether a change may let something be decided that could not be before.
+        """Tell whether a change may lead to a new decision.
 
-        A pod on its node frees nothing and asks for nothing. A pending pod asks again when its
-        spec changes (the generation tells), not when its status does: that is our own writing. The
-        same goes for queues and pod groups.
+        A pod on its node frees nothing and asks for nothing. A change of a pending pod's spec
+        counts (by its generation), a change of its status does not: that is our own write. The same
+        is true for queues and pod groups.
         """
         pod = change.obj
         if isinstance(pod, Queue | PodGroup):
@@ -57,7 +57,7 @@ class ChangeFilter:
         return self._is_new_generation(pod.key, meta) and not pod.spec.node_name
 
     def _allows_more(self, budget: PodDisruptionBudget, change: Change) -> bool:
-        """Tell whether a disruption budget protects others than before, or fewer pods."""
+        """Tell whether a disruption budget protects other pods than before, or fewer."""
         key = f"{budget.KIND} {budget.key}"
         known = self._generations.pop(key, None)
         if change.is_gone:
@@ -66,7 +66,7 @@ class ChangeFilter:
         return known is None or known[0] != now[0] or known[1:] < now[1:]
 
     def _is_new_generation(self, key: str, meta: ObjectMeta, *, with_labels: bool = False) -> bool:
-        """Tell whether the spec of an object, or what it is labelled with, is news."""
+        """Tell whether the spec of an object, or its labels and annotations, have changed."""
         now: tuple[object, ...] = (meta.uid, meta.generation)
         if with_labels:
             now = (*now, meta.labels, meta.annotations)

@@ -1,4 +1,4 @@
-"""Raw JSON over kept-alive connections.
+"""Client of the API server that sends and returns raw JSON.
 
 The official client decodes every answer into models, which costs six times as much as the rest.
 """
@@ -26,9 +26,9 @@ MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 JSON: Final = "application/json"
 CONNECT_S: Final = 5.0
-"""How long a connection may take to come up."""
+"""How long it may take to open a connection."""
 READY_S: Final = 2.0
-"""How long an answer may take that says whether the server is ready."""
+"""How long the answer of ``/readyz`` may take."""
 _FORBIDDEN: Final = 403
 _BLOCK: Final = 1 << 16
 _MOST_MESSAGE: Final = 300
@@ -39,7 +39,7 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """Why a request was not done, as the server says it."""
+    """The server's reason for refusing a request."""
 
     code: int = 0
     reason: str = ""
@@ -56,31 +56,31 @@ class Answer(NamedTuple):
     code: int
     data: bytes
     retry_after_s: float = 0.0
-    """How long the server asks us to wait; 0 where it does not say."""
+    """How long the server asks us to wait; 0 if it does not."""
     date: str = ""
-    """The server's time, as it writes it into a header; whole seconds."""
+    """The server's time from the header ``Date``, in whole seconds."""
 
     @property
     def is_done(self) -> bool:
-        """Whether the server did what was asked."""
+        """Whether the request succeeded."""
         return 200 <= self.code < 300  # noqa: PLR2004 - HTTP's own numbers
 
     def status(self) -> Status:
-        """Return what an answer that is no success says; as much of it as can be read."""
+        """Return the reason in an answer that is no success, as far as it can be read."""
         try:
             return _STATUS.decode(self.data)
         except msgspec.DecodeError:
             return Status(self.code, "", self.data[:_BLOCK].decode("utf-8", "replace"))
 
     def text(self) -> str:
-        """Return the answer in one line, in which nothing is of what lets us in."""
+        """Return the answer in one line, without credentials."""
         status = self.status()
         message = masked("", status.message)[:_MOST_MESSAGE]
         return f"{self.code} {status.reason}: {message}".strip(": ")
 
 
 class Stream:
-    """An answer that goes on: its pieces as they come."""
+    """A streamed answer, in pieces as they arrive."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         """Hold an answer of code 200."""
@@ -96,31 +96,31 @@ class Stream:
         try:
             yield from self._response.stream(_BLOCK)
         except (HTTPError, OSError, ValueError, AttributeError) as wrong:
-            # The last two: closed by another thread in the middle of a read.
-            raise ClusterUnavailable(f"the stream broke: {_told(wrong)}") from wrong
+            # The last two are raised when another thread closes the stream during a read.
+            raise ClusterUnavailable(f"the stream broke: {_error_name(wrong)}") from wrong
 
     def interrupt(self) -> None:
-        """End it, from any thread: whoever waits for a piece waits no longer."""
+        """End the stream from any thread; a thread that waits for a piece stops waiting."""
         try:
             self._response.shutdown()
         except (HTTPError, OSError, ValueError, RuntimeError, AttributeError):
             self._response.close()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         self._response.close()
 
 
 class Client:
-    """Asks one API server. For any number of threads."""
+    """Client of one API server. For any number of threads."""
 
     def __init__(self, access: Access, *, connections: int = 16, timeout_s: float = 10.0) -> None:
         """Connect when the first request is made.
 
         Args:
-            access: where and how.
-            connections: so many are kept open.
-            timeout_s: how long an answer may take, unless a request says otherwise.
+            access: address and credentials.
+            connections: how many are kept open.
+            timeout_s: how long an answer may take, unless a request sets another time.
 
         """
         self.access = access
@@ -133,7 +133,7 @@ class Client:
         self._doubt = Doubt(self._is_ready)
 
     def hurried(self, timeout_s: float) -> Client:
-        """Return a client on the same connections that waits no longer than this for an answer."""
+        """Return a client on the same connections with a shorter time-out."""
         other = copy(self)
         other.timeout_s = timeout_s
         return other
@@ -149,11 +149,11 @@ class Client:
         accept: str = JSON,
         timeout_s: float | None = None,
     ) -> Answer:
-        """Make a request and return its answer, whatever its code.
+        """Send a request and return its answer, whatever its code.
 
         Raises:
-            ClusterUnavailable: there was none, and whether the request was carried out is not
-                known; or the server refuses everybody, since it has only just started.
+            ClusterUnavailable: there was no answer, and the effect of the request is not known;
+                or the server refuses all requests, since it has only just started.
 
         """
         seconds = timeout_s or self.timeout_s
@@ -167,11 +167,11 @@ class Client:
             answer = _answer(response)
         finally:
             self.requests.add(method, _sort_of(answer), seconds=monotonic_s() - start_s)
-        self._believe(answer)
+        self._check_ready(answer)
         return answer
 
     def stream(self, path: str, query: Mapping[str, str], accept: str, idle_s: float) -> Stream:
-        """Open an answer that goes on; it breaks when nothing comes for ``idle_s``.
+        """Open a streamed answer; it breaks when nothing comes for ``idle_s``.
 
         Raises:
             ClusterUnavailable: no connection.
@@ -185,13 +185,13 @@ class Client:
         try:
             answer = _answer(response, response.read(_BLOCK))
         except HTTPError as wrong:
-            raise ClusterUnavailable(f"no answer: {_told(wrong)}") from wrong
+            raise ClusterUnavailable(f"no answer: {_error_name(wrong)}") from wrong
         finally:
             response.close()
-        self._believe(answer)
+        self._check_ready(answer)
         raise RefusedError(answer)
 
-    def _believe(self, answer: Answer) -> None:
+    def _check_ready(self, answer: Answer) -> None:
         """Raise ClusterUnavailable for a refusal that passes when the server is ready."""
         if answer.code == _FORBIDDEN and self._doubt.is_due():
             raise ClusterUnavailable(f"the API server is not ready: {answer.text()}")
@@ -234,11 +234,13 @@ class Client:
                 redirect=False,
             )
         except (HTTPError, OSError) as wrong:
-            raise ClusterUnavailable(f"no answer from the API server: {_told(wrong)}") from wrong
+            raise ClusterUnavailable(
+                f"no answer from the API server: {_error_name(wrong)}"
+            ) from wrong
 
 
 class RefusedError(Exception):
-    """The server answered a request for a stream with something else."""
+    """The server refused a request for a stream."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.text())
@@ -253,7 +255,7 @@ def _answer(response: urllib3.BaseHTTPResponse, data: bytes | None = None) -> An
 
 
 def _sort_of(answer: Answer | None) -> str:
-    """Return which sort of answer it is, of the few that are counted."""
+    """Return the sort of an answer, as it is counted."""
     if answer is None:
         return "none"
     if answer.is_done:
@@ -263,7 +265,7 @@ def _sort_of(answer: Answer | None) -> str:
     return "fault" if answer.code >= 500 else "refused"  # noqa: PLR2004
 
 
-def _told(wrong: Exception) -> str:
-    """Return what is wrong, without the address: it may hold a password."""
+def _error_name(wrong: Exception) -> str:
+    """Return the name of an error, without the address, which may hold a password."""
     cause: Any = getattr(wrong, "reason", None) or wrong
     return type(cause).__name__

@@ -1,8 +1,8 @@
 """A shard of a real cluster: a snapshot source and an intent sink.
 
-One thread, the loop's, owns the store. Reflectors and writers leave news in a queue, which every
-snapshot takes in first; so what a cycle sees is of one moment. Before there is a loop, whoever
-calls ``catch_up`` takes them in.
+Only the loop's thread changes the store. Reflectors and writers put changes into a queue, which
+every snapshot takes in first; so a cycle sees the state of one moment. Before there is a loop, the
+caller of ``catch_up`` takes them in.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.objects.pod import Pod
 
 BIND, EVICT, PREPARE, READ, NOMINATE = range(5)
-"""Ranks of writes: what others wait for comes first. Plans of evictions are prepared in the order
-in which they were decided, and what is prepared is ended before others begin: while a plan is half
-sent, its room is of no use to anybody."""
+"""Ranks of writes, the most urgent first. Eviction plans are prepared in the order in which they
+were decided, and a prepared plan is sent before others are prepared: while a plan is half sent, no
+job can use its room."""
 CONFIRM_S: Final = 30.0
-"""What was sent and no event has confirmed by then is read from the server."""
+"""A pod is read if no event has confirmed what was sent by then."""
 
 
 class KubernetesCluster:
     """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread.
 
-    ``wake`` is called when there is news that may change a decision, ``on_overthrown`` is told why
-    when another turns out to lead the shard since. ``bad_news`` counts changes the store could not
-    take in: bugs, each of them logged. ``kept``, if given before any news, keeps every object for
-    :meth:`state`.
+    ``wake`` is called after changes that may change a decision. ``on_overthrown`` is called with
+    the reason when another process turns out to lead the shard. ``bad_news`` counts changes that
+    the store could not take in: bugs, each of them logged. ``kept``, if set before any change,
+    keeps every object for :meth:`state`.
     """
 
     def __init__(
@@ -69,19 +69,19 @@ class KubernetesCluster:
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
     ) -> None:
-        """Know nothing yet.
+        """Begin with an empty queue of changes.
 
         Args:
-            client: asks the server.
-            gate: open while we lead the shard.
-            outbox: takes the writes.
-            clock: says when an eviction was decided.
-            store: takes the changes in.
-            why_stale: says why nothing may be decided now; empty when it may.
-            is_observing: nothing is written; what would be is logged.
-            is_deleting: victims are deleted instead of evicted.
-            shard: for logs.
-            note: tells people what was done.
+            client: sends the requests.
+            gate: open while this process leads the shard.
+            outbox: queue of the writes.
+            clock: gives the time of evictions.
+            store: takes in the changes.
+            why_stale: returns why nothing may be decided now; empty if it may.
+            is_observing: write nothing; log decisions instead.
+            is_deleting: delete victims instead of evicting them.
+            shard: name of the shard, for logs.
+            note: sends an event of a pod.
 
         """
         self.store = store
@@ -108,30 +108,30 @@ class KubernetesCluster:
 
     @property
     def counts(self) -> Counts:
-        """What became of the writes, by write and outcome."""
+        """Writes by kind and outcome."""
         return self._writers.counts
 
     @property
     def waiting(self) -> int:
-        """How many changes the next snapshot takes in."""
+        """Number of changes that the next snapshot takes in."""
         return len(self._news)
 
-    # -- news ------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------
 
     def tell(self, change: Change) -> None:
-        """Take in a change at the next snapshot, and wake the loop if it may matter."""
-        self._plans.heed(change)
+        """Queue a change for the next snapshot, and wake the loop if it may matter."""
+        self._plans.observe(change)
         self._news.append(change)
         if self._filter.may_matter(change):
             self.wake()
 
     def post(self, news: News) -> None:
-        """Take in news at the next snapshot, which comes at once."""
+        """Queue a change for the next snapshot, and wake the loop."""
         self._news.append(news)
         self.wake()
 
     def forget_reads(self) -> None:
-        """Believe what the watches tell from now on, older than what was read or not."""
+        """Accept all events of the watches from now on, even older than what was read."""
 
         def forget(_: StateStore) -> None:
             for change in self._reads.forget():
@@ -140,18 +140,18 @@ class KubernetesCluster:
         self.post(forget)
 
     def snapshot(self) -> Snapshot:
-        """Take in all news and return the present state.
+        """Take in all changes and return the present state.
 
         Raises:
-            ClusterUnavailable: too little is known, or it is too old, to decide anything.
+            ClusterUnavailable: the state is incomplete, or too old for decisions.
 
         """
         passing("snapshot.before")
         with self._store_lock:
             self._has_loop = True
             self._take_in_all()
-            self._plans.look(self.store)
-            self._take_in_all()  # whom a plan that was withdrawn just now lets live
+            self._plans.review(self.store)
+            self._take_in_all()  # evictions that were taken back with a plan just now
         why = self._why_stale()
         if why:
             raise ClusterUnavailable(why)
@@ -160,7 +160,7 @@ class KubernetesCluster:
         return self.store.snapshot()
 
     def catch_up(self) -> None:
-        """Take in the news while there is no loop to do it: one that stands by may do so for weeks.
+        """Take in the changes while there is no loop: a standby may run for weeks.
 
         From any thread; without effect once a snapshot was taken.
         """
@@ -172,11 +172,11 @@ class KubernetesCluster:
     def _take_in_all(self) -> None:
         for _ in range(len(self._news)):
             self._take_in(self._news.popleft())
-        # Also while another leads: a pod that leaves is clocked from when it was seen to.
+        # Also on a standby: the age of a deletion counts from when this process first saw it.
         self.store.find_stuck(monotonic_s(), self._clock.now_s())
 
     def state(self) -> StoreState:
-        """Return what the last snapshot was made of; only of a cluster that keeps objects."""
+        """Return the objects of the last snapshot; only for a cluster that keeps objects."""
         kept = Kept() if self.kept is None else self.kept
         return kept.state_of(self.store)
 
@@ -191,7 +191,7 @@ class KubernetesCluster:
                     self.kept.drop(news.obj)
             elif self._is_news(news):
                 if isinstance(news.obj, Pod):
-                    self._heed_leader(news.obj)
+                    self._check_leader(news.obj)
                 upsert(self.store, news.obj)
                 if self.kept is not None:
                     self.kept.put(news.obj)
@@ -200,10 +200,10 @@ class KubernetesCluster:
             name = "" if not isinstance(news, Change) else news.obj.metadata.name
             self._log.error("news_left_out", name=name, exc_info=error)
 
-    def _heed_leader(self, pod: Pod) -> None:
-        """Lead no more once a pod that waited was bound in a later term than ours.
+    def _check_leader(self, pod: Pod) -> None:
+        """Stop leading once a pod that waited was bound in a later term than ours.
 
-        What was bound before we knew of it does not count: a lease that was deleted begins again.
+        Pods that were bound when first seen do not count: a deleted lease begins again at 0.
         """
         if pod.spec.node_name and self.store.is_waiting(pod.key):
             holder = later_leader(pod, self._writers.gate.term)
@@ -211,9 +211,9 @@ class KubernetesCluster:
                 self.on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
 
     def _is_news(self, change: Change) -> bool:
-        """Tell of a pod whether a change is no older than what is known: reads and watch may race.
+        """Tell whether a change of a pod is no older than the known state: reads and watch race.
 
-        An old state would free the room of a bind that was read to be done.
+        An older state would free the room of a bind that a read has confirmed.
         """
         meta = change.obj.metadata
         if not isinstance(change.obj, Pod):
@@ -244,7 +244,7 @@ class KubernetesCluster:
     def apply(
         self, binds: Sequence[Bind], evictions: Sequence[Evict], nominations: Sequence[Nominate]
     ) -> None:
-        """Send what was decided; until the server confirms it, the store assumes it."""
+        """Send the decisions; the store counts them as done until the server confirms them."""
         if self._is_observing:
             self._observe(binds, evictions)
             return
@@ -283,7 +283,7 @@ class KubernetesCluster:
             self._outbox.put(BIND, BindWork(self._writers, bind, gang, claims))
 
     def _evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None:
-        """Make a plan for each beneficiary; what is evicted for nobody goes job by job."""
+        """Start a plan for each beneficiary; evictions without one are planned job by job."""
         now_s = monotonic_s()
         grouped: dict[tuple[str, str, str], list[Evict]] = {}
         for evict in evictions:
@@ -301,7 +301,7 @@ class KubernetesCluster:
             plan.start()
 
     def remember(self, facts: Mapping[str, Any]) -> None:
-        """Leave behind what a later leader needs of what actions remember; after each cycle."""
+        """Write the facts of actions that a later leader needs; after each cycle."""
         if not self._is_observing:
             stale = {**facts.get(HOPES, {}), **facts.get(STALE_GANGS, {})}
             self._marks.after(self.store, stale, self._clock.now_s())
@@ -318,7 +318,7 @@ class KubernetesCluster:
         self.post(note)
 
     def _observe(self, binds: Sequence[Bind], evictions: Sequence[Evict]) -> None:
-        """Log what is new among what would be done."""
+        """Log the decisions that were not logged before."""
         now = {("bind", bind.pod, bind.node) for bind in binds}
         now |= {("evict", evict.pod, evict.node) for evict in evictions}
         for what, pod, node in sorted(now - self._observed):
@@ -327,22 +327,22 @@ class KubernetesCluster:
 
 
 class _ReadWork:
-    """A pod of which something is assumed, to be read."""
+    """The read of a pod whose bind or eviction no event has confirmed."""
 
     def __init__(self, writers: Writers, key: str, uid: str, sent: SentOf) -> None:
-        """Keep what is needed; ``sent`` is what the answer speaks of."""
+        """Keep the pod; ``sent`` is the bind or eviction that the read confirms or refutes."""
         self._writers, self._key, self._uid, self._sent = writers, key, uid, sent
 
     def send(self) -> float | None:
-        """Read it; if nothing was done about it, that is what the store shall believe."""
+        """Read the pod; take back in the store what has not happened."""
         try:
             pod = self._writers.read(self._key, self._uid)
         except ClusterUnavailable:
-            return None  # looked after again later
+            return None  # it is read again later
         if pod is not None:
             self._writers.post(lambda store: store.refute(self._key, self._sent))
             self._writers.log.info("assumption_checked", pod=self._key, node=pod.spec.node_name)
         return None
 
     def drop(self, why: str) -> None:
-        """Leave it: it is looked after again later."""
+        """Give the read up: the pod is read again later."""

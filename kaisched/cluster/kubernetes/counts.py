@@ -6,20 +6,20 @@ import threading
 
 
 class Counts:
-    """How often something happened and how many seconds it took, by labels."""
+    """Counts and total seconds of events, by labels."""
 
     def __init__(self) -> None:
-        """Count from nothing."""
+        """Begin at zero."""
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, ...], tuple[int, float]] = {}
 
     def add(self, *labels: str, seconds: float = 0.0) -> None:
-        """Count once more."""
+        """Add one event."""
         with self._lock:
             number, total_s = self._counts.get(labels, (0, 0.0))
             self._counts[labels] = number + 1, total_s + seconds
 
     def read(self) -> dict[tuple[str, ...], tuple[int, float]]:
-        """Return (how often, seconds) by labels."""
+        """Return (count, seconds) by labels."""
         with self._lock:
             return dict(self._counts)

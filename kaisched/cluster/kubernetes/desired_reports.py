@@ -1,9 +1,9 @@
-"""What objects should say, and the writes that make them say so.
+"""The desired status of objects, and the writes that bring it about.
 
-What is wished of an object is compared with what it says when a write is about to be sent, not when
-it was wished. Each write names the version of the object that it rests on, so the server refuses
-it if anything has changed since; then the object is looked at again once the watch has told more.
-A wish stays until the object says so: whatever happens to a write, the last wish arrives.
+The desired status is compared with the current one when a write is about to be sent. Each write
+names the version of the object on which it is based, so the server refuses it if the object has
+changed since; then the object is compared again after the next event of its watch. A desired
+status is kept until the object has it: whatever happens to a write, the latest one arrives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kaisched.cluster.kubernetes.seen import (
     Seen,
     SeenObjects,
 )
-from kaisched.cluster.kubernetes.statuses import says, stamped
+from kaisched.cluster.kubernetes.statuses import matches, stamped
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
@@ -37,28 +37,28 @@ from kaisched.objects.queue import Queue
 from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 QUEUE, GROUP, AMOUNTS, POD, EVENT = range(5)
-"""What is said, of what: the most urgent first."""
+"""The parts of objects that are reported, the most urgent first."""
 WEIGHTS: Final[Mapping[int, int]] = {QUEUE: 8, GROUP: 8, AMOUNTS: 2, POD: 4, EVENT: 1}
-"""How the writes are shared out between those that have something to say."""
+"""The share of each part in the writes while several are due."""
 AGAIN_S: Final[Mapping[int, float]] = {
     QUEUE: 2.0, GROUP: 30.0, AMOUNTS: 5.0, POD: 30.0, EVENT: 0.0,
 }  # fmt: skip
-"""What changes all the time is written no more often than this,"""
+"""A status that changes all the time is written no more often than this,"""
 SETTLED_S: Final = 0.5
-"""but what has not changed for so long is written now."""
+"""but a status that has not changed for so long is written now."""
 MOST_EVENTS: Final = 500
-"""No event is made while so many wait."""
+"""No event is added while so many wait."""
 _TRIES: Final = 3
-"""An event that cannot be written so often is left out."""
-_DOUBTED_S: Final = (0.1, 10.0)
-"""What the server has refused, for the object is another one, is tried again after so long."""
+"""An event is dropped after so many failed tries."""
+_CONFLICT_S: Final = (0.1, 10.0)
+"""Shortest and longest pause after the server refused a write, since the object has changed."""
 _REFUSED_S: Final = 60.0
-"""What it does not want at all is tried again after so long."""
-_COMPLAINT_S: Final = 60.0
-"""How often it is said that writes of a sort are refused."""
+"""Pause after the server refused a write for any other reason."""
+_LOG_AGAIN_S: Final = 60.0
+"""How often refused writes of one sort are logged."""
 _MOST_DOUBLINGS: Final = 9
 _MOST_PAUSE_S: Final = 1.0
-"""A server that does not answer is asked again after so long, whatever waits."""
+"""Longest pause while the server does not answer, whatever waits."""
 _INVALID: Final = 422
 _CONDITIONS, _AMOUNTS = "schedulingConditions", "resourcesStatus"
 _TYPES: Final[Mapping[int, type[Pod | PodGroup | Queue]]] = {
@@ -69,30 +69,34 @@ _CORE: Final = "/api/v1/namespaces"
 
 
 class Write(NamedTuple):
-    """A request that is to be sent now."""
+    """A request to be sent now."""
 
     path: str
     body: dict[str, Any]
     content_type: str = MERGE
     message: str = ""
-    """What a pod is told that it was not told before."""
+    """The new message of a pod's condition; empty for other writes."""
 
 
-class _Past(NamedTuple):
-    """What became of the writes of one entry."""
+class _Attempts(NamedTuple):
+    """The outcome of the writes of one entry so far."""
 
     written_s: float
-    undone: int = 0
-    """How often somebody else has said otherwise, without anything new from us."""
-    doubts: int = 0
-    """How often in a row the server knew another version."""
+    overwritten: int = 0
+    """How often another writer has overwritten the status since we last changed it."""
+    conflicts: int = 0
+    """How often in a row the server had another version of the object."""
 
 
-_NEW: Final = _Past(-1e9)
+_NEW: Final = _Attempts(-1e9)
 
 
 class DesiredReports:
-    """For any number of threads: one wishes, reflectors tell what is so, writers write."""
+    """Compares desired with current statuses and writes the differences.
+
+    For any number of threads: the loop sets desired statuses, reflectors report current ones, and
+    writers call :meth:`step`.
+    """
 
     def __init__(
         self,
@@ -101,53 +105,53 @@ class DesiredReports:
         seen: SeenObjects,
         *,
         stamp: Callable[[], str],
-        on_told: Callable[[str, str, str], None],
+        on_reported: Callable[[str, str, str], None],
         counts: Counts,
     ) -> None:
-        """Wish nothing.
+        """Begin without a desired status.
 
         Args:
-            client: asks the server.
-            box: says what is due.
-            seen: knows what objects say.
-            stamp: the time, as conditions have it.
-            on_told: hears of (pod, UID, message) when a pod was told something new.
-            counts: what became of the writes is counted here.
+            client: sends the writes.
+            box: queue of the entries by the time when they are due.
+            seen: the current statuses.
+            stamp: returns the time in the form that conditions use.
+            on_reported: called with (pod, UID, message) when a pod got a new message.
+            counts: counts the outcomes of the writes.
 
         """
         self._client, self._box, self._seen = client, box, seen
-        self._stamp, self._on_told, self._counts = stamp, on_told, counts
+        self._stamp, self._on_reported, self._counts = stamp, on_reported, counts
         self._lock = threading.RLock()
-        self._wishes: dict[Entry, Any] = {}
-        self._said: set[Entry] = set()
-        """What was found to be said when last looked at."""
-        self._past: dict[Entry, _Past] = {}
+        self._desired: dict[Entry, Any] = {}
+        self._reported: set[Entry] = set()
+        """Entries whose object had the desired status when last compared."""
+        self._attempts: dict[Entry, _Attempts] = {}
         self._events: dict[str, tuple[Write, int]] = {}
         self._number = 0
         self._pauses = Pauses(most_s=_MOST_PAUSE_S)
-        self._complained_s: dict[tuple[int, int], float] = {}
-        """When it was last said that writes of a sort are refused, by answer."""
+        self._logged_s: dict[tuple[int, int], float] = {}
+        """When refused writes were last logged, by part and answer."""
         self._log: Any = structlog.get_logger()
 
-    # -- what is so, and what should be ----------------------------------------------------------
+    # -- current and desired statuses ------------------------------------------------------------
 
-    def tell(self, obj: Reported, key: str, *, is_gone: bool) -> None:
-        """Take in what an object says, or that it is gone."""
+    def observe(self, obj: Reported, key: str, *, is_gone: bool) -> None:
+        """Take in the current status of an object, or that it is gone."""
         with self._lock:
             if is_gone:
                 self._seen.drop(key)
                 self._forget(key)
-            elif self._seen.note(obj):
-                self._heed(key)
+            elif self._seen.observe(obj):
+                self._compare_parts(key)
 
-    def _heed(self, key: str) -> None:
-        """Look again at what an object should say, for it has changed."""
+    def _compare_parts(self, key: str) -> None:
+        """Compare all parts of an object that has changed."""
         parts = (POD,) if key.startswith("pods/") else (QUEUE, GROUP, AMOUNTS)
         is_known = self._seen.get(key) is not None
         for entry in (Entry(what, key) for what in parts):
-            if entry in self._wishes:
+            if entry in self._desired:
                 if is_known:
-                    self._look(entry, is_news=False)
+                    self._compare(entry, is_news=False)
                 else:
                     self._withdraw(entry)
 
@@ -155,33 +159,33 @@ class DesiredReports:
         for what in (QUEUE, GROUP, AMOUNTS, POD):
             self._withdraw(Entry(what, key))
 
-    def wish(self, what: int, key: str, wanted: Any) -> None:
-        """Have an object say something, from now until told otherwise."""
+    def set_desired(self, what: int, key: str, desired: Any) -> None:
+        """Set the desired status of a part of an object, until it is set again or withdrawn."""
         entry = Entry(what, key)
         with self._lock:
-            if self._wishes.get(entry) != wanted:
-                self._wishes[entry] = wanted
-                self._look(entry, is_news=True)
+            if self._desired.get(entry) != desired:
+                self._desired[entry] = desired
+                self._compare(entry, is_news=True)
 
     def withdraw(self, what: int, key: str) -> None:
-        """Wish nothing any more; what is said stays."""
+        """Forget the desired status of a part of an object; its current status stays."""
         with self._lock:
             self._withdraw(Entry(what, key))
 
     def _withdraw(self, entry: Entry) -> None:
-        self._wishes.pop(entry, None)
-        self._past.pop(entry, None)
-        self._said.discard(entry)
+        self._desired.pop(entry, None)
+        self._attempts.pop(entry, None)
+        self._reported.discard(entry)
         self._box.settle(entry)
 
-    def mend(self) -> None:
-        """Have pods that have a node and say that they wait say so no more."""
+    def correct_placed(self) -> None:
+        """Correct pods that have a node and still have the condition of waiting ones."""
         with self._lock:
-            for key in self._seen.misled:
-                self._look(Entry(POD, key), is_news=True)
+            for key in self._seen.wrongly_waiting:
+                self._compare(Entry(POD, key), is_news=True)
 
-    def note(self, write: Write) -> None:
-        """Have an event made, if there is time for it."""
+    def add_event(self, write: Write) -> None:
+        """Send an event, unless too many wait."""
         with self._lock:
             if len(self._events) >= MOST_EVENTS:
                 self._counts.add("report", DROPPED)
@@ -191,70 +195,70 @@ class DesiredReports:
             self._events[entry.key] = write, _TRIES
             self._box.put(entry, self._box.now())
 
-    def _look(self, entry: Entry, *, is_news: bool) -> None:
-        """Have an entry written if the object does not say it; soon, unless that was just done."""
+    def _compare(self, entry: Entry, *, is_news: bool) -> None:
+        """Put an entry in the queue if its object lacks the desired status; not too often."""
         if self._compose(entry) is None:
             self._settle(entry)
             return
-        was_said = entry in self._said
-        self._said.discard(entry)
-        now_s, past = self._box.now(), self._past.get(entry, _NEW)
-        if past.doubts:
+        was_reported = entry in self._reported
+        self._reported.discard(entry)
+        now_s, past = self._box.now(), self._attempts.get(entry, _NEW)
+        if past.conflicts:
             due_s = now_s
         elif is_news:
             due_s = max(now_s, min(past.written_s + AGAIN_S[entry.what], now_s + SETTLED_S))
-            past = past._replace(undone=0)
-        elif was_said:  # somebody else says otherwise: whoever it is, we do not race
-            due_s = max(now_s, past.written_s + 2.0 ** min(past.undone, _MOST_DOUBLINGS))
-            past = past._replace(undone=past.undone + 1)
+            past = past._replace(overwritten=0)
+        elif was_reported:  # another writer has overwritten the status: do not race with it
+            due_s = max(now_s, past.written_s + 2.0 ** min(past.overwritten, _MOST_DOUBLINGS))
+            past = past._replace(overwritten=past.overwritten + 1)
         else:
-            return  # it is on its way
-        self._past[entry] = past
+            return  # the write is under way
+        self._attempts[entry] = past
         self._box.put(entry, due_s)
 
     def _settle(self, entry: Entry) -> None:
         if self._seen.get(entry.key) is None:
-            # Gone, perhaps while a wish or an answer was under way: nobody will tell of it again.
+            # The object is gone, perhaps while an answer was under way: no event will come of it.
             self._withdraw(entry)
             return
-        self._said.add(entry)
+        self._reported.add(entry)
         self._box.settle(entry)
 
     # -- what is missing -------------------------------------------------------------------------
 
     def _compose(self, entry: Entry) -> Write | None:
-        """Return what makes an object say what it should; None where it does, or is not known."""
-        seen, wanted = self._seen.get(entry.key), self._wishes.get(entry)
+        """Return the write that an object lacks; None if it lacks none, or is not known."""
+        seen, desired = self._seen.get(entry.key), self._desired.get(entry)
         kind, _, name = entry.key.partition("/")
         if seen is not None and entry.what == POD:
-            return self._for_pod(seen, wanted, name)
-        if seen is None or wanted is None:
+            return self._for_pod(seen, desired, name)
+        if seen is None or desired is None:
             return None
         if kind == "queues":
-            return self._for_queue(seen, wanted, name)
+            return self._for_queue(seen, desired, name)
         return self._for_group(entry, seen, name)
 
-    def _for_queue(self, seen: Seen, wanted: dict[str, Any], name: str) -> Write | None:
-        if says(seen.status, wanted):
+    def _for_queue(self, seen: Seen, desired: dict[str, Any], name: str) -> Write | None:
+        if matches(seen.status, desired):
             return None
-        status = stamped(wanted, seen.status, self._stamp())
+        status = stamped(desired, seen.status, self._stamp())
         path = f"/apis/{Queue.API_VERSION}/queues/{name}/status"
-        return Write(path, {"metadata": _rests_on(seen), "status": status})
+        return Write(path, {"metadata": _version_of(seen), "status": status})
 
     def _for_group(self, entry: Entry, seen: Seen, name: str) -> Write | None:
-        """Return what a group lacks, all of it, if what is asked about is among it."""
+        """Return the write of all that a pod group lacks, if the part asked about is included."""
         status = self._lacking(entry.key, seen)
         if (_CONDITIONS if entry.what == GROUP else _AMOUNTS) not in status:
             return None
         namespace, _, name = name.partition("/")
         path = f"{_RUN_AI}/{namespace}/podgroups/{name}/status"
-        return Write(path, {"metadata": _rests_on(seen), "status": status})
+        return Write(path, {"metadata": _version_of(seen), "status": status})
 
-    def _for_pod(self, seen: Seen, wanted: tuple[str, str] | None, name: str) -> Write | None:
+    def _for_pod(self, seen: Seen, desired: tuple[str, str] | None, name: str) -> Write | None:
         condition: dict[str, Any] = {"type": SCHEDULED, "lastTransitionTime": self._stamp()}
-        uid, message = wanted or ("", "")
+        uid, message = desired or ("", "")
         if seen.is_placed:
-            # As the server itself puts it when a pod is bound.
+            # The same condition that the server sets when a pod is bound.
             condition |= {"status": "True", "reason": None, "message": None}
             message = ""
         elif uid != seen.uid or message == seen.status:
@@ -262,25 +266,25 @@ class DesiredReports:
         else:
             condition |= {"status": "False", "reason": UNSCHEDULABLE, "message": message}
         namespace, _, name = name.partition("/")
-        meta = {"uid": seen.uid, **_rests_on(seen)}
+        meta = {"uid": seen.uid, **_version_of(seen)}
         body = {"metadata": meta, "status": {"conditions": [condition]}}
         return Write(f"{_CORE}/{namespace}/pods/{name}/status", body, STRATEGIC, message)
 
     def _lacking(self, key: str, seen: Seen) -> dict[str, Any]:
-        """Return the parts of a pod group's status that are not as they should be."""
-        said = seen.status or {}
-        wanted: dict[str, Any] = dict(self._wishes.get(Entry(AMOUNTS, key)) or {})
-        ours = self._wishes.get(Entry(GROUP, key))
+        """Return the parts of a pod group's status that differ from the desired ones."""
+        current = seen.status or {}
+        desired: dict[str, Any] = dict(self._desired.get(Entry(AMOUNTS, key)) or {})
+        ours = self._desired.get(Entry(GROUP, key))
         if ours is not None:
             pool, conditions = ours
-            theirs = [it for it in said.get(_CONDITIONS, ()) if it.get("nodePool", "") != pool]
-            wanted[_CONDITIONS] = [*theirs, *conditions]
-        return {part: it for part, it in wanted.items() if not says(said, {part: it})}
+            theirs = [it for it in current.get(_CONDITIONS, ()) if it.get("nodePool", "") != pool]
+            desired[_CONDITIONS] = [*theirs, *conditions]
+        return {part: it for part, it in desired.items() if not matches(current, {part: it})}
 
     # -- writing ---------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Write what is due next and is still needed; False where there is nothing."""
+        """Send the next write that is due and still needed; return False if there is none."""
         while (entry := self._box.take()) is not None:
             try:
                 with self._lock:
@@ -331,27 +335,27 @@ class DesiredReports:
             self._box.put(entry, self._box.now())
         else:
             self._counts.add("report", DONE if answer.is_done else FAILED)
-            self._complain(entry, write, answer)
+            self._log_refusal(entry, write, answer)
 
-    def _complain(self, entry: Entry, write: Write, answer: Answer) -> None:
-        """Say what the server will not take, of each sort and answer once in a while."""
+    def _log_refusal(self, entry: Entry, write: Write, answer: Answer) -> None:
+        """Log a refused write, for each part and answer once in a while."""
         if answer.is_done or answer.code == GONE or is_passing(answer):
             return
         sort, now_s = (entry.what, answer.code), self._box.now()
-        if now_s - self._complained_s.get(sort, -math.inf) >= _COMPLAINT_S:
-            self._complained_s[sort] = now_s
+        if now_s - self._logged_s.get(sort, -math.inf) >= _LOG_AGAIN_S:
+            self._logged_s[sort] = now_s
             self._log.warning("report_refused", path=write.path, answer=answer.text())
 
     def _done(self, entry: Entry, write: Write, answer: Answer) -> None:
-        now_s, past = self._box.now(), self._past.get(entry, _NEW)
+        now_s, past = self._box.now(), self._attempts.get(entry, _NEW)
         if answer.is_done:
             self._counts.add("report", DONE)
-            self._past[entry] = past._replace(written_s=now_s, doubts=0)
-            self._believe(entry, answer)
+            self._attempts[entry] = past._replace(written_s=now_s, conflicts=0)
+            self._observe_answer(entry, answer)
             if write.message:
                 uid = write.body["metadata"]["uid"]
-                self._on_told(entry.key.partition("/")[2], uid, write.message)
-            self._box.settle(entry)  # what comes now is another write
+                self._on_reported(entry.key.partition("/")[2], uid, write.message)
+            self._box.settle(entry)  # the next write is a new one
             if self._compose(entry) is None:
                 self._settle(entry)
             else:
@@ -365,27 +369,27 @@ class DesiredReports:
             self._counts.add("report", RETRIED)
             self._box.put(entry, now_s)
         elif answer.code == CONFLICT or (answer.code == _INVALID and entry.what == POD):
-            # It has changed, or is another one: the watch will tell.
+            # The object has changed, or is another one: an event of its watch follows.
             self._counts.add("report", RETRIED)
-            self._seen.doubt(entry.key)
-            least_s, most_s = _DOUBTED_S
-            self._past[entry] = past._replace(doubts=past.doubts + 1)
-            self._box.put(entry, now_s + min(least_s * 2.0 ** min(past.doubts, 9), most_s))
+            self._seen.trust_watch(entry.key)
+            least_s, most_s = _CONFLICT_S
+            self._attempts[entry] = past._replace(conflicts=past.conflicts + 1)
+            self._box.put(entry, now_s + min(least_s * 2.0 ** min(past.conflicts, 9), most_s))
         else:
             self._counts.add("report", FAILED)
-            self._complain(entry, write, answer)
+            self._log_refusal(entry, write, answer)
             self._box.put(entry, now_s + _REFUSED_S)
 
-    def _believe(self, entry: Entry, answer: Answer) -> None:
-        """Take in the object that the server has answered with."""
+    def _observe_answer(self, entry: Entry, answer: Answer) -> None:
+        """Take in the object in the server's answer."""
         try:
             obj = msgspec.json.decode(answer.data, type=_TYPES[entry.what])
         except (msgspec.DecodeError, ValueError):
-            return  # the watch will tell
+            return  # an event of the watch follows
         seen = self._seen.get(entry.key)
         if seen is not None and seen.uid == obj.metadata.uid:  # else it is gone by now
-            self._seen.note(obj, is_answer=True)
+            self._seen.observe(obj, is_answer=True)
 
 
-def _rests_on(seen: Seen) -> dict[str, str]:
+def _version_of(seen: Seen) -> dict[str, str]:
     return {"resourceVersion": seen.version} if seen.version else {}

@@ -1,4 +1,4 @@
-"""What is watched: by the workloads of the shards, and by what the server serves."""
+"""The kinds to watch, from the workloads of the shards and the API that the server serves."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _UNAUTHORIZED, _FORBIDDEN, _ABSENT = 401, 403, 404
 
 
 class AccountUnknownError(ClusterUnavailable):
-    """The server does not know who asks."""
+    """The server does not know our account."""
 
 
 def watched_kinds(
     tables: Iterable[Table], gangs: Workload | None, *, is_deleting: bool = False
 ) -> tuple[Watched, ...]:
-    """Return all kinds that are watched for the shards of a process.
+    """Return all kinds to watch for the shards of a process.
 
     Args:
         tables: the workloads of each shard.
-        gangs: the row of Kubernetes' own gang API; None where there is none.
+        gangs: the row of Kubernetes' own gang API; None without it.
         is_deleting: victims are deleted, not evicted, so that budgets do not count.
 
     Raises:
@@ -46,7 +46,7 @@ def watched_kinds(
                 raise ConfigError(
                     f"two shards read {row.kind} of {row.api_group} in different ways",
                     path="spec.plugins",
-                    fix="let their plugins say the same of it, or run a process for each shard",
+                    fix="make their plugins read it in one way, or run a process for each shard",
                 )
     owners = [owner(row) for row in rows.values()]
     owners += [] if gangs is None else [owner(gangs)]
@@ -58,11 +58,11 @@ def _reading(row: Workload) -> tuple[object, ...]:
 
 
 def find_gang_api(client: Client) -> Workload | None:
-    """Return the row for Kubernetes' own gang API in the best version served; None for none.
+    """Return the row of Kubernetes' own gang API in the best served version; None for none.
 
     Raises:
-        ClusterUnavailable: the server does not say what it serves.
-        AccountUnknownError: it does not know us.
+        ClusterUnavailable: the server does not list its API.
+        AccountUnknownError: the server does not know our account.
 
     """
     path = f"/apis/{gang_api.GROUP}"

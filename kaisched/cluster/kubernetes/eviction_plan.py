@@ -1,12 +1,12 @@
-"""A plan: all evictions of one cycle for one beneficiary, sent while they are wanted.
+"""A plan: all evictions of one cycle for one beneficiary, sent while the plan is valid.
 
-First everything is prepared: the pods that the room is for are told of it, and victims are asked
-for as a dry run. Only when all of that is granted are they evicted: to begin what cannot be ended
-would be to evict in vain. In both stages a few requests are under way at a time, so that a slow
-server does not leave the first victim's room idle until the last one goes.
+First everything is prepared: the promised node is written into the status of the pods that get the
+room, and the evictions are sent as a dry run. Only when all of that is granted are the victims
+evicted; otherwise some would be evicted in vain. In both stages a few requests are under way at a
+time, so that a slow server does not leave the first victim's room idle until the last one goes.
 
-Before each request the plan must still be wanted. Once it is not, the victims that were not sent
-live on. What was sent already cannot be called back: its room is given away like any other.
+Before each request the plan must still be valid. Once it is not, the remaining victims live on. An
+eviction that was sent cannot be called back: its room is given away like any other.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kaisched.framework.intents import Evict, Nominate
 from kaisched.telemetry.adapter import DROPPED, RETRIED, WITHDRAWN
 
 MOST_AT_ONCE: Final = 4
-"""Requests of one plan under way at a time: half of the writers there are by default, so that
-binds and one more plan get on meanwhile."""
+"""Requests of one plan under way at a time: half of the default number of writers, so that binds
+and one more plan go on meanwhile."""
 PLAN_S: Final = 20.0
-"""So long after it was decided the last of a few evictions may be sent. What was decided goes
-out of date, and room that is freed in part lies idle; a server that hangs gets a second chance."""
+"""How long after the decision the last of a few evictions may be sent. Decisions become outdated,
+and room that is freed in part lies idle; but a server that hangs gets a second chance."""
 REQUEST_S: Final = 0.05
-"""So much longer for each of its requests: four at a time, if each takes a fifth of a second. A big
-plan that could never be sent in time would be decided again for ever."""
+"""Additional time for each request: four at a time, if each takes a fifth of a second. A big plan
+that could never be sent in time would be decided again for ever."""
 
 
 class Step(NamedTuple):
@@ -39,9 +39,9 @@ class Step(NamedTuple):
 
     ask: Callable[[], Verdict]
     victim: str = ""
-    """The pod that is asked about; empty where none is."""
+    """The pod to be evicted or tried; empty for other requests."""
     is_eviction: bool = False
-    """What it asks for cannot be taken back."""
+    """The request is an eviction, which cannot be taken back."""
 
 
 class EvictionPlan:
@@ -54,13 +54,13 @@ class EvictionPlan:
         promises: Sequence[Nominate],
         put: Callable[[EvictWork, bool], object],
     ) -> None:
-        """Send nothing yet.
+        """Make a plan of which nothing is sent yet.
 
         Args:
-            evictor: asks the server.
+            evictor: sends the requests.
             evictions: for one beneficiary, in the order in which they are sent.
-            promises: the pods that get the room, and where.
-            put: takes (work, whether it evicts) to be sent by one of the writers.
+            promises: the pods that get the room, and on which nodes.
+            put: queues (work, whether it evicts) for the writers.
 
         """
         self.evictions, self.promises = tuple(evictions), tuple(promises)
@@ -68,7 +68,7 @@ class EvictionPlan:
         """Victims whose eviction was granted."""
         self._evictor, self._put = evictor, put
         self._left = {evict.pod: evict for evict in evictions}
-        """Victims of which nothing final was heard."""
+        """Victims without a final answer."""
         self._epoch = evictor.writers.gate.term.epoch
         self._why, self._is_unwanted = "", False
         self._in_hand: set[str] = set()
@@ -83,7 +83,7 @@ class EvictionPlan:
         self._due_s = monotonic_s() + PLAN_S + REQUEST_S * requests
 
     def start(self) -> None:
-        """Send what is to be sent."""
+        """Start the first stage."""
         if self._steps:
             self._lanes(len(self._steps))
         else:
@@ -102,7 +102,7 @@ class EvictionPlan:
             return not self._left
 
     def has_more(self, *, is_evicting: bool) -> bool:
-        """Tell whether there is something to ask in a stage that nobody has in hand."""
+        """Tell whether a stage has steps that no writer has taken yet."""
         return self._is_evicting == is_evicting and bool(self._steps)
 
     @property
@@ -116,11 +116,11 @@ class EvictionPlan:
         return "" if is_ours else "it was made under an earlier leadership"
 
     def withdraw(self, why: str, *, is_unwanted: bool = False) -> None:
-        """Send nothing more: the victims that are left live on.
+        """Send nothing more: the remaining victims live on.
 
         Args:
             why: for the log.
-            is_unwanted: nobody waits for the room; else it could not be made.
+            is_unwanted: no pod waits for the room any more; else the plan failed.
 
         """
         with self._lock:
@@ -135,7 +135,7 @@ class EvictionPlan:
             self._spared(evict)
 
     def spare(self, pod: str) -> None:
-        """Leave a victim out that is not where it was: its room is free without us."""
+        """Leave a victim out that is not where it was: its room is free already."""
         with self._lock:
             if pod not in self._in_hand:
                 self._left.pop(pod, None)
@@ -143,7 +143,7 @@ class EvictionPlan:
     # -- the writers -----------------------------------------------------------------------------
 
     def take(self, *, is_evicting: bool) -> Step | None:
-        """Return what is to be asked next in a stage; None where others do the rest of it."""
+        """Take the next step of a stage; return None if no step is left for this writer."""
         why = self.why_over
         if why:
             self.withdraw(why)
@@ -162,7 +162,7 @@ class EvictionPlan:
         return step
 
     def granted(self, step: Step) -> None:
-        """Note that a step is done."""
+        """Count a step as done."""
         with self._lock:
             self._under_way -= 1
             if step.is_eviction:
@@ -172,7 +172,7 @@ class EvictionPlan:
         self._go_on()
 
     def failed(self, step: Step, why: str, *, is_unwanted: bool = False) -> None:
-        """Note that a step is given up, and with it the plan."""
+        """Give up a step, and the plan with it."""
         with self._lock:
             self._under_way -= 1
             self._in_hand.discard(step.victim)
@@ -182,12 +182,12 @@ class EvictionPlan:
         self.withdraw(why, is_unwanted=is_unwanted)
 
     def retried(self, asked_s: float, pauses: Pauses) -> float:
-        """Return how long to wait before a step is tried again: not beyond the plan's time."""
+        """Return the pause before a step is tried again, not beyond the plan's time."""
         self._evictor.writers.counts.add("evict", RETRIED)
         return min(pauses.next_s(asked_s), max(self._due_s - monotonic_s(), 0.0) + 0.01)
 
     def _go_on(self) -> None:
-        """Begin to evict once all is prepared."""
+        """Start the evictions once everything is prepared."""
         with self._lock:
             is_ready = not (self._steps or self._under_way or self._is_evicting or self._why)
         if is_ready:
@@ -217,17 +217,17 @@ class EvictionPlan:
 
 
 class EvictWork:
-    """One of the few requests of a plan that are under way at a time, one after the other."""
+    """A writer's work on a plan: one step after the other, in one stage."""
 
     def __init__(self, plan: EvictionPlan, *, is_evicting: bool) -> None:
-        """Have nothing in hand yet; a work is for one stage of the plan."""
+        """Begin without a step."""
         self._plan = plan
         self._is_evicting = is_evicting
         self._step: Step | None = None
         self._pauses = Pauses()
 
     def send(self) -> float | None:
-        """Take one step; return after how many seconds the next is due, None for no more."""
+        """Send one step; return after how many seconds the next is due, None for no more."""
         plan = self._plan
         step = self._step
         if step is None:

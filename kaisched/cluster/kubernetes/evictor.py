@@ -1,8 +1,8 @@
-"""What is asked of the API server for a plan of evictions, and what its answers mean.
+"""The requests of an eviction plan to the API server, and the meaning of the answers.
 
-A dry run shows beforehand whether a disruption budget would refuse a victim. The node that is to
-be freed is named in the status of the pod that waits for it: whoever leads next finds the promise
-there, and the answer shows whether that pod is still the one the plan was made for.
+A dry run shows beforehand whether a disruption budget would refuse an eviction. The status of the
+pod that waits names the node that is to be freed: the next leader finds the promise there, and the
+answer shows whether that pod is still the one for which the plan was made.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from kaisched.telemetry.adapter import DONE, FAILED, PROTECTED
 
 INVALID: Final = 422
 PROTECTED_S: Final = 30.0
-"""So long a pod that its budget protects is not asked for again."""
+"""How long no plan includes a pod that its budget protects."""
 
 
 class Verdict(NamedTuple):
-    """What an answer means for the plan."""
+    """The meaning of an answer for the plan."""
 
     why: str = ""
-    """Why the request was not granted; empty where it was."""
+    """Why the request was not granted; empty if it was."""
     is_final: bool = False
-    """To ask again would not help: the plan is over."""
+    """A second try would not help: the plan is over."""
     asked_s: float = 0.0
-    """How long the server wants to be left alone."""
+    """The pause that the server asks for."""
     is_unwanted: bool = False
-    """Nobody waits for what the plan frees."""
+    """No pod waits for the room that the plan frees."""
 
 
 GRANTED: Final = Verdict()
@@ -53,21 +53,23 @@ GRANTED: Final = Verdict()
 
 @dataclass(frozen=True, slots=True)
 class Evictor:
-    """Asks for what one step of a plan needs."""
+    """Sends the requests of the steps of a plan."""
 
     writers: Writers
     protect: Callable[[str, str, float], None]
-    """Told (pod, UID, seconds) of each pod that its disruption budget protects."""
+    """Called with (pod, UID, seconds) for each pod that its disruption budget protects."""
 
     def promise(self, nominate: Nominate) -> Verdict:
-        """Name the node of a pod that waits for the room, and see whether it still does."""
+        """Write the promised node into the status of a waiting pod; check that it still waits."""
         status = {"nominatedNodeName": nominate.node}
         try:
             answer = self.writers.patch_status(nominate.pod, nominate.uid, status)
         except ClusterUnavailable as error:
             return Verdict(str(error))
         if answer.code in (GONE, CONFLICT, INVALID):  # the UID of a pod cannot be changed
-            return Verdict(f"{nominate.pod} is not the pod it was made for", True, is_unwanted=True)
+            return Verdict(
+                f"{nominate.pod} is another pod than planned for", True, is_unwanted=True
+            )
         if is_passing(answer):
             return Verdict(answer.text(), asked_s=answer.retry_after_s)
         self.writers.counts.add("nominate", DONE if answer.is_done else FAILED)
@@ -75,11 +77,11 @@ class Evictor:
         return Verdict(f"{nominate.pod}: {why}", True, is_unwanted=True) if why else GRANTED
 
     def try_out(self, evict: Evict) -> Verdict:
-        """Ask whether a victim might be evicted."""
+        """Send the eviction of a victim as a dry run."""
         return self._asked(evict, is_dry_run=True)
 
     def evict(self, evict: Evict) -> Verdict:
-        """Evict a victim; one that is gone already is no obstacle."""
+        """Evict a victim; if it is gone already, the plan goes on."""
         return self._asked(evict, is_dry_run=False)
 
     def _asked(self, evict: Evict, *, is_dry_run: bool) -> Verdict:
@@ -87,7 +89,7 @@ class Evictor:
         try:
             answer = self._ask(evict, is_dry_run=is_dry_run)
         except ClusterUnavailable as error:
-            return Verdict(str(error))  # evicting twice does no harm
+            return Verdict(str(error))  # a second eviction does no harm
         passing("evict.after_post")
         if answer.is_done or _is_gone(answer):
             if not is_dry_run:
@@ -104,10 +106,10 @@ class Evictor:
     def _settled(self, evict: Evict, answer: Answer) -> None:
         if answer.is_done:
             self.writers.counts.add("evict", DONE)
-            self._told(evict)
+            self._report(evict)
         else:
             self.writers.counts.add("evict", FAILED)
-            self.writers.refute_eviction(evict)  # what it held is free already
+            self.writers.refute_eviction(evict)  # its room is free already
 
     def _ask(self, evict: Evict, *, is_dry_run: bool) -> Answer:
         writers = self.writers
@@ -130,7 +132,7 @@ class Evictor:
         }
         return writers.client.call("POST", path_of(evict.pod, "eviction"), body=body)
 
-    def _told(self, evict: Evict) -> None:
+    def _report(self, evict: Evict) -> None:
         self.writers.log.info(
             "pod_evicted",
             pod=evict.pod,
@@ -154,7 +156,7 @@ def _target(evict: Evict) -> list[dict[str, str]]:
 
 
 def _why_unwanted(answer: Answer, uid: str) -> str:
-    """Return why a pod does not wait any more, by what the server has just said of it."""
+    """Return why a pod no longer waits, by the object in the server's answer."""
     try:
         return why_not_waiting(decode_json(answer.data, Pod), uid)
     except ObjectError as error:
@@ -162,11 +164,11 @@ def _why_unwanted(answer: Answer, uid: str) -> str:
 
 
 def _is_budget(answer: Answer) -> bool:
-    """Tell a budget's refusal from that of a busy server; for two budgets on a pod it is a 500."""
+    """Tell whether a disruption budget refused; for two budgets on a pod the code is 500."""
     is_budget = b"DisruptionBudget" in answer.data or b"disruption budget" in answer.data
     return is_budget and answer.code in {BUSY, SERVER_FAULT}
 
 
 def _is_gone(answer: Answer) -> bool:
-    """Tell whether the pod that was meant is not there any more."""
+    """Tell whether the victim is gone."""
     return answer.code == GONE or (answer.code == CONFLICT and b"UID" in answer.data)

@@ -1,7 +1,7 @@
-"""Named places in which tests end the process, to see what a restart makes of it.
+"""Named places in the code where tests kill the process, to check its restart.
 
-``KAISCHED_FAILPOINT=bind.after_post:3`` kills it the third time it comes by. The variable is read
-once; without it a place costs one comparison.
+``KAISCHED_FAILPOINT=bind.after_post:3`` kills the process the third time it gets there. The
+variable is read once; without it a place costs one comparison.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _wanted, _left = _read()
 
 
 def passing(point: str) -> None:
-    """Die here if a test wants it."""
+    """Kill the process if the variable names this place."""
     if point != _wanted:
         return
     global _left  # noqa: PLW0603 - the process has one life

@@ -1,7 +1,7 @@
-"""Who leads: one lease a shard, on monotonic time.
+"""Leader election: one lease per shard, on monotonic time.
 
-A lease keeps two leaders apart only as long as both keep to it, so the gate is opened no longer
-than the last renewal is good for, counted from when its request was *sent*.
+A lease keeps two leaders apart only if both respect it. So the gate is open no longer than the last
+renewal is valid, counted from when its request was *sent*.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _ABSENT: Final = 404
 _FORBIDDEN: Final = 403
 _WARN_AGAIN_S: Final = 60.0
 LONGEST_S: Final = 3600
-"""A lease that claims to last longer is held no longer than this."""
+"""A lease with a longer or invalid duration counts with our own duration instead."""
 _MOST_TRANSITIONS: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """How a leadership is held, in seconds."""
+    """The times of a leadership, in seconds."""
 
     lease_s: float = 15.0
-    """Others wait so long after the last renewal they have seen."""
+    """How long standbys wait after the last renewal that they have seen."""
     renew_s: float = 10.0
-    """Without a renewal for so long we lead no more."""
+    """How long after the last renewal this process leads."""
     retry_s: float = 2.0
-    """Between renewals; who waits for a lease looks twice as often."""
+    """Time between renewals; a standby reads the lease twice as often."""
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -55,7 +55,7 @@ class _Meta(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
-    # What is left out of an update is gone: policies find leases by their labels.
+    # An update removes fields that it leaves out, and policies find leases by their labels.
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[Any] = []
@@ -70,7 +70,7 @@ _LEASES: Final = msgspec.json.Decoder(_Lease)
 
 
 class LeaseRefusedError(ClusterUnavailable):
-    """The lease cannot be had until somebody does something about it."""
+    """The lease cannot be had until the operator changes something."""
 
     def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
@@ -96,21 +96,21 @@ class Elector:
         on_lost: Callable[[str], None] = lambda _: None,
         on_renewed: Callable[[float], None] = lambda _: None,
     ) -> None:
-        """Do nothing yet.
+        """Make an elector that is not started.
 
         Args:
-            client: asks the server.
+            client: sends the requests.
             gate: opened while we lead.
-            clock: what the lease is stamped with, for people to read; nothing goes by it.
-            namespace: where the lease is.
-            name: what it is called.
-            identity: what we are called; no two processes may have the same.
-            times: how it is held.
-            epoch: the number of the term that we have already, if we have one: it is gone on with.
-            why_not: says why nothing may be taken or renewed now; empty when it may.
-            on_won: told from the elector's thread.
-            on_lost: told why, once; the elector has ended then.
-            on_renewed: told how many seconds after it was due a renewal was done.
+            clock: gives the times in the lease, which are only for people to read.
+            namespace: namespace of the lease.
+            name: name of the lease.
+            identity: our name in the lease, unique among all processes.
+            times: duration, deadline and period of renewals.
+            epoch: the number of the term to continue, if we have one already.
+            why_not: returns why the lease may not be taken or renewed now; empty if it may.
+            on_won: called in the elector's thread.
+            on_lost: called once with the reason; the elector has ended then.
+            on_renewed: called with the delay of a renewal in seconds.
 
         """
         self._client, self._gate, self._clock = client, gate, clock
@@ -123,11 +123,11 @@ class Elector:
         self._seen: tuple[str, float] = ("", -1.0)
         """The resource version last seen, and when it was first seen."""
         self._free_s = math.inf
-        """When it will count as free, if nobody writes it."""
+        """When it will count as free, if it is not renewed."""
         self._held: _Lease | None = None
         self._is_overthrown, self._untried = False, ""
         self._warned: tuple[str, float] = ("", 0.0)
-        """What somebody has to put right, and when that was last said."""
+        """The last warning for the operator, and when it was logged."""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self.run, name=f"elector-{name}", daemon=True)
 
@@ -136,7 +136,7 @@ class Elector:
         self._thread.start()
 
     def stop(self) -> None:
-        """Shut the gate, and let go of the lease so that others need not wait."""
+        """Shut the gate, and release the lease so that standbys need not wait."""
         self._gate.shut()
         self._end.set()
         if self._thread.is_alive():
@@ -162,9 +162,9 @@ class Elector:
     def _win(self) -> bool:
         """Try until the lease is ours; return False if we are stopped before.
 
-        How late it is seen that the last holder is gone counts twice: his last renewal is seen that
-        late, and the end of the time he has from then on. So it is looked at often, and the end of
-        that time is waited for to the moment.
+        The delay between two reads counts twice: the last renewal of the old holder is seen that
+        late, and so is the end of its time. So the lease is read often, and once more at the moment
+        at which it becomes free.
         """
         retry_s = self._times.retry_s
         while not self._end.is_set() and not self._try():
@@ -183,19 +183,19 @@ class Elector:
         retry_s = self._times.retry_s
         due_s = next_s = monotonic_s() + (retry_s if self._epoch is None else 0.0)
         while not self._end.wait(max(min(next_s - monotonic_s(), self._left_s()), 0.0)):
-            # Past the deadline nothing is tried: who slept may find the lease still free to renew,
-            # but what it knows is as old as its sleep.
+            # Past the deadline nothing is tried: a process that slept might still renew the lease,
+            # but its state is as old as its sleep.
             if self._left_s() > 0.0 and self._try():
                 now_s = monotonic_s()
                 self._on_renewed(now_s - due_s)
                 due_s = next_s = now_s + retry_s
             elif self._is_overthrown or self._left_s() <= 0.0:
                 self._lose(
-                    "somebody else holds it" if self._is_overthrown else "it was not renewed"
+                    "another process holds it" if self._is_overthrown else "it was not renewed"
                 )
                 return
             else:
-                # Soon: of a slow server the deadline leaves time for two or three answers only.
+                # Soon: the deadline leaves a slow server time for only two or three answers.
                 next_s = monotonic_s() + self._pauses.spread(retry_s / 8, retry_s / 4)
 
     def _lose(self, why: str) -> None:
@@ -209,7 +209,7 @@ class Elector:
         return self._gate.term.until_s - monotonic_s()
 
     def _try(self) -> bool:
-        """Take or renew; return whether we lead. Whatever goes wrong is a renewal that failed."""
+        """Take or renew the lease; return whether we lead. Any error is a failed renewal."""
         if not self._may_try():
             return False
         sent_s = monotonic_s()
@@ -223,7 +223,7 @@ class Elector:
             return False
 
     def _may_try(self) -> bool:
-        """Tell whether it may be tried now; say so when that has changed."""
+        """Tell whether the lease may be tried now; log it when that has changed."""
         why = self._why_not()
         if why != self._untried:
             self._log.info("lease_not_tried" if why else "lease_tried_again", why=why)
@@ -231,7 +231,7 @@ class Elector:
         return not why
 
     def _warn(self, error: LeaseRefusedError) -> None:
-        """Say what waits for somebody's doing; seldom, since it is tried every few seconds."""
+        """Log what the operator has to change; rarely, since there is a try every few seconds."""
         (text, at_s), now_s = self._warned, monotonic_s()
         if text != str(error) or now_s - at_s >= _WARN_AGAIN_S:
             self._warned = str(error), now_s
@@ -258,7 +258,7 @@ class Elector:
         return self._put(_Lease(lease.metadata, self._spec_of(None, lease.spec)), sent_s)
 
     def _find_again(self, epoch: int) -> bool:
-        """Read the lease of a term that we have; return whether it is ours still."""
+        """Read the lease of a term to continue; return whether it is still ours."""
         answer = self._client.call(
             "GET", f"{self._folder}/{self._name}", timeout_s=self._request_s()
         )
@@ -273,7 +273,7 @@ class Elector:
         return True
 
     def _is_free(self, lease: _Lease) -> bool:
-        """Tell whether nobody holds a lease: by what *we* have seen, not by the times in it."""
+        """Tell whether a lease is free, by what *we* have seen, not by the times in it."""
         version, since_s = self._seen
         if version != lease.metadata.resource_version:
             version, since_s = self._seen = lease.metadata.resource_version, monotonic_s()
@@ -293,7 +293,7 @@ class Elector:
         return _Spec(self._identity, max(int(self._times.lease_s), 1), now, now, epoch)
 
     def _put(self, lease: _Lease, sent_s: float | None = None) -> bool:
-        """Write a lease; the gate is opened if that was to take or renew it (``sent_s``)."""
+        """Write a lease; open the gate if that takes or renews it (``sent_s``)."""
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -307,7 +307,7 @@ class Elector:
             self._conflict()
             return False
         if answer.code == _ABSENT and not is_new:
-            lease.metadata.resource_version = ""  # deleted under us: made anew at the next try
+            lease.metadata.resource_version = ""  # it was deleted: make it anew at the next try
         if not answer.is_done:
             raise self._refused("made" if is_new else "renewed", answer)
         if sent_s is not None:
@@ -319,7 +319,7 @@ class Elector:
         return True
 
     def _conflict(self) -> None:
-        """Somebody wrote the lease: we ourselves, if an answer was lost, or another."""
+        """Find out who wrote the lease: we ourselves, if an answer was lost, or another process."""
         if self._held is None:
             return
         answer = self._client.call(
@@ -349,6 +349,6 @@ class Elector:
         return self._times.renew_s / 3
 
     def _now(self) -> str:
-        # Always six digits: the server reads no other number of them.
+        # Always six digits: the server accepts no other number of them.
         now = datetime.fromtimestamp(self._clock.now_s(), UTC)
         return now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,7 +1,7 @@
-"""Leases in a process of their own, as the process that leads sees them.
+"""The scheduler's side of the process that renews its leases.
 
-What is written by whom: the other process opens the gates, in memory that both share, so that no
-thread of ours has to run for a renewal to count. All else is told through two pipes.
+The other process opens the gates in shared memory, so that no thread of the scheduler has to run
+for a renewal to count. All other messages go through two pipes.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from kaisched.errors import ClusterUnavailable
 
 _BEAT_S: Final = 1.0
 _AGAIN_S: Final = 0.2
-"""Between starts of the other process; a gate stays open for some seconds without it."""
+"""Pause between starts of the other process; a gate stays open for some seconds without it."""
 _LAST_S: Final = 2.0
-"""How long it may take to end."""
+"""How long the other process may take to end."""
 _QUIET: Final = {signal.SIGINT, signal.SIGTERM}
-"""They are meant for us: the lease is let go when our writes are done."""
+"""Signals for the scheduler only, which releases the lease when its writes are done."""
 
 
 class Candidacy:
-    """One lease that is tried for, held, or lost."""
+    """One lease, which is tried for, held, or lost."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Candidacy:
         on_lost: Callable[[str], None],
         on_renewed: Callable[[float], None],
     ) -> None:
-        """Do nothing yet."""
+        """Make a candidacy that is not started."""
         self._keeper, self.gate, self.lease = keeper, gate, lease
         self.on_won, self.on_lost, self.on_renewed = on_won, on_lost, on_renewed
         self.is_tried = self.is_won = self.is_lost = False
@@ -72,19 +72,19 @@ class Candidacy:
         self._keeper.send(self.order())
 
     def stop(self) -> None:
-        """Shut the gate, and let go of the lease so that others need not wait."""
+        """Shut the gate, and release the lease so that standbys need not wait."""
         self.gate.shut()
         if self.is_tried:
             self.is_tried = False
             self._keeper.let_go(self)
 
     def order(self) -> Try:
-        """Return the order to take the lease, or to go on with it."""
+        """Return the order to take the lease, or to continue its term."""
         return Try(self.lease, self.gate.slot, self.gate.term.epoch if self.is_won else None)
 
 
 class LeaseKeeper:
-    """Runs the process that renews our leases."""
+    """Starts and stops the process that renews our leases, and exchanges messages with it."""
 
     def __init__(
         self,
@@ -96,17 +96,18 @@ class LeaseKeeper:
         most: int,
         silence_s: float | None = None,
     ) -> None:
-        """Do nothing yet.
+        """Make a keeper that is not started.
 
         Args:
-            client: its access is used; what is asked is counted there.
-            namespace: where the leases are.
-            identity: what we are called; no two processes may have the same.
-            times: how they are held.
-            most: so many leases there are at most.
-            silence_s: nothing is renewed when we have hung for so long; twice the time of a lease
-                unless given. With 15 s that is three times as long as the lock was ever seen held
-                on an overloaded machine, and what a liveness probe waits before it ends us.
+            client: gives the access, and counts the requests.
+            namespace: namespace of the leases.
+            identity: our name in the leases, unique among all processes.
+            times: duration, deadline and period of renewals.
+            most: largest number of leases.
+            silence_s: nothing is renewed when the scheduler has hung for so long; twice the
+                duration of a lease unless given. With 15 s that is three times as long as the
+                interpreter's lock was ever held on an overloaded machine, and as long as a
+                liveness probe waits before it ends the scheduler.
 
         """
         self._client, self._identity, self._times = client, identity, times
@@ -135,9 +136,9 @@ class LeaseKeeper:
 
         Args:
             lease: its name.
-            on_won: told from a thread of ours.
-            on_lost: told why, once.
-            on_renewed: told how many seconds after it was due a renewal was done.
+            on_won: called in a thread of the keeper.
+            on_lost: called once with the reason.
+            on_renewed: called with the delay of a renewal in seconds.
 
         """
         gate = SharedGate(self._board, len(self._candidacies), self._identity, lease)
@@ -147,16 +148,16 @@ class LeaseKeeper:
 
     @property
     def pid(self) -> int:
-        """The number of the other process; 0 while there is none."""
+        """The process number of the other process; 0 while there is none."""
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the other process, and again should it end."""
+        """Start the other process, and start it again whenever it ends."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """End the other process; leases that were not let go run out."""
+        """End the other process; leases that were not released run out."""
         self._end.set()
         with self._lock:
             process = self._process
@@ -175,19 +176,19 @@ class LeaseKeeper:
         self._board.close()
 
     def send(self, order: Order) -> None:
-        """Give an order; one that cannot be given now is given to the next process."""
+        """Send an order; if there is no process, the next one gets it."""
         with self._lock:
             self._send(order)
 
     def _send(self, order: Order) -> None:
         process = self._process
         if process is not None and process.stdin is not None and not self._end.is_set():
-            with suppress(OSError):  # it has ended: the thread that listens starts another
+            with suppress(OSError):  # the process has ended: the listening thread starts another
                 process.stdin.write(line_of(order))
                 process.stdin.flush()
 
     def let_go(self, candidacy: Candidacy) -> None:
-        """Release a lease, and wait for it no longer than a renewal may take."""
+        """Release a lease, and wait for that no longer than a renewal may take."""
         self.send(LetGo(candidacy.lease))
         if not candidacy.is_gone.wait(self._times.renew_s):
             self._log.info("lease_not_released", lease=f"{self._namespace}/{candidacy.lease}")
@@ -195,16 +196,16 @@ class LeaseKeeper:
     # -- the threads -----------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Start the other process and hear what it says, again and again."""
+        """Start the other process and read its messages, again whenever it ends."""
         while not self._end.is_set():
             try:
                 process = self._started()
             except OSError as error:
                 self._log.error("lease_process_not_started", err=str(error))
             else:
-                with suppress(OSError), process:  # what was not sent is not of use any more
+                with suppress(OSError), process:  # unsent orders are useless by then
                     for line in process.stdout or ():
-                        self._hear(REPORTS.decode(line))
+                        self._receive(REPORTS.decode(line))
                     with self._lock:
                         self._process = None
                 if not self._end.is_set():
@@ -212,13 +213,13 @@ class LeaseKeeper:
             self._end.wait(_AGAIN_S)
 
     def _started(self) -> subprocess.Popen[bytes]:
-        """Start the process and tell it all that it has to know.
+        """Start the process and send it its settings and orders.
 
         Raises:
-            OSError: the machine does not let us.
+            OSError: the process could not be started.
 
         """
-        # What is blocked here is blocked there from its first moment on.
+        # Signals that are blocked here are blocked in the new process from its start.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _QUIET)
         try:
             process = subprocess.Popen(  # noqa: S603 - our own program
@@ -232,7 +233,7 @@ class LeaseKeeper:
         self._renew_authorization()
         with self._lock:
             if self._end.is_set() and process.stdin is not None:
-                process.stdin.close()  # we ended while it began
+                process.stdin.close()  # the keeper was closed meanwhile
             self._process = process
             self._send(self._begin())
             self._send(Beat(self._authorization))
@@ -256,15 +257,15 @@ class LeaseKeeper:
             silence_s=self._silence_s,
         )
 
-    def _hear(self, report: Report) -> None:
+    def _receive(self, report: Report) -> None:
         if isinstance(report, Said):
             getattr(self._log, report.level)(report.event, **report.fields)
         elif isinstance(report, Asked):
             self._client.requests.add(*report.labels, seconds=report.seconds)
         else:
-            self._told(self._candidacies[report.lease], report)
+            self._notify(self._candidacies[report.lease], report)
 
-    def _told(self, candidacy: Candidacy, report: Won | Lost | Gone | Renewed) -> None:
+    def _notify(self, candidacy: Candidacy, report: Won | Lost | Gone | Renewed) -> None:
         if isinstance(report, Won):
             candidacy.is_won = True
             candidacy.on_won()
@@ -277,14 +278,14 @@ class LeaseKeeper:
             candidacy.is_gone.set()
 
     def _beat(self) -> None:
-        """Say that we are there, and hand on a token that is new."""
+        """Send heartbeats, and each new token."""
         while not self._end.wait(_BEAT_S):
             self.send(Beat())
             if self._renew_authorization():
                 self.send(Beat(self._authorization))
 
     def _renew_authorization(self) -> bool:
-        """Ask for the header; return whether it has changed. One that cannot be read is kept."""
+        """Renew the header; return whether it has changed. If unreadable, keep the old one."""
         before = self._authorization
         with suppress(ClusterUnavailable, OSError):
             self._authorization = self._client.access.authorization()

@@ -1,4 +1,4 @@
-"""What the process that leads and the one that renews its leases say to each other."""
+"""The messages between the scheduler and the process that renews its leases."""
 
 from __future__ import annotations
 
@@ -9,79 +9,79 @@ import msgspec
 
 
 class Begin(msgspec.Struct, tag=True):
-    """The first line: all that is the same for every lease."""
+    """Order, first line: the settings that are the same for every lease."""
 
     host: str
     pool: Mapping[str, Any]
     namespace: str
     identity: str
     descriptor: int
-    """Of the board."""
+    """The board's descriptor."""
     slots: int
     lease_s: float
     renew_s: float
     retry_s: float
     silence_s: float
-    """Nothing is renewed for a process that was not heard of for so long."""
+    """Nothing is renewed after so long without a heartbeat."""
 
 
 class Beat(msgspec.Struct, tag=True):
-    """The process that leads is there."""
+    """Order: a heartbeat of the scheduler."""
 
     authorization: str | None = None
-    """The header's value, if it is a new one."""
+    """The header's value, if it is new."""
 
 
 class Try(msgspec.Struct, tag=True):
-    """Take a lease as soon as nobody holds it."""
+    """Order: take a lease as soon as it is free."""
 
     lease: str
     slot: int
     epoch: int | None = None
-    """The number of a term that we have: it is gone on with, and no other is begun."""
+    """The number of a term to continue, instead of beginning another."""
 
 
 class LetGo(msgspec.Struct, tag=True):
-    """Release a lease and renew it no more."""
+    """Order: release a lease and stop renewing it."""
 
     lease: str
 
 
 class Won(msgspec.Struct, tag=True):
-    """A lease was taken."""
+    """Report: a lease was taken."""
 
     lease: str
 
 
 class Lost(msgspec.Struct, tag=True):
-    """A lease is ours no more."""
+    """Report: a lease was lost."""
 
     lease: str
     why: str
 
 
 class Gone(msgspec.Struct, tag=True):
-    """A lease was let go, as asked."""
+    """Report: a lease was released, as ordered."""
 
     lease: str
 
 
 class Renewed(msgspec.Struct, tag=True):
-    """A lease was renewed, so many seconds after it was due."""
+    """Report: a lease was renewed, so many seconds after it was due."""
 
     lease: str
     seconds: float
 
 
 class Asked(msgspec.Struct, tag=True):
-    """The API server was asked something."""
+    """Report: a request was sent to the API server."""
 
     labels: tuple[str, ...]
     seconds: float
 
 
 class Said(msgspec.Struct, tag=True):
-    """A line for the log."""
+    """Report: a line for the log."""
 
     level: str
     event: str

@@ -1,11 +1,11 @@
-"""The process that renews leases, and does nothing else: ``python -m`` this, by ``LeaseKeeper``.
+"""The process that renews leases and does nothing else; ``LeaseKeeper`` starts it.
 
-What decides holds Python's lock for seconds at a time: collecting garbage, reading a long list. So
-the leases are renewed here, where nothing else runs. It is small: no numpy, no store, no plugins.
+The scheduler holds Python's lock for seconds at a time: collecting garbage, reading a long list. So
+leases are renewed here, where nothing else runs. The process is small: no numpy, store or plugins.
 
-It leads nobody on its own. It renews only for a process that is there: that one's end closes the
-pipe, which ends this process at once; a stopped one is seen by its state; one that hangs, by its
-silence. Nothing is released then: what that process had under way may still arrive.
+It renews only for a scheduler that is alive. When the scheduler ends, its pipe closes, which ends
+this process at once. A stopped scheduler is noticed by its state, a hanging one by its silence.
+The leases are not released then: writes of the scheduler that are under way may still arrive.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 _STATES: Final = {"T": "is stopped", "t": "is stopped", "Z": "has ended", "X": "has ended"}
 _LONGEST: Final = 4096
-"""A pipe takes a line of no more than this whole or not at all."""
+"""Longest line that a pipe accepts whole or not at all."""
 
 
 class Out:
-    """Sends reports without ever waiting: a stopped reader must not hold up a renewal."""
+    """Sends reports without ever waiting: a stopped reader must not delay a renewal."""
 
     def __init__(self, descriptor: int) -> None:
         """Write to a pipe."""
@@ -58,9 +58,10 @@ class Out:
         self._descriptor = descriptor
 
     def put(self, report: Report) -> None:
-        """Send a report. Where the pipe is full, what is only looked at is dropped.
+        """Send a report. If the pipe is full, reports for logs and metrics are dropped.
 
-        What leads on ends this process instead: the next one begins with what is so.
+        If any other report cannot be sent this process ends: the next one begins with the present
+        state.
         """
         line = line_of(report)
         try:
@@ -71,33 +72,33 @@ class Out:
                 os._exit(1)
 
     def log(self, _: object, level: str, event: MutableMapping[str, Any]) -> str:
-        """Send a line for the log: the other process has the settings, and masks secrets."""
+        """Send a log line: the scheduler has the settings of the log, and masks secrets."""
         self.put(Said(level, str(event.pop("event", "")), dict(event)))
         raise structlog.DropEvent
 
 
 class Asker(Counts):
-    """Counts requests where they are shown: in the other process."""
+    """Sends the counts of requests to the scheduler, which exports them."""
 
     def __init__(self, out: Out) -> None:
-        """Count nothing here."""
+        """Keep the way out."""
         super().__init__()
         self._out = out
 
     def add(self, *labels: str, seconds: float = 0.0) -> None:
-        """Count once more."""
+        """Send one count."""
         self._out.put(Asked(labels, seconds))
 
 
 class Principal:
-    """The process for which leases are renewed."""
+    """The scheduler's process, for which leases are renewed."""
 
     def __init__(self, pid: int, silence_s: float) -> None:
-        """Have just heard of it.
+        """Begin with a heartbeat just now.
 
         Args:
-            pid: its number; it started us.
-            silence_s: it is taken for hung when nothing was heard of it for longer.
+            pid: its process number; it started us.
+            silence_s: it counts as hanging after so long without a heartbeat.
 
         """
         self._pid, self._silence_s = pid, silence_s
@@ -106,12 +107,12 @@ class Principal:
         self.authorization = ""
 
     def why_not(self) -> str:
-        """Return why nothing is renewed for it now; empty while it is well."""
+        """Return why nothing is renewed for it now; empty while it is alive."""
         if os.getppid() != self._pid:
             return "the scheduler has ended"
         try:
             state = self._state.read_text(encoding="utf-8", errors="replace").rpartition(") ")[2][0]
-        except (OSError, IndexError):  # a system without these files: silence has to do
+        except (OSError, IndexError):  # a system without these files: only silence is noticed
             state = ""
         if state in _STATES:
             return f"the scheduler {_STATES[state]}"
@@ -122,7 +123,7 @@ class Principal:
 
 
 class Renewer:
-    """Carries out orders."""
+    """Carries out the orders of the scheduler."""
 
     def __init__(self, begin: Begin, principal: Principal, out: Out) -> None:
         """Do nothing yet."""
@@ -136,7 +137,7 @@ class Renewer:
         self._electors: dict[str, Elector] = {}
 
     def obey(self, order: Beat | Try | LetGo) -> None:
-        """Carry out one order; whatever takes time is done in a thread."""
+        """Carry out one order; slow ones run in a thread."""
         self._principal.heard_s = monotonic_s()
         if isinstance(order, Beat):
             if order.authorization is not None:
@@ -172,7 +173,7 @@ class Renewer:
 
 
 def main() -> None:
-    """Carry out what stands on standard input, a line each, and end with it."""
+    """Carry out the orders on standard input, one per line, and end with it."""
     principal_pid = os.getppid()
     out = Out(sys.stdout.fileno())
     structlog.configure(

@@ -1,4 +1,4 @@
-"""Lines out of a stream that is cut anywhere."""
+"""Lines of a stream that arrives in arbitrary pieces."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ LONGEST: Final = 8 << 20
 
 
 def lines_of(chunks: Iterable[bytes], longest: int = LONGEST) -> Iterator[bytes]:
-    """Yield the lines without their ends. What has no end when the stream ends is dropped.
+    """Yield the lines without line ends; an unfinished last line is dropped.
 
     Raises:
-        ObjectError: a line is too long; it is not kept.
+        ObjectError: a line is too long.
 
     """
     parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Everything the scheduler watches, listed once: for tools that look and go."""
+"""One list of everything that the scheduler watches, for tools that run once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FORBIDDEN, _ABSENT, _GONE = 403, 404, 410
 
 @dataclass(slots=True)
 class Listed:
-    """What a cluster holds, and what could not be read."""
+    """The objects of a cluster, and what could not be read."""
 
     objects: list[Seen] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
-    """Those that could be read, as rules of access have them."""
+    """The kinds that could be read, in the form of access rules."""
 
 
 def list_cluster(client: Client, kinds: Iterable[Watched] = ALL) -> Listed:
@@ -50,13 +50,13 @@ def _list(client: Client, watched: Watched, found: Listed) -> None:
 
 
 def _list_version(client: Client, watched: Watched, found: Listed) -> bool:
-    """List a kind; return whether there was no need to look under another version."""
+    """List a kind in one version; return False if another version has to be tried."""
     query = {"limit": str(_PAGE)}
     objects: list[Seen] = []
     while True:
         answer = client.call("GET", watched.path, query=query, accept=watched.list_accept)
         if answer.code == _GONE and "limit" in query:
-            query, objects = {}, []  # the pages have expired: all at once, then
+            query, objects = {}, []  # the pages have expired: read all at once
             continue
         if answer.code in {_ABSENT, _FORBIDDEN} and not watched.is_required:
             if answer.code == _FORBIDDEN:

@@ -1,4 +1,4 @@
-"""What people are told of pods whose owner never came: each once that it goes on without it."""
+"""Events for pods whose owner never came: each once, that the pod goes on without it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ ALONE: Final = "OwnerNotRead"
 
 
 class LonePods:
-    """Knows of whom was told; a process that starts anew tells once more."""
+    """Remembers which pods have got the event; a new process sends it once more."""
 
     def __init__(self) -> None:
-        """Have told of none."""
-        self._told: frozenset[str] = frozenset()
+        """Begin without events."""
+        self._reported: frozenset[str] = frozenset()
 
     def after(self, store: StateStore) -> list[Note]:
-        """Return what is to be told after a cycle."""
+        """Return the events to be sent after a cycle."""
         now = frozenset(store.unsettled.waited)
-        fresh, self._told = sorted(now - self._told), now
+        fresh, self._reported = sorted(now - self._reported), now
         return [note for key in fresh if (note := _note(store, key)) is not None]
 
 
@@ -32,7 +32,7 @@ def _note(store: StateStore, key: str) -> Note | None:
     pod, member = known[0], known[1]
     text = (
         f"its owner {member.missing} was not read within"
-        f" {format_duration(store.unsettled.most_s)}: what the owner says of a gang does not count;"
-        " see whether its kind is served and may be read, with kaisched doctor"
+        f" {format_duration(store.unsettled.most_s)}: the gang settings of the owner do not"
+        " count; check with kaisched doctor whether its kind is served and may be read"
     )
     return Note(key, pod.uid, ALONE, "Scheduling", text, is_warning=True)

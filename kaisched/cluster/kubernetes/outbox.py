@@ -1,4 +1,4 @@
-"""Writes waiting to be sent: few at a time, not too many a second, none unless we lead."""
+"""Queue of writes: a few are sent at a time, at a limited rate, only while we lead."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.gate import Gate
 
 MOST_WAITING: Final = 200_000
-"""More than this is never kept: what was dropped is decided again."""
+"""Most writes that are kept; what a dropped write was for is decided again."""
 
 
 class Work(Protocol):
-    """Something to be written."""
+    """A write."""
 
     def send(self) -> float | None:
-        """Write; return None when done, or after how many seconds to try again."""
+        """Send the write; return None when done, or after how many seconds to try again."""
         ...
 
     def drop(self, why: str) -> None:
-        """Give it up: it will not be sent."""
+        """Give the write up: it will not be sent."""
         ...
 
 
 class Outbox:
-    """Sends work in order, the lower rank first, in threads of its own."""
+    """Sends writes in order, the lower rank first, in threads of its own."""
 
     def __init__(
         self, gate: Gate, *, writers: int, per_second: float, write_s: float, name: str = "writer"
@@ -36,10 +36,10 @@ class Outbox:
         """Start the writers.
 
         Args:
-            gate: asked before each piece of work.
-            writers: so many pieces are under way at a time.
-            per_second: so many are sent a second at most.
-            write_s: how long one may take; it must end while the gate is open.
+            gate: checked before each write.
+            writers: number of threads, and so of writes under way at a time.
+            per_second: most writes sent per second.
+            write_s: how long a write may take; it must end while the gate is open.
             name: of the threads.
 
         """
@@ -50,7 +50,7 @@ class Outbox:
         self._later: list[tuple[float, int, int, Work]] = []
         self._number = 0
         self._since_s: dict[int, float] = {}
-        """When what is not done was put in, by number: the oldest first."""
+        """When each unfinished write was put in, by number: the oldest first."""
         self._under_way = 0
         self._is_closed = False
         self._changed = threading.Condition()
@@ -63,7 +63,7 @@ class Outbox:
             thread.start()
 
     def put(self, rank: int, work: Work, delay_s: float = 0.0) -> bool:
-        """Send work when its turn comes, not before ``delay_s``; False where it was dropped."""
+        """Queue a write, to be sent after ``delay_s`` at the earliest; return False if dropped."""
         with self._changed:
             is_full = len(self._ready) + len(self._later) >= MOST_WAITING
             if not is_full and not self._is_closed:
@@ -83,19 +83,19 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """How much is not done yet, what is under way included."""
+        """How many writes are not done yet, including those under way."""
         with self._changed:
             return len(self._ready) + len(self._later) + self._under_way
 
     @property
     def oldest_s(self) -> float:
-        """How long ago the oldest of these was put in, in seconds; 0 without any."""
+        """How long ago the oldest of them was put in, in seconds; 0 without any."""
         with self._changed:
             since_s = next(iter(self._since_s.values()), None)
         return 0.0 if since_s is None else monotonic_s() - since_s
 
     def close(self, patience_s: float) -> None:
-        """Finish what is under way and drop the rest."""
+        """Finish the writes under way and drop the rest."""
         with self._changed:
             self._is_closed = True
             left = [*(it[-1] for it in self._ready), *(it[-1] for it in self._later)]
@@ -119,7 +119,7 @@ class Outbox:
                     again_s = work.send()
                 else:
                     work.drop("we do not lead")
-            except Exception as error:  # noqa: BLE001 - one bad piece must not end the writer
+            except Exception as error:  # noqa: BLE001 - one bad write must not end the thread
                 self._log.error("write_failed", err=f"{type(error).__name__}: {error}")
                 work.drop("a bug")
             self._done(rank, number, work, again_s)
@@ -137,7 +137,7 @@ class Outbox:
             work.drop("stopping")
 
     def _take(self) -> tuple[int, int, Work] | None:
-        """Wait for the next piece whose turn it is; None at the end."""
+        """Wait for the next write to be sent; return None at the end."""
         with self._changed:
             while True:
                 now_s = monotonic_s()
@@ -147,7 +147,7 @@ class Outbox:
                 if self._is_closed:
                     return None
                 if self._ready and self._next_s <= now_s:
-                    # A writer that overslept by some gaps may catch up on a tenth of a second.
+                    # A thread that overslept may catch up on a tenth of a second.
                     self._next_s = max(self._next_s, now_s - 0.1) + self._gap_s
                     rank, number, work = heapq.heappop(self._ready)
                     self._under_way += 1

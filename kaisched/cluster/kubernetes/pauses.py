@@ -1,4 +1,4 @@
-"""How long to wait before the next try: longer each time, and never two clients in step."""
+"""Pauses before the next try: longer each time, with jitter so that clients do not synchronise."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _STEPS: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How patient a reflector is, in seconds."""
+    """The times of a reflector, in seconds."""
 
     idle_s: float = 90.0
-    """A watch that is silent for longer is taken for dead; servers send a bookmark a minute."""
+    """A watch that is silent for longer counts as dead; servers send a bookmark a minute."""
     watch_s: tuple[float, float] = (300.0, 600.0)
     """The server is asked to end a watch after some time between these."""
     compare_s: float = 600.0
     """After so long everything is listed again and compared."""
     absent_s: float = 60.0
-    """How often a kind is looked for that the server does not know, or does not show us."""
+    """How often a kind is looked for that the server does not serve, or does not let us read."""
     expected_s: float = 1.0
-    """The same for half of that time after an object has named such a kind as its owner's."""
+    """The same, for half of that time after an object has named such a kind as its owner's."""
     least_pause_s: float = 0.1
     most_pause_s: float = 10.0
 
 
 class Pauses:
-    """Pauses of decorrelated jitter: each between the least and thrice the one before."""
+    """Pauses of decorrelated jitter: each between the least and three times the one before."""
 
     def __init__(self, least_s: float = LEAST_S, most_s: float = MOST_S) -> None:
         """Start with the shortest."""
@@ -49,27 +49,27 @@ class Pauses:
         return max(self._last_s, asked_s)
 
     def reset(self) -> None:
-        """Start again: all has been well for a while."""
+        """Start again with the shortest pause, after a success."""
         self._last_s = self._least_s
 
     def spread(self, least_s: float, most_s: float) -> float:
-        """Return some time between two."""
-        # Not numpy's: it would make a small process, as that of the leases, a large one.
+        """Return a random time between two."""
+        # Not numpy: the small process that renews leases must not load it.
         return least_s + (most_s - least_s) * secrets.randbelow(_STEPS) / _STEPS
 
 
 class Absence:
-    """How often to look for a kind that is not served: often, once an object has named it."""
+    """Pauses between searches for a kind that is not served: short once an object has named it."""
 
     def __init__(self, pace: Pace) -> None:
-        """Expect nothing."""
+        """Begin without an object that names the kind."""
         self._pace = pace
         self._since_s = -math.inf
 
     def expect(self) -> bool:
-        """Note that an object names the kind; tell whether that was not known of late.
+        """Take in that an object names the kind; tell whether none has done so lately.
 
-        What is named and never served is so not looked for all the time.
+        A kind that is named and never served is not looked for all the time.
         """
         now_s = monotonic_s()
         is_new = now_s - self._since_s >= self._pace.absent_s
@@ -78,6 +78,6 @@ class Absence:
         return is_new
 
     def pause_s(self) -> float:
-        """Return how long to wait before the next look."""
+        """Return the pause before the next search."""
         is_expected = monotonic_s() - self._since_s < self._pace.absent_s / 2
         return self._pace.expected_s if is_expected else self._pace.absent_s

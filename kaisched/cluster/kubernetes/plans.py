@@ -1,8 +1,8 @@
-"""The plans of evictions that are under way, and whether anybody still wants them.
+"""The eviction plans that are under way, and whether they are still valid.
 
-A plan is wanted while every pod that it was made for waits as it did: the same pod with the same
-wishes, of a job with the same claim, and promised the same node by every cycle since. A pod that
-is deleted or bound is noticed as soon as the watch tells of it, everything else by the loop.
+A plan is valid while every pod that it was made for waits as it did: the same pod with the same
+constraints, of a job with the same claim, and promised the same node by every cycle since. That a
+pod is deleted or bound is noticed with the event of its watch, everything else by the loop.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from kaisched.framework.intents import Bind, Nominate
 from kaisched.objects.pod import Pod
 
 _FREE: Final = (TaskState.PENDING, TaskState.GATED, TaskState.RELEASING, TaskState.STUCK)
-"""States of a victim that holds no room, or gives it up without us."""
+"""States of a victim that holds no room, or gives it up without an eviction."""
 
 _Known: TypeAlias = tuple[PodRow, Membership | None]
 
 
 @dataclass(slots=True)
 class _Live:
-    """A plan and what it rests on."""
+    """A plan and the state of the cluster that it depends on."""
 
     plan: EvictionPlan
     beneficiary: str
-    wishes: dict[str, _Known | None]
-    """By pod that it was made for, what was known of it."""
+    beneficiaries: dict[str, _Known | None]
+    """What was known of each pod that the plan was made for."""
     claim: tuple[object, ...]
     at_s: float
-    """When its evictions were noted as sent."""
+    """When its evictions were counted as sent."""
     evicted_s: dict[str, float]
-    """By job of a victim, when it was evicted before."""
+    """When each victim's job was evicted before."""
     is_settled: bool = False
 
 
 class Plans:
-    """Keeps the plans. All but :meth:`heed` is called by the thread that owns the store."""
+    """The plans of a shard. All but :meth:`observe` is for the thread that owns the store."""
 
     def __init__(self) -> None:
-        """Have none."""
+        """Begin without plans."""
         self._live: list[_Live] = []
         self._of_pod: dict[str, _Live] = {}
         self._lock = threading.Lock()
 
     def add(self, plan: EvictionPlan, beneficiary: str, store: StateStore, at_s: float) -> None:
-        """Count the victims as leaving, and look after their plan from now on.
+        """Count the victims as leaving, and review their plan from now on.
 
         Args:
-            plan: not begun yet.
+            plan: a plan of which nothing was sent yet.
             beneficiary: the job that it is for; empty for none.
-            store: where that is taken for done.
+            store: where the evictions count as done.
             at_s: the present time.
 
         """
@@ -68,23 +68,23 @@ class Plans:
         for evict in plan.evictions:
             store.assume_evicted(evict.pod, at_s)
         pods = [promise.pod for promise in plan.promises]
-        wishes = {pod: store.known_as(pod) for pod in pods}
-        live = _Live(plan, beneficiary, wishes, store.claim_of(beneficiary), at_s, evicted_s)
+        beneficiaries = {pod: store.known_as(pod) for pod in pods}
+        live = _Live(plan, beneficiary, beneficiaries, store.claim_of(beneficiary), at_s, evicted_s)
         self._live.append(live)
         with self._lock:
             self._of_pod.update(dict.fromkeys(pods, live))
         self._promise(live, store)
 
     def is_promised(self, pod: str) -> bool:
-        """Tell whether a plan tells a pod of the node that is freed for it."""
+        """Tell whether a plan writes the promised node into a pod's status."""
         return pod in self._of_pod
 
     def victims(self) -> set[str]:
-        """Return the pods that are to be evicted still."""
+        """Return the pods that are still to be evicted."""
         return {evict.pod for live in self._live for evict in live.plan.left}
 
-    def heed(self, change: Change) -> None:
-        """Withdraw the plan of a pod that waits no more; from any thread."""
+    def observe(self, change: Change) -> None:
+        """Withdraw the plan of a pod that no longer waits; from any thread."""
         pod = change.obj
         if not isinstance(pod, Pod) or pod.key not in self._of_pod:
             return
@@ -97,8 +97,8 @@ class Plans:
             if why and live is not None:
                 live.plan.withdraw(f"{pod.key}: {why}", is_unwanted=True)
 
-    def look(self, store: StateStore) -> None:
-        """Withdraw what the present state has no use for, and forget what is over."""
+    def review(self, store: StateStore) -> None:
+        """Withdraw plans that are no longer valid, and forget those that are over."""
         for live in list(self._live):
             why = live.plan.why_over
             if why:
@@ -108,14 +108,14 @@ class Plans:
             if live.plan.is_settled and not live.is_settled:
                 live.is_settled = True
                 _uncount(live, store)
-            is_told = all(store.is_told(it.pod, it.node) for it in live.plan.promises)
-            if live.is_settled and (why or is_told):
+            is_named = all(store.is_told(it.pod, it.node) for it in live.plan.promises)
+            if live.is_settled and (why or is_named):
                 self._forget(live)
             elif not why:
                 self._promise(live, store)
 
     def compare(self, binds: Iterable[Bind], nominations: Iterable[Nominate]) -> None:
-        """Take in what the last cycle has decided: a plan lives by its promise."""
+        """Withdraw plans whose promises the last cycle has not repeated."""
         if not self._live:
             return
         kept = {(it.pod, it.node) for it in nominations}
@@ -125,7 +125,7 @@ class Plans:
             if lost:
                 pod, node = lost[0].pod, lost[0].node
                 is_placed = pod in placed
-                why = f"{pod} is placed" if is_placed else f"{node} is promised to {pod} no more"
+                why = f"{pod} is placed" if is_placed else f"{node} is no longer promised to {pod}"
                 live.plan.withdraw(why, is_unwanted=True)
 
     def _promise(self, live: _Live, store: StateStore) -> None:
@@ -135,7 +135,7 @@ class Plans:
     def _forget(self, live: _Live) -> None:
         self._live.remove(live)
         with self._lock:
-            for pod in live.wishes:
+            for pod in live.beneficiaries:
                 if self._of_pod.get(pod) is live:
                     del self._of_pod[pod]
 
@@ -143,12 +143,12 @@ class Plans:
 def promises_to(
     beneficiary: str, victims: set[str], nominations: Iterable[Nominate]
 ) -> list[Nominate]:
-    """Return what a cycle has promised to a job; a victim that moves is no beneficiary."""
+    """Return the promises of a cycle to a job, without those to victims that move."""
     return [it for it in nominations if it.pod_group == beneficiary and it.pod not in victims]
 
 
 def _uncount(live: _Live, store: StateStore) -> None:
-    """Count what was not sent no more as evicted: a budget and delays go by what was."""
+    """Stop counting unsent evictions, for budgets and preemption delays."""
     plan = live.plan
     unsent = [it for it in plan.evictions if it.pod not in plan.sent]
     if unsent:
@@ -158,27 +158,27 @@ def _uncount(live: _Live, store: StateStore) -> None:
 
 
 def _is_of_another(change: Change, promise: Nominate) -> bool:
-    """Tell whether another pod of the name is gone; its end may be told late."""
+    """Tell whether the gone pod is another of the same name, whose event came late."""
     return change.is_gone and change.obj.metadata.uid not in ("", promise.uid)
 
 
 def _why_changed(live: _Live, store: StateStore) -> str:
-    """Return what is new about those for whom a plan was made; empty for nothing."""
-    for pod, then in live.wishes.items():
+    """Return what has changed about the beneficiaries of a plan; empty for nothing."""
+    for pod, then in live.beneficiaries.items():
         now = store.known_as(pod)
         if now is None:
             return f"{pod} is gone"
         if then is None or not is_same_task(then, now):
             return f"{pod} has changed"
         if store.state_of(pod) != TaskState.PENDING:
-            return f"{pod} waits for no node now"
-    if live.wishes and store.claim_of(live.beneficiary) != live.claim:
+            return f"{pod} no longer waits for a node"
+    if live.beneficiaries and store.claim_of(live.beneficiary) != live.claim:
         return f"{live.beneficiary} has changed"
     return ""
 
 
 def _spare(plan: EvictionPlan, store: StateStore) -> str:
-    """Leave out victims whose room is free without us; return why the plan is over, if it is."""
+    """Leave out victims whose room is free already; return why the plan is over, if it is."""
     for evict in plan.left:
         is_it = store.version_of(evict.pod)[0] == evict.uid
         if is_it and evict.pod in store.sent.evictions:

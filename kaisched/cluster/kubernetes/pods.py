@@ -1,4 +1,4 @@
-"""What is written about one pod: where, how, and what the pod really is when an answer is lost."""
+"""Requests about single pods, and what the writers of a shard share."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FORBIDDEN, GONE, CONFLICT, BUSY, SERVER_FAULT = 403, 404, 409, 429, 500
 LEASE: Final = "kaisched.io/lease"
 LEADER: Final = "kaisched.io/leader"
 EPOCH: Final = "kaisched.io/leader-epoch"
-"""Annotations on what a leader binds and evicts: a later leader has a higher number."""
+"""Annotations on the binds and evictions of a leader: a later leader has a higher epoch."""
 _EPOCH: Final = re.compile("[0-9]{1,10}")
 
 News: TypeAlias = Change | Callable[[StateStore], None]
-"""A change of an object, or something the store is to be told."""
+"""A change of an object, or an update of the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that happened to a pod, for people to read."""
+    """The content of an event of a pod."""
 
     pod: str
     uid: str
@@ -48,26 +48,26 @@ def _ignored(_: Note) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """What all writers of a shard share."""
+    """What all writers of a shard share: client, gate, counters, and the way to the store."""
 
     client: Client
     gate: Gate
     post: Callable[[News], None]
-    """Hands news to the thread that owns the store."""
+    """Passes a change to the thread that owns the store."""
     log: Any
     is_deleting: bool = False
-    """Victims are deleted, whatever their disruption budgets say."""
+    """Delete victims, whatever their disruption budgets say."""
     grace_s: int | None = None
-    """How long a victim may take to end; what its own spec says unless given."""
+    """How long a victim may take to end; as its own spec says unless given."""
     note: Callable[[Note], None] = _ignored
-    """Tells people of something, if there is time for it."""
+    """Sends an event, unless too many wait."""
     under_way: set[tuple[str, str]] = field(default_factory=set)
-    """(Pod, UID) of binds that may yet be sent or asked after: nobody else judges them."""
+    """(Pod, UID) of binds that are not settled: only their writer judges their outcome."""
     counts: Counts = field(default_factory=Counts)
-    """By write and outcome."""
+    """Writes by kind and outcome."""
 
     def annotations(self) -> dict[str, str]:
-        """Return what marks a write as this leader's."""
+        """Return the annotations that mark a write as this leader's."""
         term = self.gate.term
         if not term.holder:
             return {}
@@ -82,14 +82,16 @@ class Writers:
         self.post(lambda store: store.refute_eviction(evict.pod, evict.uid))
 
     def hold_back(self, bind: Bind) -> None:
-        """Take back a bind that could not be done, and let its pod wait for a while."""
+        """Take back a bind that failed, and hold its pod back for a while."""
         now_s = monotonic_s()
         self.post(lambda store: store.hold_back(bind.pod, now_s, bind.uid))
 
     def read(self, key: str, uid: str) -> Pod | None:
-        """Return a pod as it is now, None if it is gone; the store is told.
+        """Read a pod and pass it to the store; return it, None if it is gone.
 
-        With the UID that was meant: if the pod is gone, another may be there since.
+        Args:
+            key: ``namespace/name``.
+            uid: of the pod that was meant, since another pod may have its name by now.
 
         Raises:
             ClusterUnavailable: it could not be read.
@@ -105,12 +107,12 @@ class Writers:
         try:
             pod = decode_json(answer.data, Pod)
         except ObjectError as error:
-            raise ClusterUnavailable(f"pod {key} makes no sense: {error}") from error
+            raise ClusterUnavailable(f"pod {key} is invalid: {error}") from error
         self.post(Change(pod, is_read=True))
         return pod
 
     def patch_status(self, key: str, uid: str, status: dict[str, Any]) -> Answer:
-        """Change a part of a pod's status, if it is still that pod; conditions go by their type.
+        """Patch a pod's status, if it still has this UID; conditions are merged by type.
 
         Raises:
             ClusterUnavailable: no answer.
@@ -121,7 +123,7 @@ class Writers:
 
 
 def later_leader(pod: Pod, term: Term) -> str:
-    """Return who has bound a pod in a later term than ours; empty if that is not so."""
+    """Return the leader that has bound a pod in a later term than ours; empty if none has."""
     said = pod.metadata.annotations
     holder, epoch = said.get(LEADER, ""), said.get(EPOCH, "")
     if not term.holder or holder == term.holder or not _EPOCH.fullmatch(epoch):
@@ -132,7 +134,7 @@ def later_leader(pod: Pod, term: Term) -> str:
 
 
 def why_not_waiting(pod: Pod | None, uid: str) -> str:
-    """Return why a pod waits for a node no more, or not yet; empty if it does wait."""
+    """Return why a pod does not wait for a node; empty if it does."""
     if pod is None:
         return "it is gone"
     if pod.metadata.uid != uid:
@@ -147,14 +149,14 @@ def why_not_waiting(pod: Pod | None, uid: str) -> str:
 
 
 def path_of(key: str, subresource: str = "") -> str:
-    """Return the path of a pod (``namespace/name``), or of a part of it."""
+    """Return the URL path of a pod (``namespace/name``), or of a subresource."""
     namespace, _, name = key.partition("/")
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     return f"{path}/{subresource}" if subresource else path
 
 
 def lacks_right(answer: Answer) -> bool:
-    """Tell whether no role allows the request; a policy that refuses it says 403 too."""
+    """Tell whether no role allows the request; a policy that refuses it answers 403 too."""
     return answer.code == FORBIDDEN and ' is forbidden: User "' in answer.status().message
 
 

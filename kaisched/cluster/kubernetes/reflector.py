@@ -1,6 +1,6 @@
-"""One kind of object, followed: listed once, then watched, listed again whenever that is surer.
+"""Reflector of one kind of object: lists once, then watches, and lists again after errors.
 
-What the server answers and what is done about it: docs/explanation/on-kubernetes.md.
+docs/explanation/on-kubernetes.md has a table of the server's answers and the reactions.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kaisched.errors import ClusterUnavailable, ObjectError
 
 PAGE: Final = 500
 HEALTHY_S: Final = 60.0
-"""A watch that lasted so long ended in good order; the next one need not wait."""
+"""After a watch that lasted so long the next one starts without a pause."""
 MOST_UNAUTHORIZED: Final = 5
 _GONE, _UNAUTHORIZED, _FORBIDDEN, _ABSENT, _LATER = 410, 401, 403, 404, 504
 
 
 class Phase(Enum):
-    """How far a reflector has come."""
+    """The state of a reflector."""
 
     STARTING = "not listed yet"
     SYNCED = "synced"
@@ -40,24 +40,24 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Tally:
-    """What a reflector has been through."""
+    """Counters of a reflector."""
 
     relists: dict[str, int] = field(default_factory=dict)
     """By reason."""
     watches: int = 0
     errors: int = 0
-    """Lists and watches that broke or were refused."""
+    """Lists and watches that failed."""
     bad_objects: int = 0
     mismatches: int = 0
-    """Objects that a watch had missed, as a later list showed."""
+    """Objects that a watch had missed, found by a later list."""
 
 
 class _ListAgainError(Exception):
-    """What was watched cannot be gone on with."""
+    """The watch cannot be resumed: everything has to be listed again."""
 
 
 class Reflector:
-    """Follows one kind in a thread of its own; what is known stays known while it cannot."""
+    """Lists and watches one kind in a thread of its own; keeps the objects while that fails."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class Reflector:
         on_fatal: Callable[[str], None] = lambda _: None,
         on_restored: Callable[[], None] = lambda: None,
     ) -> None:
-        """Do nothing yet.
+        """Make a reflector that is not started.
 
         Args:
-            client: asks the server.
+            client: sends the requests.
             watched: the kind.
-            tell: told of every change, from the reflector's thread.
-            pace: how patient it is.
-            on_fatal: told why it is of no use to go on: our account is not known any more.
-            on_restored: told that a list is older than what was seen: the server's store was put
-                back, and what other kinds are known to be is of no time.
+            tell: called with every change, in the reflector's thread.
+            pace: pauses and time-outs.
+            on_fatal: called with the reason when the server no longer knows our account.
+            on_restored: called when a list is older than what was seen: the server's store was
+                restored from a backup, and the known state of other kinds is invalid.
 
         """
         self.watched = watched
@@ -87,7 +87,7 @@ class Reflector:
         self._turn = 0
         self.tally = Tally()
         self.heard_s = monotonic_s()
-        """When the server was last heard from, on the monotonic clock."""
+        """When the server last answered, on the monotonic clock."""
         self._client = client
         self._tell = tell
         self._pace = pace or Pace()
@@ -100,7 +100,7 @@ class Reflector:
         self._version = self._seen_version = ""
         self._listed_s = 0.0
         self._asked = self._answered = 0
-        """Lists that were asked for from outside, and those of them that are done."""
+        """Numbers of the last list that was requested from outside, and of the last one done."""
         self._reason = "start"
         self._unauthorized = 0
         self._stream: Stream | None = None
@@ -112,39 +112,39 @@ class Reflector:
 
     @property
     def is_synced(self) -> bool:
-        """Whether nothing more is to be waited for."""
+        """Whether the kind was listed, or need not be."""
         if self.watched.is_required:
             return self.phase is Phase.SYNCED
         return self.phase is not Phase.STARTING
 
     def start(self) -> None:
-        """Follow the kind from now on."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a request under way is cut off."""
+        """Stop the thread; a request under way is cut off."""
         self._end.set()
         self._interrupt()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end."""
+        """Wait for the end of the thread."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
     def list_again(self, reason: str) -> int:
-        """List everything anew, as soon as possible; return a number for :meth:`has_listed`."""
+        """Request a new list as soon as possible; return a number for :meth:`has_listed`."""
         self._reason = reason
         self._asked += 1
         self._interrupt()
         return self._asked
 
     def expect(self) -> None:
-        """Look for a kind that is not served at once, and often: an object names it."""
+        """Look at once, and often, for a kind that is not served, since an object names it."""
         if self._absence.expect() and self.phase is Phase.ABSENT:
             self._hurry.set()
 
     def has_listed(self, asked: int) -> bool:
-        """Tell whether a list is done that began after it was asked for."""
+        """Tell whether a list is done that began after the request with this number."""
         return self._answered >= asked
 
     def _interrupt(self) -> None:
@@ -167,7 +167,7 @@ class Reflector:
                 self._version, self._reason = "", str(reason)
                 pause_s = self._pauses.next_s()
             except RefusedError as refused:
-                # That a kind is not served, or not shown, is no event; it is a state.
+                # A kind that is not served, or may not be read, is a state and no error.
                 self.tally.errors += refused.answer.code not in {_ABSENT, _FORBIDDEN}
                 pause_s = self._refused(refused.answer)
             except ClusterUnavailable as error:
@@ -182,7 +182,7 @@ class Reflector:
             self._hurry.wait(pause_s)
 
     def _step(self) -> float:
-        """List or watch once; return how long to pause."""
+        """List or watch once; return the pause that follows."""
         if self._version and monotonic_s() - self._listed_s > self._pace.compare_s:
             self._version, self._reason = "", "compare"
         if self._asked > self._answered or not self._version:
@@ -196,7 +196,7 @@ class Reflector:
         return self._pauses.next_s()
 
     def _refused(self, answer: Answer) -> float:
-        """Decide about an answer that is no success; return how long to pause."""
+        """React to an answer that is no success; return the pause that follows."""
         pause_s = self._pauses.next_s(answer.retry_after_s)
         if answer.code == _GONE:
             self._version, self._reason = "", "expired"
@@ -213,21 +213,21 @@ class Reflector:
         elif answer.code == _FORBIDDEN:
             self._unreadable(Phase.FORBIDDEN, answer)
             return max(pause_s, min(self._pace.absent_s, self._pace.most_pause_s))
-        # 429, 500, 503 and 504 (the server is behind what we have seen) pass by waiting.
+        # 429, 500, 503 and 504 (the server is behind the version that we have seen) pass with time.
         self._log.info("request_refused", answer=answer.text(), pause_s=round(pause_s, 2))
         return pause_s
 
     def _turn_to_next_version(self) -> bool:
-        """Look under another version of the kind; return whether that was not tried just now."""
+        """Switch to the next version of the kind; return whether it was not tried just now."""
         if len(self._versions) > 1:
             self._turn = (self._turn + 1) % len(self._versions)
             self.watched, self._version = self._versions[self._turn], ""
         return self._turn > 0
 
     def _unreadable(self, phase: Phase, answer: Answer) -> None:
-        """Say that a kind cannot be read and what is needed; what is known stays known.
+        """Log that a kind cannot be read and what is needed; known objects stay.
 
-        Only a definition that went takes its objects with it.
+        Only when the definition of a kind is gone, its objects go too.
         """
         watched = self.watched
         needs = f"get, list and watch on {watched.qualified}"
@@ -278,7 +278,7 @@ class Reflector:
         return self._pages(0)
 
     def _pages(self, size: int) -> _Found:
-        """Read all pages, telling what is new."""
+        """Read all pages, and report what is new."""
         found = _Found()
         query = {"limit": str(size)} if size else {}
         while True:
@@ -305,7 +305,7 @@ class Reflector:
                 raise ClusterUnavailable("stopped")
 
     def _came(self, obj: Seen) -> bool:
-        """Tell of an object unless it is known just so; return whether it was told."""
+        """Report an object unless this version is known; return whether it was reported."""
         key, now = _key(obj), (obj.metadata.uid, obj.metadata.resource_version)
         if self._known.get(key) == now:
             return False
@@ -339,7 +339,7 @@ class Reflector:
         self.heard_s = monotonic_s()
         try:
             if self._asked > self._answered or self._end.is_set():
-                return  # asked for before there was a stream to end
+                return  # the request came before there was a stream to interrupt
             for line in lines_of(stream.chunks()):
                 self.heard_s = monotonic_s()
                 self._take(line)
@@ -368,7 +368,7 @@ class Reflector:
             self._version = self._seen_version = event.resource_version
 
     def _drop_bad(self, line: bytes, problem: ObjectError) -> None:
-        """Go on without an object that makes no sense; what is no event at all ends the watch."""
+        """Leave out an invalid object; raise if the line is no event at all."""
         try:
             event = bare_event(line)
         except ObjectError:
@@ -382,7 +382,7 @@ class Reflector:
 
 @dataclass(slots=True)
 class _Found:
-    """What a list has shown."""
+    """The result of a list."""
 
     version: str = ""
     listed: set[str] = field(default_factory=set)

@@ -14,7 +14,7 @@ from kaisched.telemetry.adapter import DONE, DROPPED, FAILED, RETRIED
 
 
 class Report:
-    """One report to be written; after a few failures it is left out."""
+    """One report to be written; after a few failures it is dropped."""
 
     def __init__(
         self,
@@ -25,13 +25,13 @@ class Report:
         content_type: str,
         counts: Counts,
     ) -> None:
-        """Keep what is needed."""
+        """Keep the parts of the request."""
         self._client, self._method, self._path, self._body = client, method, path, body
         self._content_type, self._counts = content_type, counts
         self._pauses, self._tries = Pauses(), 3
 
     def send(self) -> float | None:
-        """Write it."""
+        """Write the report; return when to try again, None for no more."""
         passing("status.before_patch")
         self._tries -= 1
         try:
@@ -48,6 +48,6 @@ class Report:
         return None
 
     def drop(self, why: str) -> None:
-        """Leave it out."""
+        """Drop the report."""
         del why
         self._counts.add("report", DROPPED)

@@ -1,6 +1,6 @@
-"""Which objects are to be looked at, and when: one entry an object, however often it changes.
+"""Queue of reports by due time: one entry per part of an object, however often it changes.
 
-No time passes in here: the box is told what time it is, and by whom it is asked does not matter.
+The queue has no clock and no threads of its own: the caller gives the time.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from typing import Final, NamedTuple
 from kaisched.clock import monotonic_s
 
 _BUSY_S: Final = 0.05
-"""When to look again at an object that somebody is writing just now."""
+"""Pause before an entry is taken while another part of its object is being written."""
 _NEVER: Final = math.inf
 
 
 class Entry(NamedTuple):
-    """Something that is said of an object, to be compared with what the object says."""
+    """A part of an object whose desired status is to be compared with the current one."""
 
     what: int
-    """Which part of it is to be said, and how urgent that is."""
+    """The part, which also says how urgent it is."""
     key: str
-    """Of the object, unlike that of any other of any kind: only one writes it at a time."""
+    """Key of the object, unique among all kinds: only one thread at a time writes an object."""
 
 
 class ReportBox:
-    """Entries by when they are due. For any number of threads.
+    """Entries by due time. For any number of threads.
 
-    Of all kinds that have something due, each is served in proportion to its weight, so that none
-    stands behind thousands of another. ``news`` is notified when something new is due.
+    Parts with due entries share the writes in proportion to their weights, so that none waits
+    behind thousands of another. ``news`` is notified when a new entry is due.
     """
 
     def __init__(self, weights: Mapping[int, int], now: Callable[[], float] = monotonic_s) -> None:
-        """Hold nothing yet.
+        """Begin without entries.
 
         Args:
-            weights: by what is said, the share of the writes it has while others wait too.
+            weights: by part, its share of the writes while several are due.
             now: the time on the monotonic clock.
 
         """
         self.now, self._weights = now, dict(weights)
         self._due_s: dict[Entry, float] = {}
         self._since_s: dict[Entry, float] = {}
-        """When each was put in first: the oldest first."""
+        """When each entry was first put in, the oldest first."""
         self._heaps: dict[int, list[tuple[float, int, Entry]]] = {what: [] for what in weights}
         self._served: dict[int, float] = dict.fromkeys(weights, 0.0)
         self._virtual, self._number = 0.0, 0
@@ -54,7 +54,7 @@ class ReportBox:
         self.news = threading.Condition()
 
     def put(self, entry: Entry, due_s: float) -> None:
-        """Have an entry looked at when it is due; it may be in here already."""
+        """Put an entry in for a time, or move it there."""
         with self.news:
             self._since_s.setdefault(entry, self.now())
             if self._due_s.get(entry) != due_s:
@@ -64,13 +64,13 @@ class ReportBox:
                 self.news.notify()
 
     def settle(self, entry: Entry) -> None:
-        """Forget an entry: there is nothing to be said any more."""
+        """Forget an entry: its object needs no write."""
         with self.news:
             self._due_s.pop(entry, None)
             self._since_s.pop(entry, None)
 
     def pause(self, seconds: float) -> None:
-        """Let nothing be due for a while: the server is in trouble."""
+        """Make nothing due for a while: the server is in trouble."""
         with self.news:
             self._paused_s = max(self._paused_s, self.now() + seconds)
 
@@ -96,7 +96,7 @@ class ReportBox:
             return None
 
     def done(self, entry: Entry) -> None:
-        """Let others take what is said of this object; forget the entry unless it was put again."""
+        """Release the object of an entry; forget the entry unless it was put in again."""
         with self.news:
             self._busy.discard(entry.key)
             if entry not in self._due_s:
@@ -111,22 +111,22 @@ class ReportBox:
 
     @property
     def waiting(self) -> int:
-        """How many entries there are, what is being written included."""
+        """How many entries there are, including those being written."""
         with self.news:
             return len(self._due_s) + len(self._busy)
 
     @property
     def oldest_s(self) -> float:
-        """How long ago the oldest of these was put in, in seconds; 0 without any.
+        """How long ago the oldest entry was put in, in seconds; 0 without any.
 
-        One whose write is tried again and again has waited since the first time.
+        An entry whose write is tried again has waited since the first try.
         """
         with self.news:
             since_s = next(iter(self._since_s.values()), None)
         return 0.0 if since_s is None else self.now() - since_s
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all entries."""
         with self.news:
             self._due_s.clear()
             self._since_s.clear()
@@ -134,7 +134,7 @@ class ReportBox:
                 heap.clear()
 
     def _first_s(self, what: int) -> float:
-        """Return when the first entry of a kind is due; drop what was put in anew since."""
+        """Return when the first entry of a part is due; drop outdated places in the heap."""
         heap = self._heaps[what]
         while heap and self._due_s.get(heap[0][2]) != heap[0][0]:
             heapq.heappop(heap)

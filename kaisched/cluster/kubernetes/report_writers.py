@@ -1,4 +1,4 @@
-"""The threads that write reports: few at a time, not too many a second, none unless we lead."""
+"""The threads that write reports: a few at a time, at a limited rate, only while we lead."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.report_box import ReportBox
 
 WRITERS: Final = 4
-"""More than one, for a server may be slow to answer."""
+"""More than one, since a server may be slow to answer."""
 _GLANCE_S: Final = 0.2
-"""How often to look whether we lead."""
+"""How often to check whether we lead."""
 _CATCH_UP_S: Final = 0.1
-"""What was not sent for so long may be caught up on at once."""
+"""The writes of so long a pause may be sent at once."""
 
 
 class ReportWriters:
-    """Ask for the next report to be written whenever one is due."""
+    """Threads that write the next report whenever one is due."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class ReportWriters:
         """Start the threads.
 
         Args:
-            box: says when something is due.
-            step: writes what is due, and says whether anything was.
-            gate: asked before each write.
-            per_second: so many are written a second at most.
-            write_s: how long one may take; it must end while the gate is open.
+            box: tells when a report is due.
+            step: writes the next report that is due; returns whether there was one.
+            gate: checked before each write.
+            per_second: most reports written per second.
+            write_s: how long a write may take; it must end while the gate is open.
 
         """
         self._box, self._step, self._gate, self._write_s = box, step, gate, write_s
@@ -54,7 +54,7 @@ class ReportWriters:
             thread.start()
 
     def close(self) -> None:
-        """Write nothing more; what is under way is not waited for."""
+        """Write nothing more; writes under way are not awaited."""
         self._end.set()
         self._box.clear()
         with self._box.news:
@@ -74,7 +74,7 @@ class ReportWriters:
                 self._log.error("write_failed", err=f"{type(error).__name__}: {error}")
 
     def _await_news(self) -> None:
-        """Wait until something is due, or for a while."""
+        """Wait until a report is due, or for a while."""
         due_s = self._box.next_s()
         wait_s = _GLANCE_S if due_s is None else min(due_s - monotonic_s(), _GLANCE_S)
         if wait_s > 0:
@@ -82,7 +82,7 @@ class ReportWriters:
                 self._box.news.wait(wait_s)
 
     def _has_turn(self) -> bool:
-        """Wait until one more may be sent; False where there is nothing, or at the end."""
+        """Wait until one more may be sent; return False if none is due, or at the end."""
         now_s = monotonic_s()
         with self._rate:
             due_s = self._box.next_s()

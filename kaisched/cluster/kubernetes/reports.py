@@ -1,8 +1,8 @@
-"""What people see: conditions of pods, statuses of pod groups and queues, events.
+"""Reports for users: conditions of pods, statuses of pod groups and queues, events.
 
-After a cycle it is worked out here what objects should say; the desk has it written, and sees to it
-that it arrives. What that costs a turn is bounded: jobs are told apart by their reasons, in arrays,
-and only those whose reason is new are written out at once, the others in turn.
+After a cycle the reporter computes the desired statuses of objects; :class:`DesiredReports` writes
+them until they arrive. The cost per turn is bounded: the reasons of jobs are compared in arrays,
+and only jobs with a new reason are written out at once, the others in turn.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 
 ROUND_S: Final = 0.5
-"""What waiting jobs say is worked out no more often than this."""
+"""The messages of waiting jobs are computed no more often than this."""
 MOST_RECORDS: Final = 100
-"""Of so many jobs a round: more could not be written in the meantime."""
+"""Messages computed per round: more could not be written in the meantime."""
 MOST_BEHIND: Final = 1000
-"""While so much is waiting to be written, only jobs with a new reason are looked at."""
+"""While so many reports wait to be written, only jobs with a new reason get a message."""
 MOST_MESSAGE: Final = 1024
 CONTROLLER: Final = "kaisched"
 _UNSCHEDULABLE: Final = "UnschedulableOnNodePool"
 
 
 class Reporter:
-    """Compares what objects say with what was decided, in the loop's thread."""
+    """Computes the desired status of objects after each cycle, in the loop's thread."""
 
     def __init__(
         self,
@@ -65,59 +65,59 @@ class Reporter:
         counts: Counts | None = None,
         advice: StandingAdvice | None = None,
     ) -> None:
-        """Have said nothing yet.
+        """Begin without reports.
 
         Args:
-            client: asks the server.
-            box: keeps what is to be written.
-            clock: stamps conditions and events.
-            store: whose pods are reported on.
-            node_pool: named in the conditions of pod groups.
-            counts: what became of the reports is counted here.
-            advice: what was found that would help waiting jobs.
+            client: sends the reports.
+            box: queue of the reports.
+            clock: gives the times in conditions and events.
+            store: has the pods to be reported on.
+            node_pool: name of our node pool in the conditions of pod groups.
+            counts: counts the outcomes of the reports.
+            advice: changes that would help waiting jobs.
 
         """
         self._clock, self._store, self._box = clock, store, box
         self._node_pool = node_pool or "default"
         self._seen = SeenObjects(store, self._node_pool)
-        self._writers = DesiredReports(
+        self._desired = DesiredReports(
             client, box, self._seen,
             stamp=lambda: self._now("%Y-%m-%dT%H:%M:%SZ"),
-            on_told=self._told, counts=counts or Counts(),
+            on_reported=self._on_reported, counts=counts or Counts(),
         )  # fmt: skip
-        self.step: Callable[[], bool] = self._writers.step
-        """Writes what is due next; from any thread."""
+        self.step: Callable[[], bool] = self._desired.step
+        """Writes the next report that is due; from any thread."""
         self._last_s = -ROUND_S
         self._advice = advice or StandingAdvice()
         self._jobs = WaitingJobs(store.is_declared)
         self._pods: dict[str, list[str]] = {}
-        """The pods of each job of which something is wished."""
+        """The pods of each job that have a desired status."""
         self._stuck, self._alone = StuckPods(), LonePods()
         self._amounts, self._statuses = GroupAmounts(), QueueStatuses()
         self._ripening: list[str] = []
-        """Pod groups that are new: whose pods came first says nothing of its amounts yet."""
+        """New pod groups: their amounts are reported in the next round, with their pods."""
 
     def tell(self, change: Change) -> None:
-        """Note what an object says already; from any thread."""
+        """Take in the current status of an object; from any thread."""
         obj = change.obj
         if isinstance(obj, Pod | PodGroup | Queue):
-            self._writers.tell(obj, key_of(obj), is_gone=change.is_gone)
+            self._desired.observe(obj, key_of(obj), is_gone=change.is_gone)
 
     def note(self, note: Note) -> None:
-        """Make an event, if there is time for it; from any thread."""
-        self._writers.note(self._event(note))
+        """Send an event, unless too many wait; from any thread."""
+        self._desired.add_event(self._event(note))
 
-    def _told(self, pod: str, uid: str, message: str) -> None:
+    def _on_reported(self, pod: str, uid: str, message: str) -> None:
         self.note(Note(pod, uid, "FailedScheduling", "Scheduling", message, is_warning=True))
 
     def after(self, snapshot: Snapshot, result: CycleResult) -> None:
         """Report on a cycle."""
         for bind in result.binds:
-            self._writers.withdraw(POD, f"pods/{bind.pod}")
+            self._desired.withdraw(POD, f"pods/{bind.pod}")
         if not result.stats.abandoned:
             for note in (*self._stuck.after(self._store, result), *self._alone.after(self._store)):
                 self.note(note)
-        self._writers.mend()
+        self._desired.correct_placed()
         now_s = self._box.now()
         if now_s - self._last_s < ROUND_S or result.stats.abandoned:
             return
@@ -130,11 +130,11 @@ class Reporter:
 
     def _jobs_that_wait(self, snapshot: Snapshot, result: CycleResult) -> None:
         records, names = result.records, snapshot.jobs.name
-        for job in self._jobs.heed(snapshot, records):
+        for job in self._jobs.update(snapshot, records):
             for key in self._pods.pop(job, ()):
-                self._writers.withdraw(POD, key)
+                self._desired.withdraw(POD, key)
             self._group(job, [])
-        for job in list(self._seen.marked):  # other threads change it
+        for job in list(self._seen.with_condition):  # other threads change it
             if not self._jobs.waits(job):
                 self._group(job, [])
         with_old = self._box.waiting < MOST_BEHIND
@@ -149,24 +149,24 @@ class Reporter:
         pods = {f"pods/{key}": uid for key, uid in self._store.pending_pods(job)}
         for key in self._pods.get(job, ()):
             if key not in pods:
-                self._writers.withdraw(POD, key)
+                self._desired.withdraw(POD, key)
         self._pods[job] = list(pods)
         for key, uid in pods.items():
-            self._writers.wish(POD, key, (uid, message))
+            self._desired.set_desired(POD, key, (uid, message))
 
     def _message(self, record: DecisionRecord, advice: str | None = None) -> str:
-        """Return why a job waits, what is wrong with it, and what would help, if that is known."""
+        """Return why a job waits, its fault, and what would help, if that is known."""
         fault = self._store.fault_of(record.pod_group)
         message = f"{record.message}: {fault}" if fault else record.message
         before = self._found_before(record.pod_group, f"{message}; ")
         if advice is None or (before and is_same(advice, before)):
             advice = before
         if advice and len(message) + len("; ") + len(advice) <= MOST_MESSAGE:
-            return f"{message}; {advice}"  # half of it could say something else
+            return f"{message}; {advice}"  # a cut sentence could mean something else
         return message[:MOST_MESSAGE]
 
     def _found_before(self, job: str, begin: str) -> str:
-        """Return what a job is told already, maybe by another process, if it waits as it did."""
+        """Return the advice in the current message of a job, if its reason is the same."""
         pods = self._pods.get(job) or [f"pods/{key}" for key, _ in self._store.pending_pods(job)]
         for pod in pods[:1]:
             seen = self._seen.get(pod)
@@ -186,27 +186,27 @@ class Reporter:
         }
 
     def _group(self, job: str, ours: list[dict[str, str]]) -> None:
-        """Say why our nodes could not take a pod group; what others say of theirs is kept."""
+        """Set the conditions of a pod group for our node pool; those of other pools are kept."""
         if self._store.is_declared(job):
-            self._writers.wish(GROUP, f"podgroups/{job}", (self._node_pool, ours))
+            self._desired.set_desired(GROUP, f"podgroups/{job}", (self._node_pool, ours))
 
     # -- amounts ---------------------------------------------------------------------------------
 
     def _groups_amounts(self, snapshot: Snapshot) -> None:
-        """Say what pod groups ask for and hold: no decision and nobody in a hurry waits for it."""
-        # One that came while the snapshot was taken is in the next one for sure.
+        """Report what pod groups ask for and hold: no decision depends on it."""
+        # A group that came while the snapshot was taken is in the next snapshot for sure.
         ripe, self._ripening = self._ripening, list(self._seen.fresh)
         for job in self._ripening:
             self._seen.fresh.pop(job, None)
         store = self._store
         rows = [row for job in ripe if (row := store.row_of_job(job)) >= 0]
-        for job, wanted in self._amounts.changed(snapshot, store.is_declared, rows):
-            self._writers.wish(AMOUNTS, f"podgroups/{job}", wanted)
+        for job, desired in self._amounts.changed(snapshot, store.is_declared, rows):
+            self._desired.set_desired(AMOUNTS, f"podgroups/{job}", desired)
 
     def _queues(self, snapshot: Snapshot, result: CycleResult) -> None:
         faults = self._store.queue_faults()
-        for name, wanted in self._statuses.changed(snapshot, result.shares, faults):
-            self._writers.wish(QUEUE, f"queues/{name}", wanted)
+        for name, desired in self._statuses.changed(snapshot, result.shares, faults):
+            self._desired.set_desired(QUEUE, f"queues/{name}", desired)
 
     # -- events ----------------------------------------------------------------------------------
 

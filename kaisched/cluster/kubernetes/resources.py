@@ -1,4 +1,4 @@
-"""The kinds that are watched: where they are, how they are read, and whether they must be there."""
+"""The kinds that are watched: their paths, how they are read, and whether they are required."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kaisched.objects.wire import KubernetesObject, ObjectMeta
 from kaisched.objects.workloads import Workload
 
 Seen: TypeAlias = KubernetesObject | PartialObject
-"""An object as a reflector reads it: whole, or of an owner the metadata."""
+"""An object as a reflector reads it: whole, or only the metadata of an owner."""
 
 _WHOLE: Final = "application/json"
 _META: Final = "application/json;as={};g=meta.k8s.io;v=v1"
@@ -34,42 +34,42 @@ _META: Final = "application/json;as={};g=meta.k8s.io;v=v1"
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One kind."""
+    """One watched kind."""
 
     api_version: str
     plural: str
     kind: str
     is_required: bool
-    """Nothing is decided before it could be read; what is not required may be missing."""
+    """Nothing is decided before a required kind was read; other kinds may be missing."""
     list_accept: str
     watch_accept: str
     read_list: Callable[[bytes], ListAnswer[Any]]
     read_event: Callable[[bytes], WatchEvent[Any]]
     stub: Callable[[str, str, str], Seen]
-    """Make an object of which only (namespace, name, UID) are known, to be dropped."""
+    """Make an object from (namespace, name, UID), to report that it is gone."""
     others: tuple[Watched, ...] = ()
-    """The same kind in other versions, to look under where this one is not served."""
+    """The same kind in other versions, to be tried if this one is not served."""
 
     @property
     def path(self) -> str:
-        """The path of all objects of the kind, in every namespace."""
+        """The URL path of all objects of the kind, in every namespace."""
         root = "apis" if "/" in self.api_version else "api"
         return f"/{root}/{self.api_version}/{self.plural}"
 
     @property
     def group_kind(self) -> tuple[str, str]:
-        """Its API group, empty for the oldest, and its kind."""
+        """The API group, empty for the core group, and the kind."""
         return self.api_version.rpartition("/")[0], self.kind
 
     @property
     def qualified(self) -> str:
-        """The plural with its API group, as rules of access have it."""
+        """The plural with the API group, as in access rules."""
         group, _, _ = self.api_version.rpartition("/")
         return f"{self.plural}.{group}" if group else self.plural
 
 
 def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = False) -> Watched:
-    """Return a kind of which the fields that its struct names are read."""
+    """Return a kind that is read whole, with the fields of its struct."""
 
     def stub(namespace: str, name: str, uid: str) -> KubernetesObject:
         meta = {"namespace": namespace, "name": name, "uid": uid}
@@ -89,7 +89,7 @@ def whole(type_: type[KubernetesObject], plural: str, *, is_required: bool = Fal
 
 
 def owner(row: Workload) -> Watched:
-    """Return a kind of workload: its metadata, and of some how many pods must start together."""
+    """Return a kind of workload: its metadata are read, and for some kinds the size of the gang."""
     kind, api_version = row.kind, row.api_version
 
     def named(obj: _Owner) -> PartialObject:
@@ -128,10 +128,10 @@ def owner(row: Workload) -> Watched:
 
 
 def bare_event(line: bytes) -> WatchEvent[Any]:
-    """Return a watch event with no more than the metadata of its object.
+    """Return a watch event with only the metadata of its object.
 
     Raises:
-        ObjectError: it is no event, or of nothing.
+        ObjectError: the line is no event, or has no object.
 
     """
     try:
@@ -176,7 +176,7 @@ STORAGE: Final = (
     whole(PersistentVolume, "persistentvolumes"),
     whole(PersistentVolumeClaim, "persistentvolumeclaims"),
 )
-"""Pods wait for their claims where all of these can be read."""
+"""Pods wait for their claims only if all of these kinds can be read."""
 DISRUPTION_BUDGETS: Final = whole(PodDisruptionBudget, "poddisruptionbudgets")
 SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 
@@ -184,10 +184,10 @@ OWNERS: Final = tuple(owner(row) for row in WORKLOADS)
 
 
 def kinds_with(owners: Iterable[Watched], *, is_deleting: bool = False) -> tuple[Watched, ...]:
-    """Return all kinds that are watched, with these as workloads.
+    """Return all kinds that are watched, with these kinds of workloads.
 
-    Owners and classes come first: pods that come before what they refer to are looked at twice.
-    Where victims are deleted (``is_deleting``), disruption budgets do not count and are not read.
+    Owners and classes come first: pods that come before their owners are processed twice. If
+    victims are deleted (``is_deleting``), disruption budgets do not count and are not read.
     """
     return (
         whole(PriorityClass, "priorityclasses", is_required=True),

@@ -1,6 +1,6 @@
-"""The requests that are made of an API server, and so the rights an account needs.
+"""The rights that the scheduler's account needs, from the requests that it sends.
 
-``deploy/requests.yaml`` says the same for the roles; a test compares them.
+``deploy/requests.yaml`` lists the same for the roles; a test compares them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Right(NamedTuple):
 
 
 def to_watch(kind: Watched) -> tuple[Right, ...]:
-    """Return the rights that following a kind needs, in whatever version."""
+    """Return the rights to list and watch a kind, in any version."""
     group, _, _ = kind.api_version.rpartition("/")
     return tuple(Right(group, kind.plural, verb) for verb in ("list", "watch"))
 
@@ -62,5 +62,5 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     ),
     "delete": (Right("", "pods", "delete"),),
 }
-"""By the role that gives them: reading, asking who scrapes, writing what is decided, the lease in
-our own namespace by name, and deleting pods, which only ``evictionMode: delete`` needs."""
+"""Rights by role: reading, authenticating scrapes, writing decisions, the lease in our own
+namespace by name, and deleting pods, which only ``evictionMode: delete`` needs."""

@@ -1,7 +1,7 @@
-"""Since when gangs are stale, where a later leader finds it: in the status of one of their pods.
+"""Conditions that say since when gangs are stale, for a later leader to read.
 
-The grace of a stale gang is longer than some leaderships. A PodGroup would be the place for it, but
-not every gang has one, and its metadata are not ours to write.
+The grace of a stale gang is longer than some leaderships. The condition is in the status of one
+of its pods: not every gang has a PodGroup, and the metadata of a PodGroup are not ours to write.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from kaisched.objects import labels
 
 STALE_GANGS: Final = "stalegang"
 HOPES: Final = "stalegang.hopes"
-"""Facts of the action of that name: since when jobs are stale, and those that may soon be whole."""
+"""Facts of the action ``stalegang``: since when jobs are stale, also those that may recover."""
 AGAIN_S: Final = 5.0
-"""What was written and does not show by then is written again."""
+"""A condition that does not show by then is written again."""
 
 
 class StaleMarks:
-    """Compares what pods say with what the action remembers, in the loop's thread."""
+    """Compares the conditions of pods with the facts of the action, in the loop's thread."""
 
     def __init__(self, writers: Writers, put: Callable[[Report], object]) -> None:
-        """Have written nothing; ``put`` takes what is to be sent."""
+        """Begin without conditions; ``put`` queues a report."""
         self._writers, self._put = writers, put
         self._written: dict[tuple[str, bool], float] = {}
-        """When a pod was last told: (pod, whether its job is stale)."""
+        """When a condition was last written, by (pod, whether its job is stale)."""
 
     def after(self, store: StateStore, stale: Mapping[str, float], at_s: float) -> None:
-        """Let a pod of each stale job say since when, and no pod of any other.
+        """Set the condition on a pod of each stale job, and clear it on pods of all others.
 
         Args:
-            store: what pods say now.
-            stale: by job, since when.
+            store: has the current conditions.
+            stale: since when, by job.
             at_s: the present time.
 
         """
-        told = store.stale_marks()
-        if not (stale or told):
+        current = store.stale_marks()
+        if not (stale or current):
             return
         now_s = monotonic_s()
         written = self._written.items()
         self._written = {it: when_s for it, when_s in written if now_s - when_s < AGAIN_S}
         for job, since_s in stale.items():
-            if abs(max(told.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
+            if abs(max(current.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
                 for pod, uid in store.running_pods(job)[:1]:
-                    self._tell(pod, uid, since_s, is_stale=True)
-        for job, pods in told.items():
+                    self._mark(pod, uid, since_s, is_stale=True)
+        for job, pods in current.items():
             for pod in pods if job not in stale else ():
-                self._tell(pod, store.version_of(pod)[0], at_s, is_stale=False)
+                self._mark(pod, store.version_of(pod)[0], at_s, is_stale=False)
 
-    def _tell(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
+    def _mark(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
         if (pod, is_stale) in self._written:
             return
         self._written[pod, is_stale] = monotonic_s()

@@ -1,6 +1,6 @@
-"""What the status of a queue and of a pod group should say, in the words of KAI-Scheduler's kinds.
+"""The desired status of queues and pod groups, in the form of KAI-Scheduler's kinds.
 
-Here it is only worked out; ``reports`` decides what is written and when.
+This module only computes it; ``reports`` decides what is written and when.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _PARENT: Final = "spec.parentQueue"
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return amounts in base units as Kubernetes quantities; of pods there are none.
+    """Return amounts in base units as Kubernetes quantities, without pod slots.
 
-    Zeros too: a merge patch leaves what it does not name as it was.
+    Zeros are included: a merge patch leaves what it does not name as it was.
     """
     found = {}
     for name, amount in amounts.items():
@@ -49,7 +49,7 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _in_bytes(amount: int) -> tuple[int, str]:
-    """Return an amount of memory as a whole number of MiB where it is one, else of bytes."""
+    """Return an amount of memory in MiB if that is a whole number, else in bytes."""
     return (amount * MEMORY_UNIT, "") if amount % MEBIBYTE else (amount // MEBIBYTE, "Mi")
 
 
@@ -57,16 +57,16 @@ def _in_bytes(amount: int) -> tuple[int, str]:
 
 
 class QueueStatuses:
-    """What queues should say, and for which of them that may have changed."""
+    """The desired status of queues, computed again after changes."""
 
     def __init__(self) -> None:
-        """Have seen none."""
+        """Begin without a snapshot."""
         self._seen: tuple[int, object] | None = None
 
     def changed(
         self, snapshot: Snapshot, shares: Sequence[QueueShare], faults: Mapping[str, ObjectError]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (name, status) of queues; of none where nothing has happened since the last time.
+        """Yield (name, status) of all queues; of none if nothing has changed since the last call.
 
         Args:
             snapshot: of the cycle.
@@ -83,7 +83,7 @@ class QueueStatuses:
 def queue_statuses(
     snapshot: Snapshot, shares: Sequence[QueueShare], faults: Mapping[str, ObjectError]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name, status) of every queue, those that are not used included.
+    """Yield (name, status) of every queue, including those that are not used.
 
     Args:
         snapshot: of the cycle.
@@ -144,7 +144,7 @@ def _misplaced(snapshot: Snapshot) -> Counter[str]:
 
 
 def _ready(share: QueueShare, misplaced: int) -> dict[str, str]:
-    """Say whether a queue does what it is there for, and what hinders it most if not."""
+    """Return the condition that says whether a queue is usable, and its worst problem if not."""
     if misplaced:
         text = f"{misplaced} jobs name this queue, which has queues below it; name one of those"
         return _condition(READY, FALSE, "NotLeaf", text)
@@ -169,31 +169,31 @@ def _condition(type_: str, status: str, reason: str, message: str) -> dict[str, 
     return {"type": type_, "status": status, "reason": reason, "message": message}
 
 
-def says(said: Any, wanted: Mapping[str, Any]) -> bool:
-    """Tell whether a status says what it should, the times of conditions apart."""
-    if not isinstance(said, Mapping):
+def matches(current: Any, desired: Mapping[str, Any]) -> bool:
+    """Tell whether a status has the desired values, apart from the times of conditions."""
+    if not isinstance(current, Mapping):
         return False
-    return all((_plain(said.get(key)) or None) == (it or None) for key, it in wanted.items())
+    return all((_plain(current.get(key)) or None) == (it or None) for key, it in desired.items())
 
 
-def stamped(wanted: dict[str, Any], said: Any, now: str) -> dict[str, Any]:
+def stamped(desired: dict[str, Any], current: Any, now: str) -> dict[str, Any]:
     """Return a queue's status with the time at which the status of each condition last changed.
 
     Args:
-        wanted: what is to be said.
-        said: what the object says.
+        desired: the status to be written.
+        current: the status that the object has.
         now: the time, as it is written.
 
     """
     before: dict[tuple[str, str], str] = {}
-    for it in said.get("conditions") or () if isinstance(said, Mapping) else ():
+    for it in current.get("conditions") or () if isinstance(current, Mapping) else ():
         if isinstance(it, Mapping) and it.get("lastTransitionTime"):
             before[str(it.get("type")), str(it.get("status"))] = str(it["lastTransitionTime"])
     conditions = [
         {**it, "lastTransitionTime": before.get((it["type"], it["status"]), now)}
-        for it in wanted["conditions"]
+        for it in desired["conditions"]
     ]
-    return {**wanted, "conditions": conditions}
+    return {**desired, "conditions": conditions}
 
 
 def _plain(value: Any) -> Any:
@@ -212,10 +212,10 @@ def _plain(value: Any) -> Any:
 
 
 class GroupAmounts:
-    """What pod groups ask for and hold, and for which of them that has changed."""
+    """The amounts that pod groups ask for and hold, computed again after changes."""
 
     def __init__(self) -> None:
-        """Have seen none."""
+        """Begin without a snapshot."""
         self._before: tuple[int, Amounts] = (-1, np.zeros((0, 0), np.int64))
         self._revision = -1
 
@@ -225,14 +225,14 @@ class GroupAmounts:
         is_declared: Callable[[str], bool],
         also: Sequence[int] = (),
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (job, status) of pod groups with other amounts than in the last snapshot seen.
+        """Yield (job, status) of pod groups whose amounts differ from the last snapshot.
 
-        All of them when the rows have changed their meaning since.
+        Yield all of them when the rows have changed their meaning since.
 
         Args:
-            snapshot: what is now.
-            is_declared: whether there is a pod group behind a job.
-            also: rows of jobs that are yielded in any case.
+            snapshot: the present one.
+            is_declared: tells whether a job has a pod group.
+            also: rows of jobs to yield in any case.
 
         """
         if snapshot.revision == self._revision and not also:
@@ -255,12 +255,12 @@ class GroupAmounts:
             asked, held = now[:size, row].tolist(), now[size:, row].tolist()
             is_firm = not snapshot.jobs.is_preemptible[row]
             firm = held if is_firm else [0] * size
-            told = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
+            amounts = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
             yield (
                 job,
                 {
                     "resourcesStatus": {
-                        key: quantities(dict(zip(names, it, strict=True))) for key, it in told
+                        key: quantities(dict(zip(names, it, strict=True))) for key, it in amounts
                     }
                 },
             )

@@ -1,4 +1,4 @@
-"""What people are told of pods that do not end: each once, and whoever was promised its room."""
+"""Events for pods that do not end, and for pods to which their room was promised."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ VOID: Final = "PromiseVoid"
 
 
 class StuckPods:
-    """Knows of whom was told; a process that starts anew tells once more."""
+    """Remembers which pods have got the event; a new process sends it once more."""
 
     def __init__(self) -> None:
-        """Have told of none."""
-        self._told: frozenset[str] = frozenset()
+        """Begin without events."""
+        self._reported: frozenset[str] = frozenset()
 
     def after(self, store: StateStore, result: CycleResult) -> list[Note]:
-        """Return what is to be told after a cycle."""
+        """Return the events to be sent after a cycle."""
         now = frozenset(store.stuck)
-        fresh, self._told = sorted(now - self._told), now
+        fresh, self._reported = sorted(now - self._reported), now
         if not fresh:
             return []
         kept = {(bind.pod, bind.node) for bind in result.binds}
@@ -35,15 +35,15 @@ class StuckPods:
 def _notes(store: StateStore, key: str, kept: set[tuple[str, str]]) -> Iterator[Note]:
     node, age = store.node_of(key), format_duration(round(store.stuck.after_s(key)))
     text = (
-        f"it was asked to go {age} ago and has not ended: it holds its room on node {node}, and"
-        " nobody is made to wait for it any more; look for a finalizer, a container that cannot be"
-        " killed, or a node whose kubelet is down"
+        f"its deletion was requested {age} ago and it has not ended: it holds its room on node"
+        f" {node}, and no job waits for that room any more; look for a finalizer, a container that"
+        " cannot be killed, or a node whose kubelet is down"
     )
     yield Note(key, store.version_of(key)[0], STUCK, "Terminating", text, is_warning=True)
     for pod in sorted(store.promised_to(node)):
         if (pod, node) not in kept:
             text = (
-                f"node {node} is promised to it no more: pod {key} there was asked to go {age} ago"
-                " and has not ended; room is sought on every node again"
+                f"node {node} is no longer promised to it: the deletion of pod {key} there was"
+                f" requested {age} ago and it has not ended; every node is tried again"
             )
             yield Note(pod, store.version_of(pod)[0], VOID, "Scheduling", text, is_warning=True)

@@ -1,7 +1,8 @@
-"""Claims of storage whose volumes are made once their pod has a node: it is named, and waited for.
+"""Storage claims whose volumes are provisioned once their pod has a node.
 
-As kube-scheduler does it: the annotation is set, whoever makes volumes makes one for that node, and
-takes the annotation away if that fails. It is not taken back here: a volume may be in the making.
+As in kube-scheduler, an annotation on the claim names the node; the provisioner makes a volume for
+that node, or removes the annotation if that fails. The annotation is never removed here: a volume
+may be in the making.
 """
 
 from __future__ import annotations
@@ -24,31 +25,31 @@ from kaisched.objects.decode import decode_json
 from kaisched.objects.storage import SELECTED_NODE, PersistentVolumeClaim
 
 MOST_S: Final = 600.0
-"""So long the volumes of a pod may take to be made: kube-scheduler's bound."""
+"""How long the volumes of a pod may take: kube-scheduler's bound."""
 PAUSE_S: Final = 1.0
 
 
 class VolumesFailedError(Exception):
-    """The volumes of a pod are not made for its node."""
+    """The volumes of a pod cannot be provisioned for its node."""
 
 
 @dataclass(slots=True)
 class VolumeClaims:
-    """The claims of one pod that have no volume yet."""
+    """The claims of one pod that have no volume yet, and the requests about them."""
 
     writers: Writers
     node: str
     left: list[str]
-    """``namespace/name`` of those that are not bound."""
+    """``namespace/name`` of the claims that are not bound."""
     named: int = 0
-    """So many of them, from the first on, have had the node named by us or others."""
+    """How many of them, from the first on, have the annotation."""
     begun_s: float = -1.0
 
     def settle(self) -> float | None:
-        """Ask for volumes, then look after them; return None when all are there, or a pause.
+        """Annotate the claims, then wait for volumes; return None when all are bound, else a pause.
 
         Raises:
-            VolumesFailedError: they will not come.
+            VolumesFailedError: a volume cannot be provisioned.
             ClusterUnavailable: no answer.
 
         """
@@ -68,7 +69,7 @@ class VolumeClaims:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether they have been waited for long enough."""
+        """Whether the time for the volumes is over."""
         return self.begun_s >= 0 and monotonic_s() - self.begun_s > MOST_S
 
     def _wait(self, claim: PersistentVolumeClaim) -> float:
@@ -107,14 +108,14 @@ class VolumeClaims:
         try:
             return decode_json(answer.data, PersistentVolumeClaim)
         except ObjectError as error:
-            raise VolumesFailedError(f"claim {key} makes no sense: {error}") from error
+            raise VolumesFailedError(f"claim {key} is invalid: {error}") from error
 
 
 class PassingError(Exception):
-    """An answer that may be another one a little later."""
+    """The server refused a request for a reason that may pass."""
 
     def __init__(self, answer: Answer, key: str) -> None:
-        """Keep the answer about a claim."""
+        """Make the error from the answer about a claim."""
         super().__init__(f"claim {key}: {answer.text()}")
         self.retry_after_s = answer.retry_after_s
 

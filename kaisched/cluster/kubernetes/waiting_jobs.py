@@ -1,4 +1,4 @@
-"""Which waiting jobs to write out next: those whose reason is new first, then all in turn."""
+"""The order in which waiting jobs are reported: new reasons first, then all in turn."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from kaisched.framework.report.records import Records
 
 _NONE: Final = np.zeros(0, np.int64)
 _SHARE: Final = 4
-"""One of so many places in a round is for those without news, however many have some."""
+"""One of so many places in a round is for jobs without a new reason."""
 
 
 class WaitingJobs:
-    """What is known of them from one cycle to the next. Rows last for one generation only."""
+    """The waiting jobs, kept from one cycle to the next. Rows last for one generation only."""
 
     def __init__(self, is_declared: Callable[[str], bool]) -> None:
-        """Know of none.
+        """Begin without jobs.
 
         Args:
-            is_declared: whether a pod group stands behind a job; those do not wait for the others.
+            is_declared: tells whether a job has a pod group; such jobs have a line of their own.
 
         """
         self._is_declared = is_declared
         self._row_of_name: dict[str, int] = {}
-        """Of those that wait."""
+        """Rows of the jobs that wait."""
         self._sign: IntVec = _NONE
-        """``(J,)`` what makes a job worth another look when it changes; 0 where none waits."""
+        """``(J,)`` a number that changes with a job's reason or pod count; 0 if not waiting."""
         self._generation = -1
         self._rows: RowVec = _NONE
         self._urgent: tuple[dict[int, None], ...] = ({}, {})
-        """Rows with news: of pods by themselves, and of jobs with a pod group."""
+        """Rows with a new reason: of jobs without, and of jobs with a pod group."""
         self._cursor = 0
 
-    def heed(self, snapshot: Snapshot, records: Records) -> list[str]:
-        """Take in who waits, and return who waits no longer."""
+    def update(self, snapshot: Snapshot, records: Records) -> list[str]:
+        """Take in the waiting jobs of a cycle; return those that wait no longer."""
         jobs, rows = snapshot.jobs, records.rows
         sign = np.zeros(len(jobs.name), np.int64)
-        # How many pods it has is part of what most reasons say.
+        # Most reasons name the number of pods.
         alive = jobs.pending[rows] + jobs.active[rows]
         sign[rows] = (alive.astype(np.int64) << 16) + records.codes + 1
         if snapshot.generation != self._generation:
@@ -60,7 +60,7 @@ class WaitingJobs:
         return gone
 
     def _carried(self, snapshot: Snapshot, rows: RowVec, count: int) -> tuple[IntVec, list[str]]:
-        """Return what was known by the rows of now, and who waited and does not any more."""
+        """Return the old numbers by the new rows, and the jobs that wait no longer."""
         names, before, was = snapshot.jobs.name, self._row_of_name, self._sign
         old = np.zeros(count, np.int64)
         urgent = {*self._urgent[0], *self._urgent[1]}
@@ -76,15 +76,15 @@ class WaitingJobs:
         return old, list(before)
 
     def waits(self, job: str) -> bool:
-        """Tell whether a job waits, as of what was last heeded."""
+        """Tell whether a job waited in the last cycle taken in."""
         return job in self._row_of_name
 
     def next_rows(self, most: int, *, with_old: bool = True) -> list[int]:
-        """Return the rows of at most so many waiting jobs; all have their turn.
+        """Return the rows of the waiting jobs to report next; all have their turn.
 
         Args:
-            most: so many.
-            with_old: those without news too.
+            most: how many rows at most.
+            with_old: include jobs without a new reason.
 
         """
         found: list[int] = []

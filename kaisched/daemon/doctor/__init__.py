@@ -1,1 +1,1 @@
-"""Looks over a cluster, and says what would keep the scheduler from doing its work."""
+"""Checks of a cluster for what would keep the scheduler from doing its work."""

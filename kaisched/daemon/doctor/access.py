@@ -1,4 +1,4 @@
-"""Whether the account may do what the scheduler does: every request of the roles, asked about."""
+"""Checks whether the account may make every request that the scheduler's roles name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REVIEWS: Final = "/apis/authorization.k8s.io/v1"
 
 
 def rights(visit: Visit) -> Iterator[Finding]:
-    """Ask about every request of every role that the settings need; one line a role."""
+    """Check the requests of every role that the settings need; yield one finding for each role."""
     kubernetes = visit.settings.kubernetes
     wanted = ["read", "review"] if visit.settings.metrics.is_authenticated else ["read"]
     if not kubernetes.observe:
@@ -49,7 +49,7 @@ def _finding(visit: Visit, role: str, rights: Iterable[Right], fix: str) -> Find
 
 
 def _is_there(visit: Visit, right: Right) -> bool:
-    """Tell whether a kind is served: rights to what is not there are not missed."""
+    """Tell whether a kind is served: rights to an absent kind are not needed."""
     plural, served = right.resource.partition("/")[0], visit.served
     known = (*ALL, SHARDS, *GANG_GROUPS, *visit.kinds)
     kinds = [it for it in known if it.qualified == f"{plural}.{right.group}".rstrip(".")]
@@ -76,11 +76,11 @@ def _may(visit: Visit, right: Right, name: str) -> bool:
         found = msgspec.json.decode(answer.data)
         return bool(found["status"]["allowed"])
     except (msgspec.DecodeError, KeyError, TypeError) as wrong:
-        raise ClusterUnavailable("an answer about rights makes no sense") from wrong
+        raise ClusterUnavailable("an answer about rights cannot be read") from wrong
 
 
 def _groups(user: str) -> list[str]:
-    """Return the groups that a service account is in, which a review does not add by itself."""
+    """Return the groups of a service account, which an access review does not add by itself."""
     kind, _, rest = user.rpartition("system:serviceaccount:")
     if kind or not rest:
         return ["system:authenticated"]

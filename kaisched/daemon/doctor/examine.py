@@ -1,4 +1,4 @@
-"""The round: every check once, in order; what goes wrong in one stops no other."""
+"""Runs every check once, in order; a failing check stops no other."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CHECKS: Final[dict[str, Callable[[Visit], Iterator[Finding]]]] = {
     "queue use": gates.queue_use,
     "usage": history.usage,
 }
-"""In the order in which they need each other's answers."""
+"""Ordered so that each check finds the answers that it needs from earlier ones."""
 
 
 def examine(visit: Visit) -> Iterator[Finding]:
-    """Yield what every check finds; none is asked of a server that does not answer."""
+    """Yield the findings of every check; stop early if the server does not answer."""
     for name, check in CHECKS.items():
         yield from _run(name, check, visit)
         if visit.served is None:
@@ -45,6 +45,6 @@ def _run(name: str, check: Callable[[Visit], Iterator[Finding]], visit: Visit) -
     except KaischedError as wrong:
         yield Finding(name, "fail", wrong.message, wrong.fix)
     except Exception as wrong:  # noqa: BLE001 - a bug in one check must not hide what others find
-        # Its type only: what it says may be anything, credentials included.
+        # The type only: the message may hold anything, even credentials.
         text = f"the check itself failed: {type(wrong).__name__}"
         yield Finding(name, "fail", text, "report it as a bug, with the version")

@@ -1,4 +1,4 @@
-"""What a check found, and what checks share."""
+"""Findings of the doctor's checks, and what the checks share."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ _MOST_NAMES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: how it is, and what to do about it."""
+    """One line of the doctor: a state, and what to do about it."""
 
     check: str
     level: Level
     text: str
     fix: str = ""
-    """Empty where nothing is to be done."""
+    """Empty if nothing is to be done."""
 
 
 @dataclass(slots=True)
 class Visit:
-    """What the checks ask, and what the first of them found out for the others."""
+    """Inputs of the checks, and what earlier checks found out for later ones."""
 
     client: Client
     settings: SchedulerConfiguration
     clock: Clock
     user: str = ""
-    """Whose rights are looked at; ours unless given."""
+    """The user whose rights are checked; ours if empty."""
     served: Served | None = None
-    """None until the server has said what it serves."""
+    """None until the server has answered what it serves."""
     shards: Sequence[FoundShard] = ()
     kinds: Sequence[Watched] = ()
-    """What is watched for the shards."""
+    """Kinds that the shards watch."""
 
     @property
     def namespace(self) -> str:
-        """Where the leases are."""
+        """The namespace of the leases."""
         return self.settings.kubernetes.namespace or self.client.access.namespace
 
 
 def named(names: Iterable[str]) -> str:
-    """Return names for a sentence: the first few, in order, and how many more there are."""
+    """Join names for a sentence: the first few, in order, and the number of the rest."""
     ordered = sorted(names)
     more = len(ordered) - _MOST_NAMES
     return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

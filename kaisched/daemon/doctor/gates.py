@@ -1,4 +1,4 @@
-"""Policies of the API server: whether anybody may put work into any queue."""
+"""Checks whether a policy of the API server limits who may put work into a queue."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _NAME: Final = "kaisched-queue-use-pods"
 _CHECK: Final = "queue use"
 _FIX: Final = (
     "helm upgrade --reuse-values --set queueUsePolicy.create=true, or with kustomize add"
-    " components/queue-use; who may, gets the verb use on the queue"
+    " components/queue-use; then grant users the verb use on the queue"
 )
 
 
 def queue_use(visit: Visit) -> Iterator[Finding]:
-    """Ask for the policy that lets only those use a queue who have the right to."""
+    """Look for the policy that lets only authorized users put work into a queue."""
     answer = visit.client.call("GET", f"{_BINDINGS}/{_NAME}")
     if answer.is_done:
-        yield Finding(_CHECK, "ok", "only who has the verb use may put work into a queue")
+        yield Finding(_CHECK, "ok", "only users with the verb use may put work into a queue")
     elif answer.code == HTTPStatus.NOT_FOUND:
-        text = "anybody who may make pods may put them into any queue"
+        text = "any user who may create pods may put them into any queue"
         yield Finding(_CHECK, "warn", text, _FIX)
     else:
-        text = f"whether anybody may use any queue is not known: {answer.text()}"
-        fix = "look as somebody who may get validatingadmissionpolicybindings"
+        text = f"whether any user may use any queue is not known: {answer.text()}"
+        fix = "run the doctor as a user who may get validatingadmissionpolicybindings"
         yield Finding(_CHECK, "warn", text, fix)

@@ -1,4 +1,4 @@
-"""Usage history: whether its store answers, and what is missing in it."""
+"""Checks of the usage history: whether its store answers, and which samples are missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOOD_COVERAGE: Final = 0.98
 
 
 def usage(visit: Visit) -> Iterator[Finding]:
-    """Ask the store of each shard that keeps history for what the scheduler would ask."""
+    """Ask the store of each shard with usage history what the scheduler would ask."""
     for one in visit.shards:
         yield from _of_shard(visit, one)
 
@@ -32,12 +32,12 @@ def usage(visit: Visit) -> Iterator[Finding]:
 def _of_shard(visit: Visit, one: FoundShard) -> Iterator[Finding]:
     config, check = one.shard.spec.usage_db_config, f"usage {one.shard.name}"
     if config is None:
-        yield Finding(check, "ok", "no history is kept: shares are of now")
+        yield Finding(check, "ok", "no history is kept: shares consider the present only")
         return
     try:
         settings = read_usage(config, one.shard.name, one.file)
     except KaischedError as wrong:
-        # The variable's name and what is wrong with it, never what it holds.
+        # Only the variable's name and what is wrong with it, never its value.
         yield Finding(check, "fail", wrong.message, wrong.fix)
         return
     if settings.prometheus is None:
@@ -49,7 +49,7 @@ def _of_shard(visit: Visit, one: FoundShard) -> Iterator[Finding]:
 def _asked(
     visit: Visit, check: str, settings: UsageSettings, prometheus: PrometheusSettings
 ) -> Iterator[Finding]:
-    # The client library takes a tenth of a second to import; others need not wait for it.
+    # Importing the client library takes a tenth of a second, which other checks need not wait.
     from kaisched.usage.prometheus.client import Client  # noqa: PLC0415
     from kaisched.usage.prometheus.fetching import fetch  # noqa: PLC0415
     from kaisched.usage.prometheus.http import QueryError  # noqa: PLC0415

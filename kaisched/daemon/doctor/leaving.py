@@ -1,4 +1,4 @@
-"""Pods that were deleted long ago and are still there: nobody may have what they hold."""
+"""Check for pods that were deleted long ago, still exist and block what they hold."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Page(msgspec.Struct):
 
 
 def leaving_pods(visit: Visit) -> Iterator[Finding]:
-    """Name the pods whose room a shard counts on no more, since they do not end."""
+    """Name the pods whose room the shards no longer expect, since their deletion does not end."""
     after_s = {
         one.shard.spec.partition_label_value: read_args(one.shard.spec.args).get(
             "stuck_after_s", STUCK_AFTER_S
@@ -64,12 +64,12 @@ def leaving_pods(visit: Visit) -> Iterator[Finding]:
             stuck.append(f"{meta.namespace}/{meta.name} (for {format_duration(round(age_s))})")
     if stuck:
         text = (
-            f"{len(stuck)} pods were deleted long ago and hold what they have, which is promised to"
-            f" nobody: {named(stuck)}"
+            f"{len(stuck)} pods were deleted long ago and still hold resources, which no job is"
+            f" promised: {named(stuck)}"
         )
         yield Finding(_CHECK, "warn", text, _FIX)
     else:
-        yield Finding(_CHECK, "ok", f"none is stuck; {number} are on their way out")
+        yield Finding(_CHECK, "ok", f"none is stuck; {number} are being deleted")
 
 
 def _pods(visit: Visit) -> Iterator[ObjectMeta]:
@@ -81,7 +81,7 @@ def _pods(visit: Visit) -> Iterator[ObjectMeta]:
         try:
             page = msgspec.json.decode(answer.data, type=_Page)
         except msgspec.DecodeError as wrong:
-            raise ClusterUnavailable("the list of pods makes no sense") from wrong
+            raise ClusterUnavailable("the list of pods cannot be read") from wrong
         yield from (item.metadata for item in page.items or ())
         if not page.metadata.continue_:
             return

@@ -1,4 +1,4 @@
-"""Queues: what is wrong with them, and what KAI-Scheduler would understand otherwise."""
+"""Checks of queues: faults, and fields that KAI-Scheduler would read differently."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _IN_KAI: Final = {
     "overQuotaWeight": ("a weight of 1 here, and no surplus in KAI-Scheduler", "overQuotaWeight"),
 }
 _EASY: Final = 5000
-"""So many queues in one answer are no burden."""
+"""Faults named in one answer, at most."""
 
 
 def queues(visit: Visit) -> Iterator[Finding]:
-    """Check every queue by itself, against the others, and against how KAI-Scheduler reads it."""
+    """Check every queue alone, against the others, and against how KAI-Scheduler reads it."""
     raw = _raw(visit)
     read: list[Queue] = []
     bad: list[str] = []
@@ -57,12 +57,12 @@ _MOST: Final = 10
 def _in_pools(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
     if not valid:
         fix = "make one, such as those of deploy/kustomize/components"
-        yield Finding("queues", "fail", "there is none: every job waits", fix)
+        yield Finding("queues", "fail", "there are no queues: every job waits", fix)
         return
     pools = {one.shard.spec.partition_label_value for one in visit.shards}
     strays = [queue.name for queue in valid if node_pool_of(queue.metadata) not in pools]
     if strays:
-        text = f"in the pool of no shard, so in no division: {named(strays)}"
+        text = f"in no shard's pool, so without a share: {named(strays)}"
         yield Finding("queues", "warn", text, f"set their label {NODE_POOL}, or drop it")
     if DEFAULT_QUEUE not in {queue.name for queue in valid}:
         text = f"no queue {DEFAULT_QUEUE}: pods without the label of a queue are refused"
@@ -70,7 +70,7 @@ def _in_pools(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
 
 
 def _meanings(raw: Iterable[dict[str, Any]]) -> Iterator[Finding]:
-    """Name the queues that leave out what has another meaning where it is left out."""
+    """Name the queues that omit a field whose absence KAI-Scheduler reads differently."""
     for key, (meaning, fix) in _IN_KAI.items():
         names = [
             str(obj.get("metadata", {}).get("name", ""))
@@ -85,7 +85,7 @@ def _meanings(raw: Iterable[dict[str, Any]]) -> Iterator[Finding]:
 
 
 def _raw(visit: Visit) -> list[dict[str, Any]]:
-    """Return the queues as they are written: what was left out is filled in by the decoder."""
+    """Return the queues as written, since decoding fills in omitted fields."""
     items: list[dict[str, Any]] = []
     query = {"limit": str(_EASY)}
     while True:
@@ -97,7 +97,7 @@ def _raw(visit: Visit) -> list[dict[str, Any]]:
             items += [it for it in page.get("items") or [] if isinstance(it, dict)]
             token = str((page.get("metadata") or {}).get("continue") or "")
         except (msgspec.DecodeError, AttributeError) as wrong:
-            raise ClusterUnavailable("the list of queues makes no sense") from wrong
+            raise ClusterUnavailable("the list of queues cannot be read") from wrong
         if not token:
             return items
         query = {**query, "continue": token}

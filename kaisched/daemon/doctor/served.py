@@ -1,4 +1,4 @@
-"""The server itself: whether it answers, as whom it knows us, its clock, and what it serves."""
+"""Checks of the server: whether it answers, our account, its clock, and what it serves."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
     from kaisched.daemon.doctor.finding import Visit
 
 SKEW_WARN_S: Final = 5.0
-"""From here on ages and usage are off by more than a cycle or two."""
+"""Larger differences falsify ages and usage by more than a cycle or two."""
 SKEW_FAIL_S: Final = 60.0
 _HEADER_S: Final = 1.0
-"""A Date header says whole seconds."""
+"""Resolution of a Date header."""
 _ANONYMOUS: Final = "system:anonymous"
 _APPLY: Final = "kaisched config crds | kubectl apply --server-side -f -"
 
 
 class Served(NamedTuple):
-    """What a server has."""
+    """API groups and kinds that a server has."""
 
     versions: Mapping[str, tuple[str, ...]]
     """By group."""
 
     def has(self, kind: Watched) -> bool:
-        """Tell whether the version of a kind that we read is served; says nothing of the kind."""
+        """Tell whether our version of a kind's group is served; the kind itself may be absent."""
         group, _, version = kind.api_version.rpartition("/")
         is_served = not group or version in self.versions.get(group, ())
         return is_served or any(map(self.has, kind.others))
 
 
 def reachable(visit: Visit) -> Iterator[Finding]:
-    """Ask for the version and the groups; everything else depends on the answers."""
+    """Ask for the version and the groups; every other check depends on the answers."""
     answer = visit.client.call("GET", "/version")
     if not answer.is_done:
         raise ClusterUnavailable(f"the server answers {answer.text()}")
@@ -64,7 +64,7 @@ def reachable(visit: Visit) -> Iterator[Finding]:
 
 
 def account(visit: Visit) -> Iterator[Finding]:
-    """Ask who we are: a client that sends no credentials is somebody else than it thinks."""
+    """Ask the server for our user name: without credentials we would be anonymous."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     answer = visit.client.call("POST", path, body=body)
@@ -74,14 +74,14 @@ def account(visit: Visit) -> Iterator[Finding]:
     user = str(_json(answer).get("status", {}).get("userInfo", {}).get("username", ""))
     if user in {"", _ANONYMOUS}:
         fix = "log in: name a kubeconfig with credentials, or run with a service account"
-        yield Finding("account", "fail", "the server takes us for anybody: no credentials", fix)
+        yield Finding("account", "fail", "the server treats us as anonymous: no credentials", fix)
     else:
-        asked = f"; rights are looked at of {visit.user}" if visit.user else ""
+        asked = f"; the rights of {visit.user} are checked" if visit.user else ""
         yield Finding("account", "ok", f"{user}{asked}")
 
 
 def clock(visit: Visit) -> Iterator[Finding]:
-    """Compare our clock with the Date header of an answer, half of the way back taken off."""
+    """Compare our clock with the Date header of an answer, less half of the round trip."""
     before_s = visit.clock.now_s()
     answer = visit.client.call("GET", "/version")
     after_s = visit.clock.now_s()
@@ -103,7 +103,7 @@ def clock(visit: Visit) -> Iterator[Finding]:
 
 
 def kinds(visit: Visit) -> Iterator[Finding]:
-    """Say whether the kinds we schedule by are there, in the version that is read."""
+    """Say whether the kinds that we schedule by are served, in the version that we read."""
     served = _served(visit)
     topologies = (Topology.API_VERSION, "topologies", Topology.KIND)
     wanted = [
@@ -121,13 +121,13 @@ def kinds(visit: Visit) -> Iterator[Finding]:
             text = f"{group} is served as {', '.join(versions)}, and read as {version}"
             yield Finding(name, "fail" if is_needed else "warn", text, _APPLY)
         else:
-            text = f"{plural}.{group} is not there"
+            text = f"{plural}.{group} is not served"
             text += ": nothing is scheduled without queues" if is_needed else ""
             yield Finding(name, "fail" if is_needed else "warn", text, _APPLY)
 
 
 def features(visit: Visit) -> Iterator[Finding]:
-    """Say which optional parts of the API are there."""
+    """Say which optional parts of the API are served."""
     served = _served(visit)
     owners = sorted({it.kind for it in OWNERS if served.has(it)})
     yield Finding("workloads", "ok", f"gangs are read from {', '.join(owners)}")

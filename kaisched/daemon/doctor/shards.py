@@ -1,4 +1,4 @@
-"""Shards: their policies, their leases, and whose nodes are whose."""
+"""Checks of shards: their policies, their leases, and their nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ABSENT: Final = 404
 
 
 def policies(visit: Visit) -> Iterator[Finding]:
-    """Find the shards, and build the policy of each; the other checks go by what is found."""
+    """Find the shards, and build the policy of each, for later checks too."""
     files, among = visit.settings.shards, []
     if not files and (visit.served is None or visit.served.has(SHARDS)):
         listed = list_cluster(visit.client, [SHARDS])
@@ -75,20 +75,20 @@ def _lease(visit: Visit, name: str) -> Finding:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
     answer = visit.client.call("GET", path)
     if answer.code == _ABSENT:
-        fix = "apply deploy/, which has it: the account may not make one"
+        fix = "apply deploy/, which includes it: the account may not create leases"
         return Finding(check, "warn", f"there is none in namespace {namespace}", fix)
     if not answer.is_done:
         raise ClusterUnavailable(f"lease {namespace}/{name} cannot be read: {answer.text()}")
     spec: dict[str, Any] = msgspec.json.decode(answer.data).get("spec") or {}
     holder = str(spec.get("holderIdentity") or "")
     if not holder:
-        return Finding(check, "warn", "nobody leads", "start the scheduler, and see its logs")
+        return Finding(check, "warn", "no process leads", "start the scheduler, and see its logs")
     try:
         age_s = visit.clock.now_s() - time_of(str(spec.get("renewTime") or ""))
         lasts_s = float(spec.get("leaseDurationSeconds") or 0)
     except (UnitError, ValueError, TypeError):
-        fix = "delete what it says of its holder"
-        return Finding(check, "warn", f"held by {holder}, since nobody knows when", fix)
+        fix = "delete the holder from the lease"
+        return Finding(check, "warn", f"held by {holder}, without a time of renewal", fix)
     if age_s > lasts_s:
         fix = "see why no process takes it over: is one running, and may it update the lease?"
         return Finding(check, "warn", f"{holder} has not renewed it for {age_s:.0f} s", fix)
@@ -96,7 +96,7 @@ def _lease(visit: Visit, name: str) -> Finding:
 
 
 def nodes(visit: Visit) -> Iterator[Finding]:
-    """Say whether every node is in exactly one shard that is looked after here."""
+    """Say whether every node is in exactly one of our shards."""
     listed = list_cluster(visit.client, [NODES])
     for warning in listed.warnings:
         yield Finding("nodes", "warn", warning, "correct the node")

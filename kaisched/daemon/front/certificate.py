@@ -1,4 +1,4 @@
-"""Certificate and key, read again when their files change."""
+"""Certificate and key, loaded again when their files change."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 class Certificate:
-    """Knows the files, and when they were last changed."""
+    """Certificate and key of a listener, with the times when their files last changed."""
 
     def __init__(self, cert: str, key: str) -> None:
-        """Read them.
+        """Load both files.
 
         Raises:
-            OSError: they cannot be read, or do not belong together.
+            OSError: they cannot be read, or the key is not the certificate's.
 
         """
         self._files = Path(cert), Path(key)
@@ -21,10 +21,10 @@ class Certificate:
         self.context = self._read()
 
     def renew(self) -> None:
-        """Read them again if they have changed; connections from now on have the new one.
+        """Load the files again if they have changed; new connections use the new certificate.
 
         Raises:
-            OSError: they are being written; the one there is stays.
+            OSError: they are being written; the old certificate remains.
 
         """
         stamp = self._times()

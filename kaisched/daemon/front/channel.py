@@ -1,4 +1,4 @@
-"""The way to the parent: questions out, pages in."""
+"""Channel to the parent process: questions out, pages in."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from collections import Counter, deque
 from typing import Any, Final, Protocol
 
 FRAME: Final = struct.Struct(">II")
-"""Before each message: the length of its JSON and of the bytes after it."""
+"""Header of each message: the length of its JSON and of the bytes after it."""
 
 
 class Waits(Protocol):
-    """Waits for an answer, unless it is gone."""
+    """A client that waits for an answer, unless it is gone."""
 
     is_gone: bool
 
     def answer(self, status: int, content_type: str, body: bytes) -> None:
-        """Take the answer."""
+        """Receive the answer."""
 
 
 class Channel(asyncio.Protocol):
-    """Asks the parent, equal questions once, and hands out what it says."""
+    """Sends questions to the parent, equal ones once, and hands its answers to the clients."""
 
     def __init__(self, most_asked: int) -> None:
-        """Ask at most so many questions at a time; the others wait."""
+        """Limit the questions under way at a time; more have to wait."""
         self._most_asked = most_asked
         self._waiting: dict[str, list[Waits]] = {}
-        """By question: equal questions are asked once."""
+        """Clients by question: equal questions are sent once."""
         self._queue: deque[str] = deque()
         self._asked: dict[int, str] = {}
         self._number = 0
@@ -37,11 +37,11 @@ class Channel(asyncio.Protocol):
         self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the way out."""
+        """Keep the transport for writing."""
         self._transport = transport
 
     def ask(self, question: str, client: Waits) -> None:
-        """Have a client answered."""
+        """Send a client's question, or let the client share the answer to an equal one."""
         clients = self._waiting.setdefault(question, [])
         clients.append(client)
         if len(clients) == 1:
@@ -49,7 +49,7 @@ class Channel(asyncio.Protocol):
             self._send_next()
 
     def tell(self, counts: Counter[str]) -> None:
-        """Tell the parent what was refused."""
+        """Report refused connections and requests to the parent."""
         self._write({"notice": counts})
 
     def _send_next(self) -> None:
@@ -67,7 +67,7 @@ class Channel(asyncio.Protocol):
         self._transport.write(FRAME.pack(len(data), 0) + data)
 
     def data_received(self, data: bytes) -> None:
-        """Hand out the pages that are whole."""
+        """Hand out the pages that are complete."""
         self._buffer += data
         while len(self._buffer) >= FRAME.size:
             said, body = FRAME.unpack_from(self._buffer)
@@ -83,6 +83,6 @@ class Channel(asyncio.Protocol):
             self._send_next()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End with the parent: there is nobody left to ask."""
+        """Exit with the parent, since only it can answer."""
         del exc
         os._exit(0)

@@ -1,4 +1,4 @@
-"""One connection: one request, one answer, and a time by which all of it is over."""
+"""One connection: one request, one answer, and a deadline for all of it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BLOCK: Final = 1 << 16
 
 
 class Client(asyncio.Protocol):
-    """Reads a request and sends its answer, bounded in bytes and in time."""
+    """Client that sends one request and gets its answer, bounded in bytes and in time."""
 
     def __init__(self, listener: Listener, sock: socket.socket, address: str) -> None:
-        """Start the clock."""
+        """Start the timers."""
         self.address = address
         self.is_gone = False
         self.is_answered = False
-        """Whether the request is there: who only drips goes first when it is full."""
+        """Whether the request is complete; clients without one are dropped first under load."""
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
         self._sock = sock
@@ -40,7 +40,7 @@ class Client(asyncio.Protocol):
         )
 
     def start(self, context: ssl.SSLContext | None) -> None:
-        """Begin to read, after the handshake where there is one."""
+        """Start reading, after the handshake if there is one."""
         self.task = self._listener.loop.create_task(self._begin(context))
         self.task.add_done_callback(self._begun)
 
@@ -60,14 +60,14 @@ class Client(asyncio.Protocol):
             self.drop("gone" if context is None else "handshake")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the way out; little is kept of what a slow client does not take."""
+        """Keep the transport, with a small write buffer for slow clients."""
         self._transport = transport
         self._transport.set_write_buffer_limits(high=_BLOCK)
         if self.is_gone:
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read until the head is whole; what comes after it is not looked at."""
+        """Read until the head is complete; ignore everything after it."""
         if self.is_answered or self.is_gone:
             return
         self._head += data
@@ -78,23 +78,23 @@ class Client(asyncio.Protocol):
             self.refuse("too_long", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def eof_received(self) -> bool:
-        """Wait with closing where an answer is on its way."""
+        """Keep the connection open while an answer is on its way."""
         if not self.is_answered:
             self.drop("gone")
         return self.is_answered and self._listener.context is None
 
     def refuse(self, reason: str, status: HTTPStatus, text: str = "") -> None:
-        """Answer with an error, and count it."""
+        """Answer with an error, and count the refusal."""
         self._listener.refused[reason] += 1
         self.is_answered = True
         self.answer(status, TEXT, f"{text or status.phrase.lower()}\n".encode())
 
     def without_body(self) -> None:
-        """Leave out the body: it was asked for by HEAD."""
+        """Leave out the body, as HEAD asks."""
         self._has_body = False
 
     def answer(self, status: int, content_type: str, body: bytes) -> None:
-        """Send an answer as fast as it is taken."""
+        """Send an answer as fast as the client takes it."""
         if self.is_gone:
             return
         phrase = HTTPStatus(status).phrase
@@ -118,11 +118,11 @@ class Client(asyncio.Protocol):
             self._transport.close()
 
     def pause_writing(self) -> None:
-        """Wait for the client to take what it was sent."""
+        """Stop writing until the client has taken what was sent."""
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """Go on sending."""
+        """Continue writing."""
         self._is_full = False
         self._pour()
 
@@ -131,7 +131,7 @@ class Client(asyncio.Protocol):
             self.drop("late")
 
     def drop(self, reason: str) -> None:
-        """End it at once, and count it."""
+        """Close the connection at once, and count the reason."""
         if self.is_gone:
             return
         self._listener.refused[reason] += 1
@@ -142,7 +142,7 @@ class Client(asyncio.Protocol):
             self.task.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count who went before the answer was out."""
+        """Count a client that left before its whole answer was sent."""
         if exc is not None and not self.is_gone:
             self._listener.refused["gone"] += 1
         self._end()

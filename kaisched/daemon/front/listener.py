@@ -1,4 +1,4 @@
-"""The socket that listens, and who is connected."""
+"""Listening socket and its connected clients."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kaisched.daemon.front.channel import Channel
 
 _BATCH: Final = 64
-"""Connections that are taken at a time, so that those there are get their turn."""
+"""Connections accepted at a time, so that connected clients get their turn."""
 _HEADERS: Final = ("accept", "host", "authorization")
 
 
 class Listener:
-    """Takes connections, never more than so many, and says what became of them."""
+    """Accepts connections up to a limit, and counts what became of them."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Listener:
         channel: Channel,
         settings: dict[str, Any],
     ) -> None:
-        """Begin to listen."""
+        """Start listening."""
         self.loop = loop
         self.limits = settings["limits"]
         self.refused: Counter[str] = Counter()
@@ -42,7 +42,7 @@ class Listener:
         self._sock = sock
         self._channel = channel
         self._clients: dict[Client, None] = {}
-        """The oldest first."""
+        """Connected clients, the oldest first."""
         self._by_address: Counter[str] = Counter()
         self._certificate = Certificate(**settings["tls"]) if settings["tls"] else None
         self._polled = {
@@ -57,7 +57,7 @@ class Listener:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """How connections are encrypted; None if they are not."""
+        """TLS context of new connections; None without TLS."""
         return None if self._certificate is None else self._certificate.context
 
     def _renew(self) -> None:
@@ -80,7 +80,7 @@ class Listener:
                 sock, address = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # no more descriptors: somebody has to go
+            except OSError:  # no more file descriptors: one connection has to go
                 self._make_room()
                 return
             sock.setblocking(False)
@@ -92,9 +92,10 @@ class Listener:
             client.start(self.context)
 
     def _make_room(self) -> None:
-        """Drop the oldest that has said nothing whole yet, of the address that has most.
+        """Drop the oldest client without a whole request, of the address with most clients.
 
-        A client that says at once what it wants has long been served when its turn would come.
+        A client that sends its request at once has been answered long before its turn to be
+        dropped.
         """
         most = max(self._by_address.values(), default=0)
         crowd = [it for it in self._clients if self._by_address[it.address] == most]
@@ -114,7 +115,7 @@ class Listener:
                 del self._by_address[client.address]
 
     def received(self, client: Client, head: bytes) -> None:
-        """Answer a request, or have the parent answer it."""
+        """Answer a request, or pass it on to the parent."""
         try:
             method, path, query, headers = read(head)
         except ValueError:
@@ -130,7 +131,7 @@ class Listener:
             text = f"here are {', '.join(self._pages)}\n"
             client.answer(HTTPStatus.NOT_FOUND, TEXT, text.encode())
             return
-        # Only what the page rests on: who varies the rest asks the same question again.
+        # Only the headers and flags that the page reads, so that other differences ask nothing new.
         wanted = {
             name.rstrip("="): query[name.rstrip("=")][:1] if name.endswith("=") else [""]
             for name in page["query"]
@@ -150,5 +151,5 @@ def _question(path: str, query: dict[str, list[str]], headers: dict[str, str]) -
 
 
 def _questions(path: str, names: list[str]) -> list[str]:
-    """Return what can be asked of a page that is polled: plain, and with each of its flags."""
+    """Return all questions about a polled page: plain, and with each of its flags."""
     return [_question(path, query, {}) for query in ({}, *({name: [""]} for name in names))]

@@ -1,4 +1,4 @@
-"""Answers that are there before anybody asks: those of probes."""
+"""Answers to probes, fetched before a probe asks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class _Answer(NamedTuple):
 
 
 class Polled:
-    """Asks the parent one question again and again, and knows its last answer for a while.
+    """Polls the parent with one question, and keeps its last answer for a while.
 
-    A probe then waits for nobody's interpreter. Where the parent has not answered for too long,
-    the probe waits for it as everybody does: a scheduler that hangs has to fail its probe.
+    A probe then does not wait for the scheduling interpreter. If the parent has not answered for
+    too long, the probe has to wait for it: the probe of a scheduler that hangs must fail.
     """
 
     is_gone = False
@@ -33,7 +33,7 @@ class Polled:
         question: str,
         limits: dict[str, Any],
     ) -> None:
-        """Ask for the first time."""
+        """Ask for the first answer."""
         self._loop, self._channel, self._question = loop, channel, question
         self._limits = limits
         self._asked_s = 0.0
@@ -45,12 +45,12 @@ class Polled:
         self._channel.ask(self._question, self)
 
     def answer(self, status: int, content_type: str, body: bytes) -> None:
-        """Keep an answer, and ask again in a while."""
+        """Keep an answer, and ask again after the poll period."""
         self._last = _Answer(self._asked_s, status, content_type, body)
         self._loop.call_later(self._limits["poll_s"], self._ask)
 
     def give(self, client: Waits) -> None:
-        """Answer a client with what is known; where that is too old, have the parent answer."""
+        """Give a client the last answer; if that is too old, ask the parent."""
         last = self._last
         if last is None or self._loop.time() - last.asked_s > self._limits["fresh_s"]:
             self._channel.ask(self._question, client)

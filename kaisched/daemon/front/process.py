@@ -1,4 +1,4 @@
-"""What the process does: it serves until its parent is gone."""
+"""Main function of the front process: serves until the parent is gone."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LONGEST_FAULT: Final = 200
 
 
 def main() -> None:
-    """Serve as the last argument says, in JSON."""
+    """Serve according to the last argument, which is JSON."""
     settings = json.loads(sys.argv[-1])
-    # A terminal sends its signals to us too; the parent says when it is over.
+    # A terminal sends its signals to this process too; only the parent ends it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    # What goes wrong is counted and told through the channel; nobody reads standard error before
-    # the end, and a full pipe would stop us.
+    # Faults are counted and reported through the channel. The parent reads standard error only at
+    # the end, and a full pipe would block us.
     logging.disable(logging.CRITICAL)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings["limits"]["connections"] + _SPARE_DESCRIPTORS

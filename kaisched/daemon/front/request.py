@@ -1,4 +1,4 @@
-"""The head of a request."""
+"""Parser of the head of a request."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ _MOST_FIELDS = 32
 
 
 class Head(NamedTuple):
-    """What a client said it wants."""
+    """Method, path, query and headers of a request."""
 
     method: str
     path: str
     query: dict[str, list[str]]
     headers: dict[str, str]
-    """By name in small letters."""
+    """Headers by name in lower case."""
 
 
 def read(head: bytes) -> Head:
-    """Return what the bytes up to the empty line say.
+    """Parse the bytes up to the empty line.
 
     Raises:
-        ValueError: it is no HTTP/1.
+        ValueError: the bytes are no HTTP/1 request.
 
     """
     first, *rest = head.decode("latin-1").replace("\r\n", "\n").partition("\n\n")[0].split("\n")

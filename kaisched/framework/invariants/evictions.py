@@ -47,8 +47,11 @@ def victims(moves: Moves) -> Iterator[str]:
             yield f"I13 pod {tasks.name[each.task]} is evicted but is not preemptible"
 
 
-def evictions(moves: Moves) -> Iterator[str]:
-    """I4, I11, I12, I14: each eviction is for somebody, by the rules of its action."""
+def evictions(moves: Moves, *, may_take_own: bool = False) -> Iterator[str]:
+    """I4, I11, I12, I14: each eviction is for somebody, by the rules of its action.
+
+    ``may_take_own``: reclaim takes from the claim's own queue, as the policy of the shard says.
+    """
     if not moves.result.evict_tasks.size:
         return
     yield from _whole_or_nothing(moves)
@@ -64,7 +67,8 @@ def evictions(moves: Moves) -> Iterator[str]:
     yield from _drained(moves, by_action.pop(_DRAIN, []))
     yield from _served(moves, by_action, taker_of_name)
     yield from _preempted(moves.snapshot, by_action.get(_PREEMPT, []), taker_of_name)
-    yield from _made_way(moves, by_action.get(_RECLAIM, []), taker_of_name)
+    if not may_take_own:
+        yield from _made_way(moves, by_action.get(_RECLAIM, []), taker_of_name)
 
 
 def _whole_or_nothing(moves: Moves) -> Iterator[str]:

@@ -51,7 +51,8 @@ def violations(
         return found + strangers  # what is below speaks of tasks of jobs on nodes
     found.extend(_nodes(snapshot, result))
     found.extend(_gangs(moves))
-    found.extend(evictions(moves))
+    own = policy.questions.takes_from_own_queue
+    found.extend(evictions(moves, may_take_own=own))
     found.extend(policy.questions.broken_rules(moves))
     if with_records:
         found.extend(_records(snapshot, result))

@@ -82,6 +82,8 @@ class Questions:
         self.queue_order: Callable[[Session, RowVec, Amounts, Amounts], Columns] = self._asker(
             Plugin.queue_order
         )
+        self._head_order = self._asker(Plugin.head_order)
+        self._has_heads = bool(self._answers["head_order"])
         self.job_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.job_order)
         self.task_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.task_order)
         self.subgroup_order: Callable[[Session, IntVec, IntVec], Columns] = self._asker(
@@ -98,6 +100,18 @@ class Questions:
             Plugin.victim_filter
         )
         self._scenario_gate = self._over("scenario_gate", self._answers["scenario_gate"])
+        self.victim_order: Callable[[Session, Claim, Units], tuple[RowVec, int] | None] = (
+            self._asker(Plugin.victim_order)
+        )
+        """Return the units in the order in which they go, or None where the host's order stands."""
+        self.orders_victims = bool(self._answers["victim_order"])
+        self.plan_gate: Callable[[Session, Claim, Units], CodeVec | None] = self._asker(
+            Plugin.plan_gate
+        )
+        self.takes_from_own_queue = any(
+            answer.owner.takes_from_own_queue for answer in self._answers["victim_order"]
+        )
+        """True when reclaim takes from the claim's own queue, too."""
         self.batch_size: Callable[[Session, RowVec], IntVec] = self._asker(Plugin.batch_size)
         self.next_batch: Callable[[Session, int], RowVec | None] = self._asker(Plugin.next_batch)
         self.is_job_bound = all(
@@ -185,6 +199,23 @@ class Questions:
     def _division(self, session: Session, question: str) -> Callable[..., Any] | None:
         answers = self._may_speak[question](session, question)
         return partial(self._over(question, answers), session) if answers else None
+
+    # -- order -----------------------------------------------------------------------------------
+
+    def contest(
+        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+    ) -> Columns:
+        """Return the keys by which sibling queues compete, each with its best job, low first."""
+        columns = self.queue_order(session, queue, held, ask)
+        if self._has_heads:
+            columns = [*columns, *self._head_order(session, queue, job, held, ask)]
+        return columns
+
+    def rests_on_sums(self, session: Session) -> bool:
+        """Tell whether positions of inner queues may be foreseen by adding up what is below."""
+        asked = ("queue_order", "head_order", "queue_gate")
+        owners = {id(it.owner): it.owner for name in asked for it in self._answers[name]}
+        return all(owner.rests_on_sums(session) for owner in owners.values())
 
     # -- gates -----------------------------------------------------------------------------------
 

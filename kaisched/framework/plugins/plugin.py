@@ -62,9 +62,15 @@ class Plugin(Decisions, Words):
 
     is_class_bound: bool = False
     """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` looks at no
-    more of a job than its queue, its ask and whether it is preemptible.
+    more of a job than its queue, its ask, its priority and whether it is preemptible.
 
     One job of each class may then be asked about for all of them.
+    """
+
+    takes_from_own_queue: bool = False
+    """Say that reclaim may take from the claim's own queue too, which is else preempt's business.
+
+    Such victims need not have a lower priority: ``victim_order`` says which of them go.
     """
 
     refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
@@ -89,6 +95,16 @@ class Plugin(Decisions, Words):
         out. Asked once a cycle and action, when the first gate is needed.
         """
         del session, action
+        return True
+
+    def rests_on_sums(self, session: SessionView) -> bool:
+        """Promise that answers about an inner queue rest on what is held below it, added up.
+
+        ``queue_order``, ``head_order`` and ``queue_gate`` are then asked about assumed positions,
+        many turns ahead. With False they are asked turn by turn, and may read what each queue holds
+        now from ``session.held_now``.
+        """
+        del session
         return True
 
     def is_silent(self, session: SessionView, question: str) -> bool:

@@ -39,6 +39,7 @@ from kaisched.framework.plugins.specification import question
 from kaisched.framework.plugins.validity import (
     batch_fault,
     head_start_fault,
+    line_fault,
     share_fault,
     size_fault,
 )
@@ -152,6 +153,16 @@ class Decisions:
         candidate asks for: also asked on assumed positions, so pure in its arguments.
         """
 
+    @question(Keys("queue", without="of equal queues the older goes first, then the name decides"))
+    def head_order(
+        self, session: SessionView, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...] | None:
+        """Return key columns ``(K,)`` deciding among siblings that :meth:`queue_order` holds equal.
+
+        By their best candidates: ``job[i]`` is that of ``queue[i]``, in it or below it. Asked after
+        it and with the same positions.
+        """
+
     @question(Keys("job"))
     def job_order(self, session: SessionView, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
@@ -230,6 +241,27 @@ class Decisions:
         A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
         and not refused here were gone from ``session.held_now``; entries that are not ``taken`` are
         not asked about. To take fewer must never be refused where taking more is not.
+        """
+
+    @question(First(line_fault, without="the order of candidates, turned around"))
+    def victim_order(
+        self, session: SessionView, claim: Claim, units: Units
+    ) -> tuple[RowVec, int] | None:
+        """Return (units in the order in which they would go, why the others would not).
+
+        Rows of ``units``, which stand in no order across queues and in job order turned around in
+        each. The first of them that make room for the claim are taken, then those it can do without
+        are put back, the last first; no other set is looked at. The code of what is left out may be
+        one that is *retried*: then the next pass asks again. 0 where nothing is left out.
+        """
+
+    @question(FirstRefusal("units"))
+    def plan_gate(self, session: SessionView, claim: Claim, units: Units) -> CodeVec | None:
+        """Return int16 codes ``(V,)``: may these units go, for this claim and together?
+
+        Asked about a plan in the order of :meth:`victim_order`, and before a unit is put back about
+        the others. They are gone from ``session.held_now``; the claim is not placed yet. Where any
+        of them is refused there is no such plan.
         """
 
     @question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))

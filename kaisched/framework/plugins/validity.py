@@ -125,6 +125,19 @@ def head_start_fault(ahead: Any, asked: Asked) -> str:
     return "answered more than the surplus" if np.count_nonzero(together[group] > surplus) else ""
 
 
+def line_fault(line: Any, asked: Asked) -> str:
+    """Return what is wrong with (rows of units, code), or an empty string."""
+    count = len(asked[-1])
+    if not (isinstance(line, tuple) and len(line) == 2):  # noqa: PLR2004 - a pair
+        return f"answered {type(line).__name__}, not (rows, code)"
+    rows, code = line
+    if not (isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"):
+        return "answered rows that are not a vector of rows"
+    if rows.size and (rows.min() < 0 or rows.max() >= count or len(np.unique(rows)) < len(rows)):
+        return "answered rows that are not distinct units"
+    return code_fault(np.array([code], np.int64), 1)
+
+
 def size_fault(size: Any, asked: Asked) -> str:
     """Return what is wrong with batch sizes ``(K,)``, or an empty string."""
     session, job = asked

@@ -1,1 +1,1 @@
-"""What a simulation leaves behind: tables, files, pictures and a report."""
+"""Output of a simulation: tables, files, pictures and a report."""

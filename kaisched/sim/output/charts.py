@@ -1,4 +1,4 @@
-"""The charts of one run. The report shows them, and pictures are made of them."""
+"""Charts of one run, for the report and for picture files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from kaisched.sim.output.svg.style import NEUTRAL
 from kaisched.sim.timeline import Timeline
 
 HALF: Final = 600
-"""Pixels of a chart beside another."""
+"""Width in pixels of a chart beside another."""
 WHOLE: Final = 1220
-"""Pixels of a chart that has the page to itself."""
+"""Width in pixels of a chart on its own."""
 MOST_NODE_ROWS: Final = 64
 _SHADE: Final = 0.3
 _PARTS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -37,7 +37,7 @@ _PERCENT: Final = (0.0, 20.0, 40.0, 60.0, 80.0, 100.0)
 
 
 def held_chart(line: Timeline, shown: Shown, *, width: int = WHOLE) -> Chart:
-    """Return the GPUs that each queue held, on top of each other."""
+    """Stack the GPUs that each queue held over time."""
     sums = shown.sums(line.allocated)
     layers = [
         Line(name, line.end_s, values, series)
@@ -52,15 +52,15 @@ SHARES_LEGEND: Final = (
     Entry("fair share", stroke(NEUTRAL, dash=DASHED)),
     Entry("entitled", stroke(NEUTRAL, dash=DOTTED, width=2.0)),
 )
-"""What the charts of :func:`share_charts` show, whichever queue's it is."""
+"""Entries of the common legend of :func:`share_charts`."""
 
 
 def share_charts(
     line: Timeline, shown: Shown, *, width: int = HALF, is_named: bool = True
 ) -> list[Chart]:
-    """Return a chart for each queue: what it held, its fair share and its entitlement.
+    """Draw a chart for each queue: GPUs held, fair share and entitlement.
 
-    All have one scale. ``is_named`` says whether each has a legend.
+    All charts have one scale. ``is_named`` says whether each has a legend.
     """
     rows = list(
         zip(
@@ -85,7 +85,7 @@ def share_charts(
 
 
 def hours_chart(line: Timeline, shown: Shown, *, width: int = HALF) -> Chart:
-    """Return the GPU-hours of each queue so far, and those it was entitled to."""
+    """Draw the GPU-hours of each queue so far, and its entitlement."""
     lines = []
     used, due = shown.sums(line.gpu_hours), shown.sums(line.entitled_hours)
     for series, name in enumerate(shown.names):
@@ -99,14 +99,14 @@ def hours_chart(line: Timeline, shown: Shown, *, width: int = HALF) -> Chart:
 
 
 def jain_chart(line: Timeline) -> Chart:
-    """Return Jain's index of what queues got so far."""
+    """Draw Jain's index of GPU-hours so far."""
     lines = [Line("Jain's index", line.end_s, line.jain, 0, is_named=False)]
     title = "Jain's index of GPU-hours by entitled ones (1 is equal)"
     return lines_chart(title, "index", lines, height=240, y_ticks=_PARTS)
 
 
 def waits_chart(outcome: Outcome, shown: Shown) -> Chart:
-    """Return how long jobs of each queue waited."""
+    """Draw how long the jobs of each queue waited."""
     by_name = {queue.name: queue.wait for queue in outcome.queues}
     names = [name for name in shown.names if by_name.get(name) is not None]
     waits = [wait for name in names if (wait := by_name[name]) is not None]
@@ -118,25 +118,25 @@ def waits_chart(outcome: Outcome, shown: Shown) -> Chart:
 
 
 def use_chart(line: Timeline) -> Chart:
-    """Return the part of the GPUs in use."""
+    """Draw the part of the GPUs in use."""
     used = Line("in use", line.end_s, line.utilisation * 100.0, 2, is_filled=True, is_named=False)
     return lines_chart("GPUs in use", "%", [used], y_ticks=_PERCENT)
 
 
 def evictions_chart(line: Timeline) -> Chart:
-    """Return how many jobs were evicted when."""
+    """Draw the number of evicted jobs over time."""
     evictions = line.evictions.sum(axis=0)
     return bars_over_time("Evictions", "jobs", line.end_s, evictions, 1, is_count=True)
 
 
 def lost_chart(line: Timeline) -> Chart:
-    """Return how much work was done twice, at the time of its eviction."""
+    """Draw the work that was done twice, at the time of the eviction."""
     lost = line.lost_hours.sum(axis=0)
     return bars_over_time("Work done twice", "GPU-hours", line.end_s, lost, 3)
 
 
 def nodes_chart(result: Result) -> Chart:
-    """Return how much of each node was in use."""
+    """Draw how much of each node was in use."""
     run = result.run
     means = run.record.nodes.means()
     gpus = np.array(run.node_gpus)
@@ -147,7 +147,7 @@ def nodes_chart(result: Result) -> Chart:
 
 
 def _folded(names: list[str], used: FloatVec, gpus: FloatVec) -> tuple[list[str], FloatVec]:
-    """Return at most so many rows: neighbours share one where there are more nodes."""
+    """Merge neighbouring nodes until the rows are few enough."""
     if not names:
         return [], np.zeros((0, 1))
     each = -(-len(names) // MOST_NODE_ROWS)

@@ -66,7 +66,7 @@ def _row(name: str, outcome: Outcome) -> tuple[str, ...]:
 
 
 def busiest_queues(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the names of the busiest queues that any run has."""
+    """Return the names of the busiest queues of all runs."""
     hours: dict[str, float] = {}
     for outcome in outcomes:
         for queue in outcome.queues:
@@ -77,7 +77,7 @@ def busiest_queues(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def runs_legend(names: Sequence[str]) -> list[Entry]:
-    """Return what names the runs in all charts of a comparison."""
+    """Return the legend of the runs, for all charts of a comparison."""
     return [Entry(name, fill(series), is_area=True) for series, name in enumerate(names)]
 
 
@@ -89,7 +89,7 @@ def beyond_chart(
     height: int = 0,
     is_named: bool = True,
 ) -> Chart:
-    """Return what each queue got beyond its entitlement; left of 0 is what it missed."""
+    """Draw what each queue got beyond its entitlement; left of 0 is what it missed."""
     return bars_by_name(
         "Beyond what the queue is entitled to",
         "GPU-hours",
@@ -117,7 +117,7 @@ def _bars(
     names: Sequence[str],
     amount: Callable[[QueueOutcome], float | None],
 ) -> list[Bars]:
-    """Return a bar of each run for each of the busiest queues, none where it has no amount."""
+    """Return a bar of each run for each of the busiest queues, none without an amount."""
     queues = busiest_queues(outcomes)
     groups = []
     for series, (name, outcome) in enumerate(zip(names, outcomes, strict=True)):
@@ -129,7 +129,7 @@ def _bars(
 def wrong_chart(
     results: Sequence[Result], names: Sequence[str], *, width: int = HALF, is_named: bool = True
 ) -> Chart:
-    """Return the GPU-hours that the wrong queues got, up to each instant."""
+    """Draw the GPU-hours that the wrong queues got, up to each instant."""
     lines = _lines(results, names, wrong_hours, is_named=is_named)
     return lines_chart("In the wrong hands so far", "GPU-hours", lines, width=width)
 
@@ -137,7 +137,7 @@ def wrong_chart(
 def evictions_chart(
     results: Sequence[Result], names: Sequence[str], *, width: int = HALF, is_named: bool = True
 ) -> Chart:
-    """Return the evictions up to each instant."""
+    """Draw the evictions up to each instant."""
     lines = _lines(
         results, names, lambda line: np.cumsum(line.evictions.sum(axis=0)), is_named=is_named
     )
@@ -152,7 +152,7 @@ def _lost_chart(results: Sequence[Result], names: Sequence[str]) -> Chart:
 def wrong_hours(line: Timeline) -> FloatVec:
     """Return ``(T,)`` half the sum over queues of |GPU-hours - entitled| up to each point.
 
-    In GPU-hours and no part of them: in the first minutes all parts are large.
+    The unit is GPU-hours, since as parts of a whole the first minutes would dwarf the rest.
     """
     apart = np.abs(line.gpu_hours - line.entitled_hours).sum(axis=0)
     hours: FloatVec = apart / 2.0
@@ -166,7 +166,7 @@ def _lines(
     *,
     is_named: bool = True,
 ) -> list[Line]:
-    """Return a line for each run, which ends where the run does."""
+    """Return a line for each run, as long as the run."""
     return [
         Line(
             name,

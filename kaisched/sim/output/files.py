@@ -1,4 +1,4 @@
-"""The files of a run: CSV for spreadsheets, JSON for programs. The same run, the same bytes."""
+"""Files of a run: CSV for spreadsheets, JSON for programs. Equal runs give equal bytes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ JOB_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A run with its sums and its course."""
+    """A run with its sums and its timeline."""
 
     run: Run
     outcome: Outcome
@@ -78,12 +78,12 @@ class Result:
 
 
 def result_of(run: Run) -> Result:
-    """Work out everything that is told of a run."""
+    """Compute everything that is reported about a run."""
     return Result(run, outcome_of(run), timeline_of(run))
 
 
 def write_files(result: Result, folder: Path) -> list[Path]:
-    """Write all files of one run into a folder, which is made; return them.
+    """Write all files of one run into a folder, which is created; return their paths.
 
     Raises:
         ConfigError: the folder cannot be written.
@@ -114,7 +114,7 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def json_of(result: Result) -> str:
-    """Return the sums and the course of a run; sums unrounded, keys in camelCase."""
+    """Format the sums and the timeline of a run; unrounded sums, keys in camelCase."""
     line = result.timeline
     answer = {
         "schemaVersion": SCHEMA,
@@ -140,7 +140,7 @@ def _line_of(line: Timeline, at: int) -> dict[str, Any]:
 
 
 def _short(values: list[float]) -> list[float]:
-    """Return values with four decimals: enough for a picture, and a third of the bytes."""
+    """Round values to four decimals: enough for a picture, and a third of the bytes."""
     return [round(value, 4) for value in values]
 
 

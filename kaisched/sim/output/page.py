@@ -1,4 +1,4 @@
-"""The page that a report stands in: style for light and dark, tables, sections. No script."""
+"""HTML page of a report: style for light and dark, tables, sections. No script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kaisched.sim.output.svg.chart import Chart
 from kaisched.sim.output.svg.style import DARK, FONT, LIGHT, Palette, chart_style
 
 _LEAST_SCALE: Final = 0.8
-"""Of a chart, at which its text can still be read."""
+"""Smallest scale of a chart at which its text is still legible."""
 
 
 def _variables(palette: Palette) -> str:
@@ -40,7 +40,7 @@ figcaption{{color:var(--soft);font-size:13px}}
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Return a whole document that needs nothing but itself."""
+    """Return a whole, self-contained document."""
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -63,7 +63,7 @@ def paragraph(words: str, *, is_soft: bool = False) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table, the first column to the left and the others to the right."""
+    """Return a table with the first column aligned to the left, the rest to the right."""
     head = "".join(f"<th>{escape(word)}</th>" for word in heads)
     lines = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
@@ -82,5 +82,5 @@ def figure(chart: Chart, caption: str = "") -> str:
 
 
 def side_by_side(figures: Iterable[str]) -> str:
-    """Return figures in columns, as many as there is room for."""
+    """Return figures in as many columns as there is room for."""
     return f'<div class="grid">{"".join(figures)}</div>'

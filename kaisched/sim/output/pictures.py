@@ -21,7 +21,7 @@ from kaisched.sim.output.svg.chart import GAP, Chart, picture
 _WIDE: Final = 820
 _NARROW: Final = 398
 _ONE_COLUMN: Final = 4
-"""Queues whose charts stand under each other at most; more are in two columns."""
+"""Most queues with their charts in one column; more take two columns."""
 
 
 def write_pictures(result: Result, folder: Path) -> list[Path]:
@@ -44,7 +44,7 @@ def write_pictures(result: Result, folder: Path) -> list[Path]:
 
 
 def write_compared(results: Sequence[Result], folder: Path) -> Path:
-    """Write the picture of several runs.
+    """Write the picture that compares several runs.
 
     Raises:
         ConfigError: the folder cannot be written.

@@ -1,4 +1,4 @@
-"""The report of one run, or of several side by side, as one page without any network."""
+"""Report of one run, or of several side by side, as one page that needs no network."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def report_html(results: Sequence[Result]) -> str:
         body += _sections(result)
     body.append(
         paragraph(
-            "Entitled: the time there was, divided by quota, priority and weight, and capped by "
-            "the work that had come, run without waiting, and by the time that was left for it. "
+            "Entitled: GPU time, divided by quota, priority and weight, and capped by the work "
+            "submitted, as if run without waiting, and by the time that was left for it. "
             "Fair share: what the cycle divided out at that moment. Lines show means between two "
             "points.",
             is_soft=True,

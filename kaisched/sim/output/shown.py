@@ -1,4 +1,4 @@
-"""Which queues a picture shows by name: the busiest; the others are one."""
+"""Queues that a picture names: the busiest; the others form one row."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from kaisched.core.axis import FloatVec, IntVec
 from kaisched.sim.output.files import Result
 
 MOST: Final = 8
-"""As many as there are colours; the last is for the others where there are more."""
+"""Rows of a picture, one for each colour; the last one sums the others if there are more."""
 OTHERS: Final = "others"
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Rows of a picture."""
+    """Rows of a picture, and the row of each queue."""
 
     names: list[str]
     row_of_queue: IntVec
     """``(V,)``."""
 
     def sums(self, columns: FloatVec) -> FloatVec:
-        """Return ``(rows, T)`` of ``(V, T)``."""
+        """Sum columns ``(V, T)`` of queues into ``(rows, T)``."""
         sums = np.zeros((len(self.names), columns.shape[1]))
         np.add.at(sums, self.row_of_queue, columns)
         return sums
 
 
 def shown_of(result: Result) -> Shown:
-    """Return the rows for a run: queues in the order of the file, those that did most."""
+    """Choose the rows for a run: the busiest queues, in the order of the file."""
     queues = result.outcome.queues
     busy = [max(queue.gpu_hours, queue.entitled_gpu_hours) for queue in queues]
     active = [at for at, hours in enumerate(busy) if hours > 0] or list(range(len(queues)))

@@ -1,4 +1,4 @@
-"""The outcome of a scenario as a table for people, at most 80 columns wide."""
+"""Table of the outcome of a scenario for people, at most 80 columns wide."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COMPARED: Final = (
 
 
 def summary_of(outcome: Outcome) -> str:
-    """Return the whole: what was run, a line for each queue, and the sums."""
+    """Format an outcome: the setting, a line for each queue, and the sums."""
     shown = [queue for queue in outcome.queues if queue.jobs][:_MOST_ROWS]
     lines = [_title(outcome), "", *aligned([*_HEAD, *_rows(outcome, shown)]), "", *_sums(outcome)]
     left_out = len(outcome.queues) - len(shown)
@@ -38,7 +38,7 @@ def summary_of(outcome: Outcome) -> str:
 
 
 def comparison_of(outcomes: Sequence[Outcome]) -> str:
-    """Return a line for each of several runs."""
+    """Format a line for each of several runs."""
     rows: list[Sequence[str]] = [_COMPARED]
     for name, outcome in zip(names_of(outcomes), outcomes, strict=True):
         waits = worst_waits(outcome)
@@ -57,7 +57,7 @@ def comparison_of(outcomes: Sequence[Outcome]) -> str:
 
 
 def names_of(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a name for each run; those of one name are numbered."""
+    """Return a name for each run; equal names get numbers."""
     names = [outcome.name for outcome in outcomes]
     return [
         f"{name} ({names[: at + 1].count(name)})" if names.count(name) > 1 else name
@@ -66,7 +66,7 @@ def names_of(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def worst_waits(outcome: Outcome) -> tuple[float | None, float | None]:
-    """Return p50 and p95 of the wait in the queue where each is longest."""
+    """Return p50 and p95 of the wait, each in the queue where it is longest."""
     waits = [queue.wait for queue in outcome.queues if queue.wait is not None]
     if not waits:
         return None, None

@@ -1,4 +1,4 @@
-"""What a sweep found: a table, JSON, CSV, and a page that shows the trade."""
+"""Output of a sweep: a table, JSON, CSV, and a page that shows the trade-off."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONG_HEADS: Final = (
 
 
 def summary_of(sweep: Sweep) -> str:
-    """Return a line for each setting, the cheapest first, and the recommendation."""
+    """Format a line for each setting, the cheapest first, and the recommendation."""
     rows: list[tuple[str, ...]] = [("setting", *_HEADS)]
     order = sorted(range(len(sweep.trials)), key=lambda at: (sweep.trials[at].cost, at))
     rows += [(_marked(sweep, at), *_cells(sweep.trials[at])) for at in order]
@@ -48,7 +48,7 @@ def summary_of(sweep: Sweep) -> str:
 
 
 def json_of(sweep: Sweep) -> str:
-    """Return every trial, unrounded."""
+    """Format every trial, unrounded."""
     frontier = set(sweep.frontier)
     answer = {
         "schemaVersion": SCHEMA,
@@ -63,7 +63,7 @@ def json_of(sweep: Sweep) -> str:
 
 
 def write_sweep(sweep: Sweep, folder: Path) -> list[Path]:
-    """Write all of it into a folder."""
+    """Write all files of a sweep into a folder."""
     return [
         write_text(folder / "tune.json", json_of(sweep) + "\n"),
         write_text(folder / "tune.csv", _csv_of(sweep)),
@@ -72,7 +72,7 @@ def write_sweep(sweep: Sweep, folder: Path) -> list[Path]:
 
 
 def html_of(sweep: Sweep) -> str:
-    """Return a page with the trade as a picture and a table."""
+    """Return a page with the trade-off as a chart and a table."""
     frontier = [sweep.trials[at] for at in sweep.frontier]
     dots = [
         Dot(100 * trial.lost, 100 * trial.error, told(trial.values), at == sweep.best)

@@ -1,1 +1,1 @@
-"""Scenario files: what they may say, what can be wrong with them, and what they come to."""
+"""Scenario files: their format, their checks, and the scenarios made from them."""

@@ -1,7 +1,7 @@
-"""A scenario file as it is written. Durations are texts such as ``90m``; GPUs are whole.
+"""Scenario file as written. Durations are texts such as ``90m``; GPUs are whole.
 
-What each key means and when it may be left out is told in docs/reference/scenarios.md, which a
-test compares with these structs.
+docs/reference/scenarios.md says what each key means and which keys are optional; a test compares it
+with these structs.
 """
 
 # ruff: noqa: RUF012 - msgspec gives every struct its own copy of an empty list or dict
@@ -23,20 +23,20 @@ class Time(StrictWire, frozen=True, kw_only=True):
     """The clock of the run."""
 
     duration: Duration
-    """When it stops, or when nothing is submitted any more if it drains."""
+    """End of the run; with drain, the end of submissions."""
     step: Duration = "1m"
-    """The grid: what happens is rounded up to it."""
+    """Step of the grid to which times are rounded up."""
     recheck: Duration | None = None
-    """While jobs wait, a cycle runs at least so often. Unless given, ten steps where decisions
-    change with time alone (usage, minimum runtimes), else only when something happens."""
+    """Longest time between two cycles while jobs wait. By default ten steps if decisions change
+    with time alone (usage, minimum runtimes), else no limit."""
     starts_on: Day = "mon"
-    """The weekday at time 0, which is midnight."""
+    """Weekday at time 0, which is midnight."""
     drain: bool = False
-    """Whether the clock goes on until every job has ended."""
+    """Whether the run goes on until every job has ended."""
 
 
 class Failures(StrictWire, frozen=True, kw_only=True):
-    """Failures of each node by chance: exponential times."""
+    """Random failures of each node, at exponential times."""
 
     mean_time_between: Duration
     mean_time_to_repair: Duration = "4h"
@@ -46,10 +46,10 @@ class Outage(StrictWire, frozen=True, kw_only=True):
     """A planned outage of some nodes of a group."""
 
     nodes: int = 1
-    """How many, the first ones of the group."""
+    """Number of nodes, from the beginning of the group."""
     at: Duration
     until: Duration | None = None
-    """When they return; never unless given."""
+    """Time of the return; never by default."""
 
 
 class NodeGroup(StrictWire, frozen=True, kw_only=True):
@@ -64,11 +64,11 @@ class NodeGroup(StrictWire, frozen=True, kw_only=True):
     failures: Failures | None = None
     outages: list[Outage] = []
     trace: str = ""
-    """Folder whose ``nodes.csv`` lists the nodes; then nothing else is given."""
+    """Folder whose ``nodes.csv`` lists the nodes; excludes all other keys."""
 
 
 class QueueLine(StrictWire, frozen=True, kw_only=True):
-    """A queue in short: GPUs only. The words are those of the Queue object."""
+    """A queue in short form, with GPUs only. Keys are those of the Queue object."""
 
     name: str
     parent: str = ""
@@ -81,21 +81,21 @@ class QueueLine(StrictWire, frozen=True, kw_only=True):
 
 
 class Arrivals(StrictWire, frozen=True, kw_only=True):
-    """When jobs come: one of the first four."""
+    """Arrivals of jobs, by exactly one of the first four keys."""
 
     poisson_per_hour: int | float | None = None
     every: Duration | None = None
     at: list[Duration] | None = None
     backlog: int | Literal["endless"] | None = None
-    """So many jobs always wait, from the beginning; ``endless``: more than the cluster holds."""
+    """Number of jobs that always wait, from the beginning; ``endless``: more than fit."""
     each: int = 1
-    """Jobs that come at each instant."""
+    """Jobs that arrive at each instant."""
     begin: Duration = 0
     end: Duration | None = None
 
 
 class Hours(StrictWire, frozen=True, kw_only=True):
-    """Hours of the day and days of the week at which jobs come; nothing comes outside."""
+    """Hours of the day and days of the week at which jobs arrive."""
 
     days: list[Day] = msgspec.field(default_factory=lambda: list(WEEK[:5]))
     begin: Duration = "9h"
@@ -103,23 +103,23 @@ class Hours(StrictWire, frozen=True, kw_only=True):
 
 
 class Size(StrictWire, frozen=True, kw_only=True):
-    """One size of jobs, and how often it occurs beside the others."""
+    """One size of jobs, and its frequency relative to the others."""
 
     gpus: int
-    """Of each pod."""
+    """GPUs of each pod."""
     pods: int = 1
     share: int | float = 1
 
 
 class Lognormal(StrictWire, frozen=True, kw_only=True):
-    """Many short ones and few long ones."""
+    """Lognormal run times: many short and few long ones."""
 
     median: Duration
     sigma: int | float = 1
 
 
 class RunTime(StrictWire, frozen=True, kw_only=True):
-    """How long jobs run, by chance: one of the first two."""
+    """Random run times, by one of the first two keys."""
 
     exponential: Duration | None = None
     """The mean."""
@@ -129,22 +129,22 @@ class RunTime(StrictWire, frozen=True, kw_only=True):
 
 
 class JobGroup(StrictWire, frozen=True, kw_only=True):
-    """Jobs of one queue that are made alike."""
+    """Jobs of one queue with common parameters."""
 
     queue: str
     name: str = ""
-    """Names its stream of chance; the queue and a number unless given."""
+    """Names the random stream; by default the queue and a number."""
     arrivals: Arrivals
     count: int | None = None
-    """The most jobs that come."""
+    """Most jobs that arrive."""
     gpus: int = 1
-    """Of each pod."""
+    """GPUs of each pod."""
     pods: int = 1
-    """All of them run together, or none does."""
+    """Pods of each job, which run together or not at all."""
     sizes: list[Size] = []
-    """Instead of gpus and pods."""
+    """Alternative to gpus and pods."""
     cpu: Amount | None = None
-    """Of each pod."""
+    """Amounts of each pod."""
     memory: Amount | None = None
     duration: Duration | RunTime
     """Or ``forever``."""
@@ -152,40 +152,40 @@ class JobGroup(StrictWire, frozen=True, kw_only=True):
     priority: int = 50
     preemptible: bool = True
     checkpoint_every: Duration | None = None
-    """Or ``never``; unless given, that of the scenario."""
+    """A duration, or ``never``; by default that of the scenario."""
 
 
 class TraceLine(StrictWire, frozen=True, kw_only=True):
-    """Jobs that really ran somewhere."""
+    """Jobs of a trace."""
 
     path: str
     """Folder or file, or the name of a bundled trace."""
     format: Literal["vc", "openb", "swf", "csv"] | None = None
-    """Unless given, told from the files."""
+    """Format; by default derived from the files."""
     begin: Duration = 0
-    """What was submitted before this instant of the trace is left out; this instant is time 0."""
+    """Instant of the trace that becomes time 0; earlier jobs are left out."""
     end: Duration | None = None
     queue: str = ""
-    """All jobs go here; unless given, to the queues that the trace names."""
+    """Queue of all jobs; by default the queues that the trace names."""
     queue_by: Literal["queue", "user", "group"] = "queue"
     """Column of an SWF file."""
     processors_per_gpu: int = 1
-    """Of an SWF file, whose jobs have no GPUs."""
+    """Processors per GPU in an SWF file, whose jobs have no GPUs."""
     quota: Literal["none", "published"] = "none"
     """GPU quotas of queues that come from the trace."""
 
 
 class Usage(StrictWire, frozen=True, kw_only=True):
-    """The usage history that cycles see. Instead of the shard's usageDBConfig."""
+    """Usage history for the cycles, in place of the shard's usageDBConfig."""
 
     half_life: Duration | None = None
-    """No decay unless given."""
+    """Half-life; no decay by default."""
     window: Duration = "1w"
     window_type: Literal["sliding", "tumbling"] = "sliding"
 
 
 class Tune(StrictWire, frozen=True, kw_only=True):
-    """What ``kaisched tune`` tries: every combination of values."""
+    """Parameters that ``kaisched tune`` varies: every combination of values is tried."""
 
     parameters: dict[str, list[Any]]
     """Values by the path of a key of this file, such as ``shard.kValue`` or ``usage.halfLife``."""
@@ -200,13 +200,13 @@ class ScenarioDocument(StrictWire, frozen=True, kw_only=True):
     time: Time
     nodes: list[NodeGroup]
     queues: list[dict[str, Any]] = []
-    """Each in short, or a whole Queue object."""
+    """Each in short form, or a whole Queue object."""
     jobs: list[JobGroup] = []
     traces: list[TraceLine] = []
     checkpoint_every: Duration = "1h"
-    """Or ``never``: an evicted job then begins anew."""
+    """A duration, or ``never``: an evicted job then starts again from nothing."""
     shard: dict[str, Any] | None = None
-    """The spec of a SchedulingShard; the default policy unless given."""
+    """Spec of a SchedulingShard; the default policy if absent."""
     shard_file: str = ""
     usage: Usage | None = None
     tune: Tune | None = None

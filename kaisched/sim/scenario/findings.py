@@ -1,4 +1,4 @@
-"""Collects what is wrong with a scenario while it is read, so that all of it is told at once."""
+"""Faults of a scenario, collected while it is read, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Step = str | int
 
 
 class ScenarioError(ConfigError):
-    """The first thing wrong with a scenario; ``others`` are the rest."""
+    """The first fault of a scenario; ``others`` are the rest."""
 
     others: tuple[ConfigError, ...] = ()
 
 
 class Findings:
-    """What is wrong with one file. Where a method finds a fault, its answer is harmless."""
+    """Collected faults of one file. A method that finds a fault returns a harmless value."""
 
     def __init__(self, file: str) -> None:
-        """Begin with nothing wrong."""
+        """Start without faults."""
         self.file = file
         self.errors: list[ScenarioError] = []
         self.warnings: list[str] = []
 
     def add(self, message: str, *path: Step, value: object = ABSENT, fix: str = "") -> None:
-        """Take note of a fault at a path."""
+        """Record a fault at a path."""
         where = join_path(*path)
         self.errors.append(ScenarioError(message, file=self.file, path=where, value=value, fix=fix))
 
     def add_error(self, error: ConfigError | ObjectError, inside: str, *path: Step) -> None:
-        """Take note of an error in an object that stands at a path, ``inside`` which it counts."""
+        """Record an error of an embedded object at a path; its own path begins with ``inside``."""
         steps = error.path.removeprefix(inside).removeprefix(".")
         where = ".".join(filter(None, (join_path(*path), steps)))
         self.errors.append(
@@ -54,10 +54,10 @@ class Findings:
         )
 
     def stop_if_any(self) -> None:
-        """Raise the first error, with the others in it.
+        """Raise the first error, which holds the others.
 
         Raises:
-            ScenarioError: where anything is wrong.
+            ScenarioError: there is any fault.
 
         """
         if self.errors:
@@ -66,7 +66,7 @@ class Findings:
             raise first
 
     def convert(self, raw: object, type_: type[Any], *path: Step) -> Any:
-        """Return the struct of plain values, or None with a fault for each that does not fit."""
+        """Convert plain values to a struct; None, with a fault for each mismatch, if that fails."""
         try:
             value = without_nulls(raw)
         except ValueError as error:
@@ -81,7 +81,7 @@ class Findings:
             return None
 
     def seconds(self, text: str | int, *path: Step, least: float = 0.0) -> float:
-        """Return the seconds of a duration, ``least`` where it is none or shorter."""
+        """Return the seconds of a duration, or ``least`` and a fault if invalid or shorter."""
         try:
             seconds = parse_duration(text)
         except UnitError as error:
@@ -93,7 +93,7 @@ class Findings:
         return seconds
 
     def number(self, value: float, *path: Step, least: float = 0.0, most: float = 1e9) -> float:
-        """Return a number in a range, the least of it where it is outside."""
+        """Return a number in a range, or ``least`` and a fault if it is outside."""
         if not (math.isfinite(value) and least <= value <= most):
             fix = f"write a number from {least:g} to {most:g}"
             self.add("is out of range", *path, value=value, fix=fix)
@@ -101,7 +101,7 @@ class Findings:
         return value
 
     def known(self, name: str, names: Sequence[str], what: str, *path: Step) -> bool:
-        """Tell whether a name is one of those there are; a fault if not."""
+        """Tell whether a name is known; record a fault if not."""
         if name in names:
             return True
         fix = did_you_mean(name, list(names)) or f"there is no {what} at all: add one"

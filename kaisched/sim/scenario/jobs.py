@@ -1,4 +1,4 @@
-"""The groups of jobs of a scenario: from what is written to what jobs are made from."""
+"""Groups of jobs of a scenario: turns them into the parameters of jobs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WAYS = ("poissonPerHour", "every", "at", "backlog")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the groups of a scenario have in common."""
+    """Values that all groups of a scenario share."""
 
     found: Findings
     queues: Mapping[str, int]
@@ -50,14 +50,14 @@ class Frame:
     end_s: float
     first_day: int
     gpus: int
-    """Of the whole cluster."""
+    """GPUs of the whole cluster."""
     most_gpus: int
-    """Of one node."""
+    """GPUs of the largest node."""
     chance: Chance
 
 
 def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[Backlog]]:
-    """Return the jobs that come at instants known beforehand, and the backlogs."""
+    """Return the jobs with planned arrivals, and the backlogs."""
     planned: list[Job] = []
     backlogs: list[Backlog] = []
     names: set[str] = set()
@@ -65,7 +65,7 @@ def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[B
         name = group.name or f"{group.queue}-{at + 1}"
         if name in names:
             fix = "each group draws by its name: give it another"
-            frame.found.add("stands here twice", "jobs", at, "name", value=name, fix=fix)
+            frame.found.add("appears twice", "jobs", at, "name", value=name, fix=fix)
         names.add(name)
         makings = _makings(group, name, frame, at)
         bodies = Bodies(makings, frame.chance, frame.step_s)
@@ -78,7 +78,7 @@ def jobs_of(groups: Sequence[JobGroup], frame: Frame) -> tuple[list[Job], list[B
 
 
 def checkpoint_ticks(text: str | int, found: Findings, step_s: float, *path: Step) -> int:
-    """Return the ticks of work between two checkpoints; FOREVER where there are none."""
+    """Return the ticks of work between two checkpoints; FOREVER without checkpoints."""
     if text == NEVER_WORD:
         return FOREVER
     return tick_at(found.seconds(text, *path, least=1.0), step_s)
@@ -236,7 +236,7 @@ def _is_wrong_way(group: JobGroup, found: Findings, at: int) -> bool:
     given = [name for name, value in zip(_WAYS, values, strict=True) if value is not None]
     if len(given) == 1:
         return False
-    what = "names no way to come" if not given else f"names {' and '.join(given)}"
+    what = "names no kind of arrival" if not given else f"names {' and '.join(given)}"
     found.add(what, "jobs", at, "arrivals", fix=f"write one of {', '.join(_WAYS)}")
     return True
 

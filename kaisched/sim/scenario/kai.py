@@ -1,7 +1,7 @@
-"""Reads the YAML of KAI-Scheduler's own simulator of time-based fair share, as it is.
+"""Reader of the YAML of KAI-Scheduler's own simulator of time-based fair share.
 
-There, a cycle is one second, all jobs are there from the beginning and never end. KAI ignores
-``Count`` of nodes; here it counts, since that is what it says.
+There, a cycle is one second, all jobs exist from the beginning and never end. KAI ignores
+``Count`` of nodes; here it counts, as its name says.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class KaiSimulation(StrictWire, frozen=True, kw_only=True, rename=_go):
 
 
 def is_kai(raw: dict[str, Any]) -> bool:
-    """Tell a file of KAI's simulator by its keys, which begin with capitals."""
+    """Recognize a file of KAI's simulator by its keys, which begin with capitals."""
     return any(key in KaiSimulation.__struct_encode_fields__ for key in raw)
 
 
 def from_kai(raw: dict[str, Any], file: str) -> dict[str, Any]:
-    """Return the same scenario in our words."""
+    """Convert the scenario to our format."""
     found = Findings(file)
     said: KaiSimulation | None = found.convert(raw, KaiSimulation)
     found.stop_if_any()

@@ -1,4 +1,4 @@
-"""Reads a scenario file, ours or that of KAI-Scheduler's simulator."""
+"""Loader of scenario files, ours or those of KAI-Scheduler's simulator."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ MOST_BYTES: Final = 16 << 20
 MOST_SEED: Final = (1 << 63) - 1
 _RECHECK_STEPS: Final = 10
 _SAMPLES: Final = 2_000
-"""Looks at the fair shares in a run: as many as a line of the report has points."""
+"""Samples of the fair shares in a run: as many as a line of the report has points."""
 
 
 def read_scenario(
     path: Path, *, seed: int | None = None, shard_file: Path | None = None
 ) -> Scenario:
-    """Read a file; a seed and a shard given here stand in for its own.
+    """Read a file; a seed and a shard given here replace its own.
 
     Raises:
-        ScenarioError: with everything that is wrong with it.
-        ConfigError: no such file, or no YAML.
+        ScenarioError: the scenario has faults, all of which it holds.
+        ConfigError: the file is missing or is not YAML.
 
     """
     raw = read_raw(path)
@@ -60,7 +60,7 @@ def read_scenario(
 
 
 def read_raw(path: Path) -> dict[str, Any]:
-    """Return a file as plain values in our form."""
+    """Read a file as plain values in our format."""
     fix = "name a scenario file: config/scenarios has some, docs/reference/scenarios.md the format"
     try:
         data = path.read_bytes()
@@ -72,20 +72,20 @@ def read_raw(path: Path) -> dict[str, Any]:
     try:
         raw = read_yaml(data.decode())
     except UnicodeDecodeError:
-        raise ConfigError("no UTF-8", file=str(path), fix="save it as UTF-8") from None
+        raise ConfigError("is not UTF-8", file=str(path), fix="save it as UTF-8") from None
     except TextFault as fault:
         where = f"{path}:{fault.line}" if fault.line else str(path)
         raise ConfigError(fault.message, file=where, fix=fault.fix) from None
     if not isinstance(raw, dict):
-        raise ConfigError("holds no map", file=str(path), fix='write "key: value" lines')
+        raise ConfigError("is not a mapping", file=str(path), fix='write "key: value" lines')
     return from_kai(raw, str(path)) if is_kai(raw) else raw
 
 
 def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
-    """Return the scenario of plain values; paths in it are relative to the file.
+    """Build the scenario from plain values; paths in it are relative to the file.
 
     Raises:
-        ScenarioError: with everything that is wrong with it.
+        ScenarioError: the scenario has faults, all of which it holds.
 
     """
     found = Findings(str(path))
@@ -100,7 +100,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
     checkpoint = checkpoint_ticks(document.checkpoint_every, found, step_s, "checkpointEvery")
     if document.time.drain and (work.backlogs or any(job.ticks == FOREVER for job in work.planned)):
         fix = "leave drain out: a backlog and jobs without an end never end"
-        found.add("would never be done", "time", "drain", value=True, fix=fix)
+        found.add("would never end", "time", "drain", value=True, fix=fix)
     changes_with_time = usage is not None or _protects(shard, work.queues)
     recheck = _recheck(document.time, found, step_s, is_wanted=changes_with_time)
     origin_s = (
@@ -131,7 +131,7 @@ def scenario_of(raw: dict[str, Any], path: Path) -> Scenario:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What runs where."""
+    """Nodes, queues and jobs of a scenario."""
 
     nodes: list[tuple[NodeRow, list[Span]]]
     queues: list[QueueRow]
@@ -218,7 +218,7 @@ def _shard(
 
 
 def _protects(shard: SchedulingShard, queues: Sequence[QueueRow]) -> bool:
-    """Tell whether any job is safe for a while after its start."""
+    """Tell whether the shard or a queue protects any job for a while after its start."""
     said = shard.spec.min_runtime
     by_queue = any(max(row.preempt_min_runtime_s, row.reclaim_min_runtime_s) > 0 for row in queues)
     by_plugin = bool(shard.spec.plugins.get("minruntime"))
@@ -238,4 +238,4 @@ def _usage(
     config = shard.spec.usage_db_config
     if config is None:
         return None
-    return in_memory(config.usage_params)  # wherever the shard keeps its history
+    return in_memory(config.usage_params)  # whatever store the shard uses

@@ -1,4 +1,4 @@
-"""The nodes of a scenario: groups of equal ones, and when they fail and return."""
+"""Nodes of a scenario: groups of equal nodes, and their outages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MOST_GPUS_OF_NODE = 64
 _MOST_FAILURES = 1_000_000
 
 Span = tuple[float, float]
-"""Seconds from which to which a node is down; the end may be infinite."""
+"""Begin and end of an outage in seconds; the end may be infinite."""
 
 
 def nodes_of(
     groups: Sequence[NodeGroup], found: Findings, folder: Path, chance: Chance, horizon_s: float
 ) -> list[tuple[NodeRow, list[Span]]]:
-    """Return every node with the spans in which it is down."""
+    """Return every node with its outages."""
     made: list[tuple[NodeRow, list[Span]]] = []
     names: set[str] = set()
     if not groups:
@@ -49,7 +49,7 @@ def nodes_of(
 
 
 def outages_of(nodes: Sequence[tuple[NodeRow, list[Span]]], step_s: float) -> list[Outage]:
-    """Return what fails and returns when, in the order of time; on the grid, a tick at least."""
+    """Return failures and returns in the order of time; every outage lasts at least a tick."""
     outages = []
     for row, spans in nodes:
         for begin_s, end_s in spans:
@@ -58,7 +58,7 @@ def outages_of(nodes: Sequence[tuple[NodeRow, list[Span]]], step_s: float) -> li
             if end_s != float("inf"):
                 end = max(tick_at(end_s, step_s), begin + 1)
                 outages.append(Outage(end, row.name, is_ready=True))
-    # A node that returns and fails at one tick has failed.
+    # A node that both returns and fails at one tick counts as failed.
     return sorted(outages, key=lambda it: (it.tick, not it.is_ready, it.node))
 
 
@@ -87,7 +87,7 @@ def _equal(group: NodeGroup, found: Findings, at: int) -> list[NodeRow]:
 
 def _traced(group: NodeGroup, found: Findings, folder: Path, at: int) -> list[NodeRow]:
     if group.gpus or group.count != 1 or group.cpu is not None or group.memory is not None:
-        fix = "leave out count, gpus, cpu and memory: the trace says them"
+        fix = "leave out count, gpus, cpu and memory: the trace has them"
         found.add("given beside trace", "nodes", at, fix=fix)
     try:
         return read_nodes(folder / group.trace, group.name)

@@ -1,4 +1,4 @@
-"""The queues of a scenario: in short or as whole Queue objects, which come to the same."""
+"""Queues of a scenario, in short form or as whole Queue objects, which are equivalent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OBJECT_KEYS = {"apiVersion", "kind", "metadata", "spec"}
 
 
 def queues_of(lines: Sequence[dict[str, Any]], found: Findings) -> list[QueueRow]:
-    """Return the rows of the queues, in the order of the file, which is that of their age."""
+    """Return the rows of the queues in the order of the file, which is also that of their age."""
     queues: list[Queue] = []
     at_of_name: dict[str, int] = {}
     for at, line in enumerate(lines):
@@ -32,8 +32,8 @@ def queues_of(lines: Sequence[dict[str, Any]], found: Findings) -> list[QueueRow
             continue
         if queue.name in at_of_name:
             first = at_of_name[queue.name]
-            fix = f"queues[{first}] has it; name this one otherwise"
-            found.add("stands here twice", "queues", at, "name", value=queue.name, fix=fix)
+            fix = f"queues[{first}] has it; give this one another name"
+            found.add("appears twice", "queues", at, "name", value=queue.name, fix=fix)
             continue
         at_of_name[queue.name] = at
         queues.append(queue)
@@ -95,6 +95,6 @@ def _short(line: dict[str, Any], found: Findings, at: int) -> Queue | None:
 
 
 def _short_path(path: str) -> str:
-    """Return the key of the short form that stands for a path of the object."""
+    """Return the key of the short form for a path of the object."""
     path = path.removeprefix("spec.").removeprefix("resources.gpu.").removeprefix("metadata.")
     return "parent" if path == "parentQueue" else path

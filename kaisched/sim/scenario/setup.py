@@ -1,4 +1,4 @@
-"""A scenario that has been read: everything a run needs, but for the policy."""
+"""Scenario after reading: everything that a run needs except the policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kaisched.usage.settings import UsageSettings
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is run. Its jobs are drawn already, but for those of backlogs."""
+    """A scenario to run. Its jobs are drawn already, except those of backlogs."""
 
     name: str
     file: str
@@ -29,7 +29,7 @@ class Scenario:
     nodes: Sequence[NodeRow]
     outages: Sequence[Outage]
     queues: Sequence[QueueRow]
-    """All of the tree."""
+    """All queues of the tree."""
     leaves: Sequence[str]
     """Names of the queues that hold jobs, in the order of the file."""
     planned: Sequence[Job]
@@ -37,8 +37,8 @@ class Scenario:
     shard: SchedulingShard
     shard_file: str
     usage: UsageSettings | None
-    """None where cycles see no history."""
+    """None if cycles see no history."""
     tune: Tune | None
     raw: dict[str, Any]
-    """The file as plain values, to be changed and read again."""
+    """The file as plain values, for variants of the scenario."""
     warnings: Sequence[str]

@@ -1,4 +1,4 @@
-"""The traces of a scenario: which reader, which part, and whose queue the jobs come to."""
+"""Traces of a scenario: their readers, the parts used, and the queues of their jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_PROCESSORS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """One trace as it was read."""
+    """One trace after reading."""
 
     line: TraceLine
     name: str
@@ -37,7 +37,7 @@ class Traced:
 
 
 def read_traces(lines: Sequence[TraceLine], found: Findings, folder: Path) -> list[Traced]:
-    """Read every trace; one that cannot be read is a fault."""
+    """Read every trace; record a fault for each that fails."""
     traced = []
     for at, line in enumerate(lines):
         found.number(
@@ -55,7 +55,7 @@ def read_traces(lines: Sequence[TraceLine], found: Findings, folder: Path) -> li
 
 
 def queues_of_traces(traced: Sequence[Traced], gpus: int) -> list[QueueRow]:
-    """Return the queues that the traces name, for a scenario that names none."""
+    """Return the queues of the traces, for a scenario that names none."""
     rows: dict[str, QueueRow] = {}
     for trace in traced:
         if trace.line.queue:
@@ -76,7 +76,7 @@ def queues_of_traces(traced: Sequence[Traced], gpus: int) -> list[QueueRow]:
 
 
 def jobs_of_traces(traced: Sequence[Traced], frame: Frame, most_gpus: int) -> list[Job]:
-    """Return the jobs of all traces, as pods for nodes of at most so many GPUs."""
+    """Return the jobs of all traces, with pods for nodes of at most ``most_gpus``."""
     jobs: list[Job] = []
     kinds: dict[int, JobKind] = {}
     for at, trace in enumerate(traced):

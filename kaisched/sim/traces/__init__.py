@@ -1,1 +1,1 @@
-"""Readers of traces: each gives jobs as rows, whatever the file looks like."""
+"""Readers of traces: each returns jobs as rows, whatever the format of the file."""

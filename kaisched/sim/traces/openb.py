@@ -1,9 +1,9 @@
-"""Reads the trace openb-2023: pods of a cluster that shares GPUs, and its nodes.
+"""Reader of the trace openb-2023: pods of a cluster that shares GPUs, and its nodes.
 
-A folder with ``pods.csv.gz`` (or ``pods.csv``) and ``nodes.csv``. It has no queues: the class of
-service stands in. Shares of a GPU are rounded up to whole GPUs, because sharing is not offered. A
-pod runs from its creation as long as it ran from its placement; one that was never placed or never
-deleted has no run time, and is left out with a warning.
+A folder with ``pods.csv.gz`` (or ``pods.csv``) and ``nodes.csv``. The trace has no queues; classes
+of service are used instead. Shares of a GPU are rounded up to whole GPUs, because sharing is not
+supported. A job arrives when its pod was created, and runs as long as the pod ran after its
+placement. Pods that were never placed or never deleted are left out with a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kaisched.sim.workload import JobKind, PodKind
 from kaisched.units import MAX_AMOUNT, MEBIBYTE
 
 MODEL_LABEL: Final = "gpu-model"
-"""Label of a node: the model of its GPUs."""
+"""Node label with the model of the GPUs."""
 _POD_COLUMNS: Final = (
     "cpu_milli",
     "memory_mib",
@@ -37,7 +37,7 @@ _MOST_MEBIBYTES: Final = MAX_AMOUNT // MEBIBYTE
 
 
 def read_nodes(folder: Path, prefix: str) -> list[NodeRow]:
-    """Return the nodes of a trace folder; the model of their GPUs is a label."""
+    """Read the nodes of a trace folder; a label holds the model of their GPUs."""
     columns = read_columns(folder / "nodes.csv", _NODE_COLUMNS)
     number = f"write a number from 0 to {_MOST_AMOUNT:.0f}"
     mebibytes = f"write a number from 0 to {_MOST_MEBIBYTES}"

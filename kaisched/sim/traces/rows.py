@@ -1,4 +1,4 @@
-"""What every reader of a trace gives."""
+"""Rows that every reader of a trace returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kaisched.sim.workload import JobKind
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One job of a trace. Seconds from the beginning of the trace."""
+    """One job of a trace. Times are seconds from the beginning of the trace."""
 
     submit_s: float
     duration_s: float
@@ -17,20 +17,20 @@ class JobRow:
     gpus: int
     """In all."""
     kind: JobKind | None = None
-    """What its pods are; None where the trace tells the GPUs only."""
+    """Kind of its pods; None if the trace has GPUs only."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRows:
-    """The jobs of a trace in any order, and what it says of its queues."""
+    """Jobs of a trace in any order, and facts about its queues."""
 
     rows: list[JobRow]
     nodes_of_queue: dict[str, float] = field(default_factory=dict)
-    """Published nodes of each queue, where the trace knows: weights and quotas come from them."""
+    """Published nodes of each queue, if the trace has them: weights and quotas follow them."""
     warnings: tuple[str, ...] = ()
 
     @property
     def queues(self) -> list[str]:
-        """The names of the queues, in order."""
+        """Names of the queues, in order."""
         named = {row.queue for row in self.rows} - self.nodes_of_queue.keys()
         return [*self.nodes_of_queue, *sorted(named)]

@@ -1,9 +1,9 @@
-"""Reads the Standard Workload Format of the Parallel Workloads Archive.
+"""Reader of the Standard Workload Format of the Parallel Workloads Archive.
 
 A text (or ``.gz``) with 18 numbers a line, -1 for unknown, and comments that begin with a
-semicolon. Used are: submission (2), run time (4), processors used (5) or else asked for (8), user
-(12), group (13) and queue (15). A job without run time or processors never ran, and is left out
-with a warning.
+semicolon. The fields used are submission (2), run time (4), processors used (5) or else requested
+(8), user (12), group (13) and queue (15). Jobs without run time or processors never ran, and are
+left out with a warning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COLUMN_OF: Final = {"user": 11, "group": 12, "queue": 14}
 
 
 def read_swf(path: Path, queue_by: str, processors_per_gpu: int) -> JobRows:
-    """Read a file; so many processors stand for a GPU, rounded up."""
+    """Read a file; ``processors_per_gpu`` processors count as a GPU, rounded up."""
     column = _COLUMN_OF[queue_by]
     rows: list[JobRow] = []
     left_out = 0
@@ -63,7 +63,7 @@ def _numbers(words: list[str], path: Path, line: int) -> list[float]:
             f"{len(words)} values where the format has {_FIELDS}",
             file=f"{path}:{line}",
             value=" ".join(words),
-            fix="write -1 for what is not known",
+            fix="write -1 for unknown values",
         )
     numbers = []
     for at, word in enumerate(words, 1):
@@ -75,7 +75,7 @@ def _numbers(words: list[str], path: Path, line: int) -> list[float]:
                 file=f"{path}:{line}",
                 path=f"field {at}",
                 value=word,
-                fix="write -1 for what is not known",
+                fix="write -1 for unknown values",
             ) from None
     return numbers
 

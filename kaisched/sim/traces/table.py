@@ -1,7 +1,7 @@
-"""Reads jobs from one CSV file of ours: the way to bring what no other reader knows.
+"""Reader of jobs from one CSV file in our own format, for data that no other reader knows.
 
-Columns ``submit_s``, ``duration_s``, ``gpus`` (of each pod) and ``queue``; and, if they are there,
-``pods`` (1 where empty), ``cpu`` (milli-CPU of each pod), ``memory`` (MiB of each pod),
+Columns are ``submit_s``, ``duration_s``, ``gpus`` (of each pod) and ``queue``. Optional are
+``pods`` (1 if empty), ``cpu`` (milli-CPU of each pod), ``memory`` (MiB of each pod),
 ``priority`` (50) and ``preemptible`` (true).
 """
 
@@ -58,7 +58,8 @@ def read_table(path: Path) -> JobRows:
         if "preemptible" in columns:
             word = columns["preemptible"].values[at].lower()
             if word not in _SWITCH:
-                raise columns["preemptible"].fail(at, "is neither", "write true or false")
+                fault = "is neither true nor false"
+                raise columns["preemptible"].fail(at, fault, "write true or false")
             is_preemptible = _SWITCH[word]
         priority = int(_or(optional["priority"][at], PRIORITY))
         kind = JobKind((pod,) * pods, priority, is_preemptible)

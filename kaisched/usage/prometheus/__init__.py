@@ -1,4 +1,4 @@
-"""A Prometheus server as the memory: the only place that knows its query client."""
+"""Usage store on a Prometheus server: the only package that knows its query client."""
 
 from kaisched.usage.prometheus.store import PrometheusStore
 

@@ -1,7 +1,7 @@
-"""Questions to a Prometheus server, through its client library, with none of its surprises.
+"""Queries to a Prometheus server through its client library, without the library's surprises.
 
 The library has no timeout of its own, follows redirects, drops warnings and pastes label values
-into queries. So only ``custom_query`` is used, on a session of ours, with texts of ours.
+into queries. So only its ``custom_query`` is used, on a session of ours, with queries of ours.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Client:
-    """Asks one server. To be used by one thread."""
+    """Client of one server, for use by one thread."""
 
     def __init__(self, settings: PrometheusSettings, session: BoundedSession | None = None) -> None:
-        """Connect to nothing yet."""
+        """Set up a session; nothing is connected yet."""
         self._settings = settings
         self._session = session or BoundedSession()
         self._session.verify = settings.ca_file or not settings.is_insecure
@@ -35,23 +35,23 @@ class Client:
         self._connect = PrometheusConnect(
             url, session=self._session, auth=auth, timeout=settings.timeout_s
         )
-        # The library mounts an adapter that tries again, beyond any deadline.
+        # The library mounts an adapter that retries beyond any deadline.
         self._session.mount(url, CuttableAdapter(self._session.sockets))
 
     def begin(self) -> None:
-        """Start a fetch: all its questions share one ``usageQueryTimeout``."""
+        """Start a fetch: all its queries share one ``usageQueryTimeout``."""
         self._session.begin(self._settings.timeout_s)
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the server said beside its answers since :meth:`begin`."""
+        """Warnings in the server's answers since :meth:`begin`."""
         return tuple(dict.fromkeys(self._session.warnings))
 
     def ask(self, query: str, at_s: float | None = None) -> list[Any]:
-        """Return the answer to an instant query, at the server's own time unless one is given.
+        """Return the answer to an instant query, at the server's time unless a time is given.
 
         Raises:
-            QueryError: there is none.
+            QueryError: there is no usable answer.
 
         """
         params = {} if at_s is None else {"time": f"{at_s:.3f}"}
@@ -61,7 +61,7 @@ class Client:
         """Return the answer to a query at every step from ``start_s`` on, in whole seconds.
 
         Raises:
-            QueryError: there is none.
+            QueryError: there is no usable answer.
 
         """
         start, end = (datetime.fromtimestamp(each, UTC) for each in (start_s, end_s))
@@ -83,7 +83,7 @@ def _list(ask: Callable[[], Any]) -> list[Any]:
 
 
 def _without_credentials(url: str) -> tuple[str, Any]:
-    """Return an address and its credentials apart: the first is shown in messages."""
+    """Split an address from its credentials, so that messages can show it."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, None

@@ -1,4 +1,4 @@
-"""One fetch: a dozen questions, and what can be believed of the answers."""
+"""One fetch: a dozen queries, and checks of their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_SKEW_S: Final = 5.0
 _BASE_UNITS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": 1 / MEMORY_UNIT}
-"""From GPUs, cores and bytes to our units."""
+"""Factors from GPUs, cores and bytes to base units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,36 +33,36 @@ class Resource:
     """The history of one resource."""
 
     parts: Mapping[str, int] = field(default_factory=dict)
-    """Usage by queue in parts per billion; a queue that is not here has no series."""
+    """Usage by queue in parts per billion; queues without a series are absent."""
     capacity: float = 0.0
     """Decayed base units times seconds."""
     coverage: float = 1.0
     first_s: float | None = None
-    """The first step at which anything was known."""
+    """The first step with data."""
     last_s: float | None = None
-    """The last one."""
+    """The last step with data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a server said at one time; times by our clock."""
+    """Answers of a server at one time; times are by our clock."""
 
     at_s: float
     newest_s: float
-    """When the newest sample was taken."""
+    """Time of the newest sample."""
     resources: Mapping[str, Resource] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
-    """What is missing or was refused."""
+    """Faults: missing or refused data."""
     notes: tuple[str, ...] = ()
-    """What is worth knowing and no fault."""
+    """Remarks that are no faults."""
     is_cut: bool = False
-    """The server warned: queues may be missing."""
+    """Whether the server warned, so that queues may be missing."""
 
     def completed_by(self, last: Fetched | None) -> Fetched:
-        """Return it with what is missing taken from the fetch before.
+        """Fill gaps from the fetch before.
 
-        Missing is not zero: a resource that was refused, or a queue that a server with half of its
-        data does not name, keeps what was last known of it (rule U8).
+        Missing is not zero. A refused resource, or a queue that a server with incomplete data does
+        not name, keeps its last known value (rule U8).
         """
         if last is None or not self.faults:
             return self
@@ -80,24 +80,24 @@ class Fetched:
 def fetch(
     client: Client, settings: PrometheusSettings, window: Window, now_s: float, coarser: int = 1
 ) -> Fetched:
-    """Ask for everything, in one window of the server's clock: its samples are of it (rule U6).
+    """Query everything for one window by the server's clock, as its samples are (rule U6).
 
     Args:
         client: the connection.
-        settings: what is asked.
-        window: which part of the past counts.
+        settings: the metrics to query.
+        window: the part of the past that counts.
         now_s: the time by our clock.
         coarser: a factor for the steps, 1 for as fine as the settings say.
 
     Raises:
-        QueryError: a question got no answer.
+        QueryError: a query got no answer.
 
     """
     client.begin()
     server_s = _scalar(client.ask("time()"))
     if server_s is None:
         raise QueryError("the server does not know the time")
-    # Whole seconds: one question takes them only, and all must be about the same steps.
+    # Whole seconds: range queries take nothing else, and all queries must have equal steps.
     server_s = math.floor(server_s)
     gpus = Questions(settings, "gpu")
     start_s = window.start(server_s)
@@ -149,7 +149,7 @@ def _notes(
 def _resource(
     client: Client, questions: Questions, span: Span
 ) -> tuple[Resource | None, list[str]]:
-    """Return the history of a resource, None if it is not to be believed, and what is wrong."""
+    """Return the history of a resource, None if it is invalid, and its faults."""
     if span.steps == 0:
         return Resource(), []
     name = questions.resource
@@ -161,7 +161,7 @@ def _resource(
         both = f"{settings.allocation[name]} and {settings.capacity[name]}"
         return None, [f"{name}: the window has no time at which {both} are both known"]
     used, faults = _used(client, questions, span)
-    # Python's power, where numpy's differs from processor to processor.
+    # Python's power: numpy's differs from processor to processor.
     weights = [
         0.5 ** ((span.at_s - at) / span.half_life_s) if span.half_life_s else 1.0
         for at in times.tolist()
@@ -185,7 +185,7 @@ def _resource(
 
 
 def _used(client: Client, questions: Questions, span: Span) -> tuple[dict[str, float], list[str]]:
-    """Return decayed sums by queue, and what had to be left out."""
+    """Return decayed sums by queue, and faults about values that were left out."""
     name = questions.resource
     negative = _scalar(client.ask(questions.negative(span), span.at_s))
     is_matched = bool(_scalar(client.ask(questions.unmatched(span), span.at_s)))
@@ -193,7 +193,7 @@ def _used(client: Client, questions: Questions, span: Span) -> tuple[dict[str, f
     used, junk = _by_queue(client.ask(query, span.at_s))
     faults = []
     if junk and not negative:
-        # One value that is no number makes a sum none: asked again without such values.
+        # A value that is no number makes the whole sum none: query again without such values.
         query = questions.used(span, is_filtered=True, is_matched=is_matched)
         faults.append(f"{name}: {junk} queues have values that are no numbers, left out")
         used, junk = _by_queue(client.ask(query, span.at_s))
@@ -205,10 +205,10 @@ def _used(client: Client, questions: Questions, span: Span) -> tuple[dict[str, f
 
 
 def _scalar(answer: list[Any]) -> float | None:
-    """Return the one number of an answer; None for an empty one.
+    """Return the single number of an answer; None for an empty answer.
 
     Raises:
-        QueryError: it is of another form, or not finite.
+        QueryError: the answer has another form, or is not finite.
 
     """
     if not answer:
@@ -230,7 +230,7 @@ def _number(value: object) -> float | None:
 
 
 def _by_queue(answer: list[Any]) -> tuple[dict[str, float], int]:
-    """Return numbers by queue, and how many entries had no number or no queue."""
+    """Return numbers by queue, and the number of entries without a number or a queue."""
     found: dict[str, float] = {}
     junk = 0
     for entry in answer:
@@ -246,7 +246,7 @@ def _by_queue(answer: list[Any]) -> tuple[dict[str, float], int]:
 
 
 def _points(answer: list[Any]) -> tuple[FloatVec, FloatVec]:
-    """Return times and values of the one series of an answer; empty where there is none."""
+    """Return times and values of the only series of an answer; empty without a series."""
     if not answer:
         return np.zeros(0), np.zeros(0)
     try:

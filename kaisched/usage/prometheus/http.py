@@ -1,7 +1,7 @@
-"""HTTP with bounds: a deadline for everything together, a largest answer, no redirects.
+"""HTTP session with bounds: one deadline for everything, a largest answer, no redirects.
 
-``requests`` bounds each wait for bytes, so that a server that sends one byte a second is waited for
-as long as it likes. Here a timer closes the sockets when time is up.
+``requests`` bounds each wait for bytes, so a server that sends one byte a second may take for ever.
+Here a timer closes the sockets when time is up.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     import socket
 
 MOST_BYTES: Final = 64 << 20
-"""An answer for 10,000 queues has 2 MB."""
+"""Largest answer; an answer for 10,000 queues has 2 MB."""
 _REFUSED: Final = (401, 403)
 _OK: Final = 200
 
 
 class QueryError(Exception):
-    """A server gave no answer that can be used; the message has no credentials in it."""
+    """A server gave no usable answer; the message contains no credentials."""
 
     def __init__(self, message: str, *, is_too_much: bool = False) -> None:
         super().__init__(message)
         self.is_too_much = is_too_much
-        """A smaller question may be answered."""
+        """Whether a smaller query may be answered."""
 
 
 class BearerFile(AuthBase):
-    """Sends the token that is in a file; read each time, since such files are renewed."""
+    """Sends the token in a file, which is read each time, since such files are renewed."""
 
     def __init__(self, path: Path) -> None:
-        """Keep the path."""
+        """Keep the file's path."""
         self._path = path
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -60,21 +60,21 @@ class BearerFile(AuthBase):
 
 
 class BoundedSession(requests.Session):
-    """A session for one server. To be used by one thread."""
+    """Session with one server, for use by one thread."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        """Start without a deadline: :meth:`begin` sets it."""
+        """Start without a deadline, which :meth:`begin` sets."""
         super().__init__()
-        # Neither credentials of the machine (.netrc) nor its proxy: a proxy's sockets are not ours.
+        # Use neither .netrc nor the machine's proxy: we could not close a proxy's sockets.
         self.trust_env = False
         self.warnings: list[str] = []
-        """What the server said beside its answers since :meth:`begin`."""
+        """Warnings in the server's answers since :meth:`begin`."""
         self._most_bytes = most_bytes
         self._end_s = 0.0
         self.sockets: WeakSet[socket.socket] = WeakSet()
 
     def begin(self, seconds: float) -> None:
-        """Give all requests from now on this much time together."""
+        """Give all requests from now on this much time in total."""
         self._end_s = time.monotonic() + seconds  # noqa: TID251 - of this machine, not of a cluster
         self.warnings = []
 
@@ -82,7 +82,7 @@ class BoundedSession(requests.Session):
         """Send a request and read the answer.
 
         Raises:
-            QueryError: no answer in time, too long a one, or one that is no result.
+            QueryError: the answer is late, too long, or no result.
 
         """
         left_s = self._end_s - time.monotonic()  # noqa: TID251 - as above
@@ -95,12 +95,12 @@ class BoundedSession(requests.Session):
         timer.start()
         try:
             response = super().send(request, **options)
-            # One byte more than allowed tells an answer that is too long from one that just fits.
+            # One byte above the limit tells a too long answer from one that just fits.
             body = response.raw.read(self._most_bytes + 1, decode_content=True)
         except QueryError:
             raise
         except Exception as error:
-            # Whatever the transport raises, our clock says whether time was the reason.
+            # The transport may raise anything; our clock tells whether time was the reason.
             is_late = time.monotonic() >= self._end_s - 0.01  # noqa: TID251 - as above
             why = (
                 "took longer than usageQueryTimeout"
@@ -129,7 +129,7 @@ class BoundedSession(requests.Session):
         if response.is_redirect:
             to = urlsplit(response.headers["location"]).hostname or host
             raise QueryError(
-                f"{host} sends us on to {to}: write the address of the server itself,"
+                f"{host} redirects us to {to}: write the address of the server itself,"
                 " no credentials are sent elsewhere"
             )
         if status in _REFUSED:
@@ -145,17 +145,17 @@ class BoundedSession(requests.Session):
             said = str(answer["error"])[:300]
         except (ValueError, TypeError, KeyError, AttributeError):
             raise QueryError(
-                f"{host} answered {status} and nothing that Prometheus would say"
+                f"{host} answered {status}, which is no answer of Prometheus"
             ) from None
         is_too_much = "too many samples" in said or "timed out" in said or "maximum reso" in said
         raise QueryError(f"{host} answered {status}: {said}", is_too_much=is_too_much)
 
 
 class CuttableAdapter(HTTPAdapter):
-    """Keeps no retries, and hands the session every socket that is opened."""
+    """Adapter without retries that gives the session every socket it opens."""
 
     def __init__(self, sockets: WeakSet[socket.socket]) -> None:
-        """Hand sockets to ``sockets``."""
+        """Add opened sockets to ``sockets``."""
         super().__init__(max_retries=0)
         self.poolmanager.pool_classes_by_scheme = {
             "http": _pool(HTTPConnectionPool, HTTPConnection, sockets),
@@ -176,7 +176,7 @@ def _pool(
 
 
 def _root(error: BaseException) -> str:
-    """Return what lies under the layers of a transport error, in few words."""
+    """Describe the innermost cause of a transport error in few words."""
     while (under := error.__cause__ or error.__context__) is not None:
         error = under
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__

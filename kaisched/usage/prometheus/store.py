@@ -1,4 +1,4 @@
-"""The store: a thread that fetches, and answers from what it fetched last."""
+"""Usage store on a Prometheus server: a thread fetches, answers come from the last fetch."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from kaisched.usage.settings import PrometheusSettings, UsageSettings
 
 _SOON_S: Final = 2.0
-"""How soon the first answer is asked for again."""
+"""Pause before the first answer is requested again."""
 _COARSER: Final = 4
 _COARSEST: Final = 64
 _FINER_AFTER: Final = 30
-"""After so many answers, finer steps are tried again."""
+"""Number of answers after which finer steps are tried again."""
 _LAST_WAIT_S: Final = 1.0
 
 
 class PrometheusStore:
-    """Asks a server every ``fetch_s``; what is recorded here only bridges the time it is away."""
+    """Queries a server every ``fetch_s``; samples recorded here only bridge its absence."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class PrometheusStore:
         """Start the thread.
 
         Args:
-            settings: window, intervals and what to do with stale numbers.
+            settings: window, intervals and the treatment of stale numbers.
             asked: the server and its metrics.
-            clock: tells the time, which no answer depends on but for its age.
+            clock: the clock; of an answer only its age depends on it.
             client: a connection, for tests.
 
         """
@@ -65,7 +65,7 @@ class PrometheusStore:
     # -- the cycle's thread ----------------------------------------------------------------------
 
     def record(self, sample: Sample) -> None:
-        """Remember what is the case since the last fetch; the server has its own samples."""
+        """Keep a sample for the time since the last fetch; the server has its own samples."""
         if self._since_fetch is not self._fetched:
             last, self._since = self._since.last, History(self._settings.window)
             self._since_fetch = self._fetched
@@ -107,7 +107,7 @@ class PrometheusStore:
         queues: Sequence[str],
         resources: Sequence[str],
     ) -> IntVec:
-        """Go on from the last answer with what was recorded since (rule U8)."""
+        """Extend the last answer with the samples recorded since (rule U8)."""
         window, passed_s = self._settings.window, max(now_s - fetched.at_s, 0.0)
         kept = weight(passed_s, window.half_life_s)
         if window.has_edges:
@@ -134,7 +134,7 @@ class PrometheusStore:
         return self._fetched is not None
 
     def close(self) -> None:
-        """End the thread; a question that is under way is left alone."""
+        """Stop the thread; a query under way is not interrupted."""
         self._end.set()
         self._thread.join(_LAST_WAIT_S)
 
@@ -166,7 +166,7 @@ class PrometheusStore:
     def _take(self, found: Fetched) -> None:
         age_s = found.at_s - found.newest_s
         if self._fetched is not None and age_s > self._settings.staleness_s:
-            # The server is there, its source is not: what is being carried on goes on.
+            # The server answers without new samples: keep extending the last answer.
             self._error = f"the server has no sample of the last {age_s:.0f} s"
         else:
             self._fetched, self._error = found.completed_by(self._fetched), ""

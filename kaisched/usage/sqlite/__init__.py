@@ -1,4 +1,4 @@
-"""A store of our own in one file: nothing else has to run."""
+"""Usage store in one file of our own, which needs no other process."""
 
 from kaisched.usage.sqlite.store import SqliteStore
 

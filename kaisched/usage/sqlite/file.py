@@ -1,7 +1,6 @@
-"""The file: one row a stretch, in SQLite's write-ahead mode, owned by one process at a time.
+"""File of a usage store: one row a stretch, in SQLite's write-ahead mode, owned by one process.
 
-A commit survives the end of the process in any way; a power cut may take the last commits, but
-never the file.
+A commit survives any end of the process. A power cut may lose the last commits, but never the file.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
     from kaisched.core.axis import FloatVec
 
 SCHEMA: Final = 1
-"""``user_version`` of the files we write."""
+"""``user_version`` of our files."""
 _BUSY_S: Final = 0.2
 _LOG_PAGES: Final = 256
-"""After so many pages of 4 kB, what was written goes from the log beside the file into the file: a
-history of a few hours takes less room than the log would by SQLite's own number."""
+"""Pages of 4 kB after which the log beside the file is copied into it. SQLite's default would
+let the log grow larger than a history of a few hours."""
 _OURS: Final = 0o600
 _ASIDE: Final = ("", "-wal", "-shm")
 _TABLES: Final = """
@@ -41,39 +40,39 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, value REAL NOT NULL);
 
 
 class FileUnusableError(Exception):
-    """The file cannot be used now; the message says why. It is left as it is."""
+    """The file cannot be used now, for the reason in the message. It is left as it is."""
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """What a row holds beside its times, as JSON: amounts times seconds; memory is in MiB."""
+    """Contents of a row besides its times, as JSON: amounts times seconds; memory is in MiB."""
 
     resources: list[str]
     capacity: list[float]
     used: dict[str, list[float]]
-    """By queue, in the order of the resources."""
+    """Amounts by queue, in the order of the resources."""
 
 
 class Row(NamedTuple):
-    """A stretch to be written; a later one of the same number replaces it."""
+    """A stretch to write; a later row with an equal number replaces it."""
 
     number: int
     stretch: Stretch
 
 
 class UsageFile:
-    """An open file. To be used by one thread at a time."""
+    """An open file, for use by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file.
+        """Open or create the file.
 
         Raises:
-            FileUnusableError: it is locked, not ours, of a later version, or out of reach.
+            FileUnusableError: it is locked, foreign, of a later version, or inaccessible.
             sqlite3.DatabaseError: it is corrupt.
 
         """
         self.path = path
         self.warning = ""
-        """What is wrong with the file although it can be used; empty if nothing is."""
+        """Problem of a file that can be used all the same; empty without one."""
         try:
             self.warning = _make_private(path)
             self._db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
@@ -90,7 +89,7 @@ class UsageFile:
 
     def _prepare(self) -> None:
         db = self._db
-        # One daemon a file: another one would count everything twice.
+        # One daemon a file: a second one would count everything twice.
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
@@ -106,15 +105,15 @@ class UsageFile:
             if db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
                 raise FileUnusableError(f"{self.path}: a database of something else")
             db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={SCHEMA}; COMMIT;")
-        # Writing nothing takes the lock now rather than at the first sample.
+        # An empty write takes the lock now rather than at the first sample.
         db.execute("DELETE FROM fact WHERE name IS NULL")
         db.commit()
 
     def read(self, from_s: float) -> Iterator[Row]:
-        """Yield what ends after a time, oldest first.
+        """Yield the rows that end after a time, oldest first.
 
         Raises:
-            sqlite3.DatabaseError: a row makes no sense.
+            sqlite3.DatabaseError: a row is invalid.
 
         """
         query = "SELECT * FROM stretch WHERE end_s > ? ORDER BY number"
@@ -130,7 +129,7 @@ class UsageFile:
         return 1 if last is None else int(last) + 1
 
     def first_s(self) -> float | None:
-        """Return when the first sample ever was taken."""
+        """Return the time of the first sample ever."""
         row = self._db.execute("SELECT value FROM fact WHERE name = 'first_s'").fetchone()
         return None if row is None else float(row[0])
 
@@ -138,7 +137,7 @@ class UsageFile:
         """Write stretches and drop those that ended by ``from_s``, all or nothing.
 
         Raises:
-            sqlite3.Error: it cannot be written; nothing was.
+            sqlite3.Error: the write failed as a whole.
 
         """
         with self._db as db:
@@ -159,13 +158,13 @@ class UsageFile:
 
 
 def _make_private(path: Path) -> str:
-    """Make the file our own before SQLite does: it names queues and what they used.
+    """Create the file with private rights before SQLite does: it names queues and their usage.
 
     Returns:
-        What others may still do, because it could not be taken from them.
+        Rights that others still have, because they could not be removed.
 
     Raises:
-        OSError: file or folder cannot be made.
+        OSError: file or folder cannot be created.
 
     """
     if not path.parent.exists():
@@ -186,7 +185,7 @@ def _make_private(path: Path) -> str:
 
 
 def move_aside(path: Path, now_s: float) -> Path:
-    """Rename a corrupt file, with what belongs to it, and return its new name."""
+    """Rename a corrupt file with the files beside it, and return its new name."""
     stamp = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
     aside, number = path.with_name(f"{path.name}.corrupt-{stamp}"), 1
     while aside.exists():
@@ -217,7 +216,7 @@ def _encoded(stretch: Stretch) -> bytes:
 
 
 def _units(resources: Sequence[str]) -> FloatVec:
-    """Return ``(R,)`` base units in one unit of the file: powers of two, so nothing is rounded."""
+    """Return base units per unit of the file ``(R,)``: powers of two, so nothing is rounded."""
     return np.array([MEBIBYTE if is_in_bytes(name) else 1 for name in resources], np.float64)
 
 

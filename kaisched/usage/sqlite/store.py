@@ -1,7 +1,7 @@
-"""The embedded store: sums in the process, stretches in a file.
+"""Usage store in a file: sums in the process, stretches in the file.
 
-Each stretch is a row. While samples are being added to it, its row is written again every
-``save_s``; when the process is killed, what is lost is what came after the last of these.
+Each stretch is a row. While samples are being added to a stretch, its row is written again every
+``save_s``; a killed process loses only what came after the last write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SqliteStore:
-    """Keeps samples in a file; where that cannot be, in the process, and says so."""
+    """Keeps samples in a file, or in the process if the file cannot be used, and says so."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class SqliteStore:
         save_s: float = FETCH_S,
         staleness_s: float = math.inf,
     ) -> None:
-        """Read the past from the file.
+        """Read the history from the file.
 
         Args:
-            path: the file; it and its folders are made where they are missing.
-            window: which part of the past counts; what is older is deleted.
+            path: the file; it and missing folders are created.
+            window: the part of the past that counts; older rows are deleted.
             now_s: the time, seconds since 1970.
-            save_s: how often samples are written.
-            staleness_s: older than this, the newest sample is stale.
+            save_s: time between two writes of samples.
+            staleness_s: age above which the newest sample is stale.
 
         """
         self._memory = MemoryStore(window, staleness_s=staleness_s)
@@ -59,12 +59,12 @@ class SqliteStore:
             self.writer = Writer(file)
 
     def record(self, sample: Sample) -> None:
-        """Take in what is the case now, and have it written when it is time."""
+        """Add a sample of the present, and write if it is time."""
         done = self._memory.history.add(sample)
         if self.writer is None:
             return
         rows = [self._numbered(stretch) for stretch in done]
-        # A clock that was set back must not stop the writing until it has caught up.
+        # A clock that was set back must not stop the writes until it has caught up.
         is_due = not 0 <= sample.time_s - self._saved_s < self._save_s
         if rows or is_due:
             self._saved_s = sample.time_s
@@ -74,7 +74,7 @@ class SqliteStore:
         history = self._memory.history
         if history.open is not None:
             rows = [*rows, Row(self._number, history.open.copy())]
-        # Twice the window stays, so that one start with a wrong clock does not cost the past.
+        # Keep twice the window, so that one start with a wrong clock does not cost the history.
         from_s = 2 * history.window.start(now_s) - now_s
         writer.put(rows, history.first_s, from_s)
 
@@ -89,11 +89,11 @@ class SqliteStore:
         return replace(usage, reasons=(*usage.reasons, *reasons)) if reasons else usage
 
     def is_ready(self) -> bool:
-        """Return True: there is nobody to wait for."""
+        """Return True: there is nothing to wait for."""
         return True
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining samples."""
         if self.writer is not None:
             newest_s = self._memory.history.newest_s
             self._write(self.writer, [], newest_s if newest_s is not None else 0.0)

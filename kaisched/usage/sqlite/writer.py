@@ -1,4 +1,4 @@
-"""The thread that writes: a slow or full disk must not make a cycle wait."""
+"""Writer thread: a slow or full disk must not make a cycle wait."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from kaisched.usage.sqlite.file import Row, UsageFile
 
 MOST_WAITING: Final = 2000
-"""Stretches that wait for a disk that is full; older ones are dropped, and counted."""
+"""Most stretches that wait for a full disk; older ones are dropped, and counted."""
 _LAST_WAIT_S: Final = 5.0
 
 
 class Writer:
-    """Writes what it was handed last of each stretch, and tries again with the next sample."""
+    """Writes the latest version of each stretch, and retries with the next sample."""
 
     def __init__(self, file: UsageFile) -> None:
         """Start the thread."""
@@ -27,15 +27,15 @@ class Writer:
         self._from_s = 0.0
         self._is_ending = False
         self.written_until_s = 0.0
-        """The end of the newest stretch that is in the file."""
+        """End of the newest stretch in the file."""
         self.error = ""
-        """Why the last write failed; empty when it did not."""
+        """Reason why the last write failed; empty if it did not."""
         self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="usage-writer", daemon=True)
         self._thread.start()
 
     def put(self, rows: list[Row], first_s: float | None, from_s: float) -> None:
-        """Hand over rows that nobody changes any more; what ended by ``from_s`` may go."""
+        """Hand over rows that no longer change; rows that ended by ``from_s`` may be deleted."""
         with self._lock:
             self._waiting.update((row.number, row) for row in rows)
             while len(self._waiting) > MOST_WAITING:
@@ -45,7 +45,7 @@ class Writer:
         self._news.set()
 
     def close(self) -> None:
-        """Write what waits, once, and end; not for longer than a few seconds."""
+        """Write the waiting rows once, and end; take no longer than a few seconds."""
         self._is_ending = True
         self._news.set()
         self._thread.join(_LAST_WAIT_S)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
+from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
 """Takes an entry with ``input`` and ``expected``; returns "" or what differs."""
@@ -31,4 +32,13 @@ JUDGES: dict[str, Judge] = {
     "pre_predicate": sessions.pre_predicate,
     "min_runtime": runtimes.min_runtime,
     "plugin_arguments": sessions.plugin_arguments,
+    "share_value": kueue.share_value,
+    "quota_available": kueue.quota_available,
+    "borrowing_on": kueue.borrowing_on,
+    "candidate_order": kueue.candidate_order,
+    "preemption_policy": kueue.preemption_policy,
+    "target_queue_order": kueue.target_queue_order,
+    "entry_less": kueue.entry_less,
+    "fair_preemption": kueue.fair_preemption,
+    "counterexamples": kueue.counterexamples,
 }

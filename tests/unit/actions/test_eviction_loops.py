@@ -8,37 +8,64 @@ import pytest
 from kaisched.engine.policy import default_policy
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
-from tests.laws.clusters import NOW_S
+from kaisched.framework.plugins.loader import answered_questions
+from tests.laws.clusters import NOW_S, Cluster
 from tests.laws.crowded import carried_out, make_crowded, moves_of
+from tests.unit.actions.test_search import job, node, queue
 
 POLICY = default_policy()
+ANYBODY = replace(
+    POLICY,
+    plugins=tuple(
+        each for each in POLICY.plugins if "fair_share" not in answered_questions(type(each.plugin))
+    ),
+)
+"""Nobody divides, and so whoever waits may take from whoever runs: a loop at once."""
 PRIORITY = "default/j12"
 """A gang larger than its quota, of higher priority than the two jobs that its quota covers.
 
-It takes their place, loses it to a queue beneath its share, and that to the quota: a ring of three.
+It takes their place, loses it to a queue beneath its share, and that to the quota: a loop of three.
 """
 
 
-def ring():
-    return make_crowded(1567440948, nodes=1, queues=4, running=12, pending=1, most=1)
+def looping():
+    """Return a GPU for which two queues have a job each."""
+    jobs = (job("a", "q", (1, 1, "n0")), job("b", "r", (1, 1)))
+    return Cluster((node("n0", 1),), (queue("q", 0), queue("r", 0)), jobs)
 
 
-def run(cluster, memory, now_s=NOW_S):
-    return run_cycle(cluster.store().snapshot(), None, POLICY, now_s, memory)
+def run(cluster, memory, now_s=NOW_S, policy=ANYBODY):
+    return run_cycle(cluster.store().snapshot(), None, policy, now_s, memory)
 
 
-def come_round(cycles=10):
+def come_round(cluster, policy=ANYBODY, cycles=10):
     """Return the cluster and the memory when a cycle refuses to go round again."""
-    cluster, memory = ring(), Memory()
+    memory = Memory()
     for _ in range(cycles):
-        result, memory = run(cluster, memory)
+        result, memory = run(cluster, memory, policy=policy)
         cluster = carried_out(cluster, result)
     return cluster, memory
 
 
+def test_a_loop_goes_round_once():
+    """Each of the two has taken the place of the other; the next one to wait is told why."""
+    cluster, memory = looping(), Memory()
+    takers = []
+    for _ in range(10):
+        result, memory = run(cluster, memory)
+        takers += [each.beneficiary for each in result.evictions]
+        cluster = carried_out(cluster, result)
+    assert takers == ["default/b", "default/a"]
+    (record,) = result.records
+    assert "come back" in record.eviction_refusals["reclaim"]
+    assert "any change" in record.eviction_refusals["reclaim"]
+
+
+@pytest.mark.proportion
 def test_the_second_round_stops_where_nobody_claims_a_quota():
-    cluster, memory = come_round()
-    result, _ = run(cluster, memory)
+    crowded = make_crowded(1567440948, nodes=1, queues=4, running=12, pending=1, most=1)
+    cluster, memory = come_round(crowded, POLICY)
+    result, _ = run(cluster, memory, policy=POLICY)
     assert not moves_of(result)
     (record,) = [each for each in result.records if each.pod_group == PRIORITY]
     assert "come back" in record.eviction_refusals["preempt"]
@@ -49,20 +76,20 @@ def test_the_second_round_stops_where_nobody_claims_a_quota():
 
 @pytest.mark.parametrize(("later_s", "evicts"), [(599.0, False), (601.0, True)])
 def test_it_is_tried_again_after_ten_minutes(later_s, evicts):
-    cluster, memory = come_round()
+    cluster, memory = come_round(looping())
     result, _ = run(cluster, memory, NOW_S + later_s)
     assert bool(result.evictions) == evicts
 
 
 def test_it_goes_on_at_once_when_something_changes():
-    cluster, memory = come_round()
-    cluster = replace(cluster, jobs=tuple(job for job in cluster.jobs if job.name != "j8"))
+    cluster, memory = come_round(looping())
+    cluster = replace(cluster, jobs=(*cluster.jobs, job("c", "q", (0, 1))))
     result, _ = run(cluster, memory)
     assert result.evictions
 
 
 def test_what_the_api_refused_is_tried_again():
-    cluster, memory = ring(), Memory()
+    cluster, memory = looping(), Memory()
     while True:
         result, memory = run(cluster, memory)
         if result.evictions:
@@ -74,7 +101,7 @@ def test_what_the_api_refused_is_tried_again():
 
 
 def test_what_is_remembered_may_go_through_json():
-    cluster, memory = come_round()
+    cluster, memory = come_round(looping())
     facts = json.loads(json.dumps(dict(memory.facts)))
     result, after = run(cluster, Memory(facts))
     assert not moves_of(result)
@@ -82,7 +109,7 @@ def test_what_is_remembered_may_go_through_json():
 
 
 def test_nothing_is_remembered_where_nothing_is_evicted():
-    cluster, memory = come_round()
+    cluster, memory = come_round(looping())
     _, memory = run(cluster, memory, NOW_S + 3600.0)
     assert len(memory.facts["turns"]) == 1
     _, memory = run(make_crowded(1, nodes=5, queues=1, running=1, pending=1, most=1), memory, NOW_S)

@@ -140,6 +140,7 @@ def test_a_unit_that_does_not_help_keeps_none_from_helping():
     assert (evicted(result), promised(result), broken) == (["u-0"], {"w-0": "n0"}, [])
 
 
+@pytest.mark.proportion
 @pytest.mark.fault("F99")
 def test_the_last_resort_leaves_a_queue_below_its_quota_and_says_so():
     cluster = Cluster(

@@ -95,7 +95,7 @@ def test_it_says_so_in_json(run):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"--weights": "A=3,B"}, "--weights: no pair (value 'B'); write such as A=3,B=1"),
+        ({"--weights": "A=3,B"}, "--weights: not NAME=VALUE (value 'B'); write such as A=3,B=1"),
         ({"--weights": "A=1,A=2"}, "--weights: given twice (value 'A')"),
         ({"--weights": "A=0"}, "--weights A: no weight (value '0')"),
         ({"--weights": "A=x"}, "--weights A: no weight (value 'x')"),
@@ -106,7 +106,7 @@ def test_it_says_so_in_json(run):
         ({"--usage": "A=8x12"}, "--usage: '12' has no unit"),
         ({"--k": "-1"}, "--k: out of range (value -1.0)"),
         ({"--k": "nan"}, "--k: out of range"),
-        ({"--window": "0s"}, "--window: no time"),
+        ({"--window": "0s"}, "--window: must be longer than 0s"),
         ({"--half-life": "long"}, "--half-life: 'long' is no duration"),
     ],
 )

@@ -64,7 +64,7 @@ def test_messages_name_what_was_called(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["sn"], ["snapshot\tRecord what a cycle rests on", ":4"]),
+        (["sn"], ["snapshot\tRecord the inputs of a cycle", ":4"]),
         (["snapshot", "re"], ["replay\tRun the cycle of a snapshot again", ":4"]),
         (["doctor", "--out"], ["--output\tHow to print", ":4"]),
         (["snapshot", "show", "x"], [":0"]),

@@ -45,7 +45,7 @@ def test_another_result_than_recorded_is_told(run, manifests, tmp_path):
     file.write_text(json.dumps(document))
     code, out, _ = run("snapshot", "replay", file)
     assert code == 1
-    assert "ANOTHER result than recorded" in out
+    assert "DIFFERENT result from the recorded one" in out
 
 
 def test_another_policy_may_be_tried(run, taken, tmp_path):
@@ -98,7 +98,7 @@ def test_objects_with_problems_are_told(run, tmp_path):
     [
         (("show", "nowhere.json"), "nowhere.json: cannot be read"),
         (("replay", "."), ".: cannot be read"),
-        (("take", "x.json", "-f", "a", "--daemon", "http://b"), "two different sources"),
+        (("take", "x.json", "-f", "a", "--daemon", "http://b"), "name two sources"),
         (("take", "x.json", "--daemon", "ftp://b"), "--daemon: no address of a daemon"),
         (("take", "x.json", "--daemon", "http://127.0.0.1:1"), "no answer from 127.0.0.1:1"),
         (("take", "x.json", "--kubeconfig", "nowhere"), "nowhere: kubernetes.kubeconfig"),

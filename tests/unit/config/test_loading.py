@@ -83,7 +83,10 @@ def test_a_fault_in_the_file_is_one_line_with_its_place(tmp_path, text, line):
     ("text", "line"),
     [
         ("kind: Queue\n", "apiVersion: is missing; write apiVersion: kaisched.io/v1alpha1"),
-        ("apiVersion: v1\n", "apiVersion: is another kind of file (value 'v1'); write apiVersion"),
+        (
+            "apiVersion: v1\n",
+            "apiVersion: names another kind of file (value 'v1'); write apiVersion",
+        ),
         ("- 1\n", "is not a mapping; start with kind: SchedulerConfiguration"),
         ("a: [\n", "is not YAML: "),
     ],

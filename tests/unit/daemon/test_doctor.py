@@ -142,7 +142,9 @@ def test_kinds_that_are_not_there_are_named():
         findings = found(server)
     (kind,) = of(findings, "kind Queue")
     assert kind.level == "fail"
-    assert kind.text == "queues.scheduling.run.ai is not there: nothing is scheduled without queues"
+    assert (
+        kind.text == "queues.scheduling.run.ai is not served: nothing is scheduled without queues"
+    )
     assert kind.fix == "kaisched config crds | kubectl apply --server-side -f -"
     assert of(findings, "kind Topology")[0].level == "warn"
 
@@ -252,7 +254,7 @@ def test_missing_rights_are_named_by_role(healthy):
 def test_rights_of_another_user_can_be_looked_at(healthy):
     restricted(healthy)
     findings = found(healthy, token="master", user="scheduler")
-    assert of(findings, "account")[0].text == "admin; rights are looked at of scheduler"
+    assert of(findings, "account")[0].text == "admin; the rights of scheduler are checked"
     assert of(findings, "rights read")[0].level == "fail"
 
 
@@ -287,7 +289,7 @@ def test_nodes_in_no_shard_and_shards_without_nodes_are_told(healthy):
         "2 of 2 nodes are in no shard: gpu-node-1, gpu-node-2",
         "shard gpus has no node: none is labelled gpus",
     ]
-    assert "in the pool of no shard, so in no division: a, default-queue, root" in texts(
+    assert "in no shard's pool, so without a share: a, default-queue, root" in texts(
         findings, "queues", "warn"
     )
 
@@ -301,8 +303,8 @@ def test_a_plugin_that_is_not_installed_is_told(healthy):
     ("spec", "said"),
     [
         ({"age_s": 100.0}, r"pod-1 has not renewed it for 1\d\d s"),
-        ({"holderIdentity": ""}, "nobody leads"),
-        ({"renewTime": None}, "held by pod-1, since nobody knows when"),
+        ({"holderIdentity": ""}, "no process leads"),
+        ({"renewTime": None}, "held by pod-1, without a time of renewal"),
     ],
 )
 def test_a_lease_that_nobody_keeps_is_told(server, spec, said):
@@ -340,7 +342,7 @@ def test_queues_with_faults_are_named(healthy):
 
 
 def test_no_queue_at_all_fails(server):
-    assert texts(found(server), "queues", "fail") == ["there is none: every job waits"]
+    assert texts(found(server), "queues", "fail") == ["there are no queues: every job waits"]
 
 
 # -- usage ---------------------------------------------------------------------------------------
@@ -459,7 +461,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 def test_queues_that_anybody_may_use_are_told_with_what_closes_them(healthy):
     (finding,) = of(found(healthy), "queue use")
     assert finding.level == "warn"
-    assert finding.text == "anybody who may make pods may put them into any queue"
+    assert finding.text == "any user who may create pods may put them into any queue"
     assert "--set queueUsePolicy.create=true" in finding.fix
 
 
@@ -472,7 +474,7 @@ def test_queues_with_the_policy_are_well(healthy):
     until(lambda: client_of(healthy).call("GET", path).is_done)
     must(healthy, "POST", path, {**kind, **name, "spec": {}})
     assert texts(found(healthy), "queue use", "ok") == [
-        "only who has the verb use may put work into a queue"
+        "only users with the verb use may put work into a queue"
     ]
 
 
@@ -488,9 +490,7 @@ def test_pods_that_do_not_end_are_named(healthy):
         must(healthy, "POST", pods, body)
     must(healthy, "DELETE", f"{pods}/p", {"gracePeriodSeconds": 0})
     check = "leaving pods"
-    assert texts(found(healthy, clock=clock), check, "ok") == [
-        "none is stuck; 1 are on their way out"
-    ]
+    assert texts(found(healthy, clock=clock), check, "ok") == ["none is stuck; 1 are being deleted"]
     clock.advance_to(clock.now_s() + 3600)
     (finding,) = of(found(healthy, clock=clock), check)
     assert finding.level == "warn"

@@ -251,7 +251,7 @@ def test_cycles_begin_at_once_and_nothing_is_reclaimed_before_usage_has_come():
     without = [name for name in whole if name != "reclaim"]
     assert asked == [without, without, whole, whole]
     told = [(line["state"], line["reasons"]) for line in logs if line["event"] == "usage_changed"]
-    awaited = "a first answer is waited for, and nothing is reclaimed meanwhile"
+    awaited = "waiting for a first answer, and nothing is reclaimed meanwhile"
     assert told == [("absent", ["refused", awaited]), ("absent", ["refused"]), ("fresh", [])]
     assert "usage_not_awaited" not in [line["event"] for line in logs]
 
@@ -260,7 +260,7 @@ def test_probes_are_told_at_once_what_is_waited_for():
     loop = remembering_loop(Remembering(("absent", "refused"), ready_after=9), usage_wait_s=30.0)
     loop.turn()
     checks = {check.name: check for check in loop.health.ready(loop._clock.now_s())}
-    assert checks["usage"].text.startswith("absent; refused; a first answer is waited for")
+    assert checks["usage"].text.startswith("absent; refused; waiting for a first answer")
     assert all(check.is_ok for check in checks.values())
 
 

@@ -77,9 +77,12 @@ def test_a_shard_that_says_nothing_is_the_default():
 
 
 def test_the_installed_default_policy_is_the_default_shard():
-    policy = default_policy()
-    assert [setting.distribution for setting in policy.plugins] == ["kaisched"] * 11
-    assert names(policy) == names(build_policy(default_shard())[0])
+    assert names(default_policy()) == names(build_policy(default_shard())[0])
+
+
+@pytest.mark.proportion
+def test_the_default_policy_is_shipped():
+    assert [setting.distribution for setting in default_policy().plugins] == ["kaisched"] * 11
 
 
 def test_priorities_order_and_ties_are_by_name():
@@ -98,6 +101,34 @@ def test_a_plugin_can_be_left_out_and_weighed():
     assert setting(policy, "binpack").weight == 4.0
 
 
+def less(name):
+    """Return the catalogue of somebody who has not installed one of the defaults."""
+    return Catalogue([each for each in catalogue().by_name.values() if each.name != name])
+
+
+@pytest.mark.parametrize("plugins", [{}, {"gang": {"priority": 5}}])
+def test_a_default_that_is_not_installed_is_named_with_what_to_do(plugins):
+    shard = msgspec.convert(
+        {"metadata": {"name": "s"}, "spec": {"plugins": plugins}}, SchedulingShard
+    )
+    with pytest.raises(ConfigError) as failed:
+        build_policy(shard, "s.yaml", catalogue=less("gang"))
+    assert str(failed.value) == (
+        "s.yaml: spec.plugins.gang: this plugin of the default policy is not installed;"
+        " install it, or say enabled: false and enable another that does its work"
+    )
+
+
+def test_a_default_that_is_not_installed_may_be_left_out():
+    shard = msgspec.convert(
+        {"metadata": {"name": "s"}, "spec": {"plugins": {"gang": {"enabled": False}}}},
+        SchedulingShard,
+    )
+    policy, warnings = build_policy(shard, "s.yaml", catalogue=less("gang"))
+    assert sorted([*names(policy), "gang"]) == sorted(names(built({})[0]))
+    assert warnings == []
+
+
 def test_a_plugin_of_a_third_party_has_the_weight_of_its_class():
     policy, _ = built({"plugins": {"mine": {}}}, installed("mine"))
     assert setting(policy, "mine").weight == 2.0
@@ -107,14 +138,12 @@ def test_settings_of_the_shard_reach_the_plugins_that_read_them():
     policy, _ = built(
         {
             "placementStrategy": {"gpu": "spread"},
-            "kValue": 0.5,
             "minRuntime": {"reclaimMinRuntime": "5m"},
             "plugins": {"nodeplacement": {"arguments": {"cpu": "spread"}}},
         }
     )
     packing = setting(policy, "binpack").plugin.arguments
     assert (packing.gpu, packing.cpu) == ("spread", "spread")
-    assert setting(policy, "proportion").plugin.arguments.k_value == 0.5
     safe = setting(policy, "minruntime").plugin.arguments
     assert (safe.default_reclaim_min_runtime, safe.default_preempt_min_runtime) == ("5m", "0s")
 
@@ -136,6 +165,7 @@ STORE = {"usageDBConfig": {"clientType": "memory"}}
 BY_ARGUMENT = {"plugins": {"proportion": {"arguments": {"kValue": "0.25"}}}}
 
 
+@pytest.mark.proportion
 @pytest.mark.parametrize(
     ("spec", "k"),
     [
@@ -181,6 +211,13 @@ def test_without_a_store_or_when_told_so_history_is_off(spec):
     assert "time-based-fairshare" not in names(built(spec, HISTORY)[0])
 
 
+@pytest.mark.proportion
+def test_a_setting_of_the_shard_reaches_the_plugin_of_kai_that_has_it_as_an_argument():
+    policy, _ = built({"kValue": 0.5})
+    assert setting(policy, "proportion").plugin.arguments.k_value == 0.5
+
+
+@pytest.mark.proportion
 def test_arguments_win_over_settings_of_the_shard():
     policy, _ = built({"kValue": 0.5, "plugins": {"proportion": {"arguments": {"kValue": "0.25"}}}})
     assert setting(policy, "proportion").plugin.arguments.k_value == 0.25
@@ -195,6 +232,7 @@ def test_a_value_that_was_called_otherwise_is_read_with_a_warning():
     assert built({"plugins": {"slicing": {"arguments": {"handOver": "new"}}}}, plugin)[1] == []
 
 
+@pytest.mark.proportion
 def test_names_of_kai_are_mapped_or_warned_about():
     policy, warnings = built(
         {

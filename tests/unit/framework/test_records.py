@@ -91,6 +91,7 @@ def test_the_queue_that_is_full_may_be_one_above():
     assert found.message == "queue team: gpu 0 held + 2 asked is over its limit of 1"
 
 
+@pytest.mark.proportion
 def test_a_quota_binds_work_that_cannot_be_preempted():
     found = record(store(job("a", gpu=3, is_preemptible=False), queues=TIGHT))
     assert found.reason == "NonPreemptibleOverQuota"

@@ -19,7 +19,13 @@ KAI_PLUGINS = [
 ]
 
 
-@pytest.mark.parametrize("name", KAI_PLUGINS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.proportion if name == "proportion" else ())
+        for name in KAI_PLUGINS
+    ],
+)
 def test_every_plugin_of_kai_has_a_place(name):
     mapped = map_plugin(name)
     known = {plugin.name for plugin in kai_names.DEFAULT_PLUGINS} | set(kai_names.OTHER_PRIORITIES)
@@ -94,6 +100,7 @@ def test_the_kai_shard_file_runs_the_actions_in_the_order_of_kai():
     ]
 
 
+@pytest.mark.proportion
 def test_every_name_in_the_tables_is_documented():
     page = (ROOT / "docs" / "reference" / "kai-names.md").read_text(encoding="utf-8")
     names = [*KAI_PLUGINS, *kai_names.known_plugins(), *kai_names.known_actions()]

@@ -97,7 +97,7 @@ def test_a_missing_column_is_named(write_trace):
 @pytest.mark.parametrize(
     ("vcs", "complaint"),
     [
-        ("vc,published_nodes\na,3\na,1\n", "vcs.csv:3: vc: stands here twice (value 'a'); "),
+        ("vc,published_nodes\na,3\na,1\n", "vcs.csv:3: vc: appears twice (value 'a'); "),
         ("vc,published_nodes\n,3\n", "vcs.csv:2: vc: is no name (value ''); "),
         ("vc,published_nodes\na\x1b[2J,3\n", "vcs.csv:2: vc: is no name (value 'a\\x1b[2J'); "),
         ("vc,published_nodes\na,-3\n", "vcs.csv:2: published_nodes: is out of range (value '-3')"),

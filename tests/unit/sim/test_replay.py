@@ -212,10 +212,10 @@ def test_a_node_over_capacity_is_noticed(write_trace, first_fit):
 def test_an_abandoned_cycle_stops_the_run(write_trace, first_fit):
     def abandon(snapshot, now_s):
         result = first_fit(snapshot, now_s)
-        result.stats.abandoned = "plugin proportion failed"
+        result.stats.abandoned = "plugin fair failed"
         return result
 
-    with pytest.raises(PluginError, match="abandoned at 60 s: plugin proportion failed"):
+    with pytest.raises(PluginError, match="abandoned at 60 s: plugin fair failed"):
         replayed(write_trace("1,60,8,a\n"), abandon)
 
 

@@ -187,6 +187,7 @@ def test_a_cron_window_begins_when_the_calendar_says(ran, monkeypatch):
     assert seen[31 * 3600.0] == [0, 1_000_000_000]
 
 
+@pytest.mark.proportion
 def test_a_budget_begins_with_the_clock(ran, monkeypatch):
     """Whenever its window began in the world, a quarter of it has passed after a quarter."""
     from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments

@@ -1,4 +1,4 @@
-"""Bars by name: a length for each of several names, to the right of 0 or to its left."""
+"""Bars by name: a length for each name, to the right of 0 or to its left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kaisched.sim.output.svg.scale import Scale, label, short_label, ticks_over
 _TOP: Final = 32
 _BOTTOM: Final = 40
 _VALUE: Final = 56
-"""Pixels for the value beside a bar."""
+"""Width in pixels of the value beside a bar."""
 _THICK: Final = 11
 _THICKEST: Final = 22
 _GAP: Final = 2
@@ -25,7 +25,7 @@ _TICK_WIDTH: Final = 70
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """One bar for each name, none where there is no value."""
+    """Bars of one group: one for each name, none without a value."""
 
     name: str
     values: Sequence[float | None]
@@ -43,10 +43,10 @@ def bars_by_name(
     height: int = 0,
     is_named: bool = True,
 ) -> Chart:
-    """Return a chart in which the bars of one name stand under each other.
+    """Draw a chart in which the bars of one name stand under each other.
 
-    ``height`` is that of the chart, at least. ``is_named`` says whether a legend names the groups;
-    one group needs none.
+    ``height`` is the least height of the chart. ``is_named`` says whether a legend names the
+    groups; a single group needs none.
     """
     row, thick = _rows(len(names), len(groups), height - _TOP - _BOTTOM)
     bottom = _TOP + row * len(names)
@@ -76,13 +76,13 @@ def bars_by_name(
 
 
 def _rows(names: int, groups: int, height: float) -> tuple[float, float]:
-    """Return the height of the row of a name, and of one of its bars."""
+    """Return the heights of a name's row and of one bar."""
     row = max(groups * (_THICK + _GAP) + _BETWEEN_ROWS, height / max(names, 1))
     return row, min((row - _BETWEEN_ROWS) / groups - _GAP, _THICKEST)
 
 
 def _scale(groups: Sequence[Bars], left: float, width: int) -> tuple[Scale, Sequence[float]]:
-    """Return a scale as long as the bars, with room for values at their ends, and its ticks."""
+    """Return a scale for the longest bars and the values at their ends, and its ticks."""
     values = [value for group in groups for value in group.values if value is not None]
     least, most = min([0.0, *values]), max([0.0, *values])
     begin = left + (_VALUE if least < 0 else 0.0)

@@ -19,7 +19,7 @@ GAP: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Marks on an area of so many pixels. What they look like is told by the style of charts."""
+    """Marks on an area of pixels; the style of charts gives them their look."""
 
     title: str
     width: int
@@ -27,7 +27,7 @@ class Chart:
     inside: str
 
     def inline(self, style: str) -> str:
-        """Return it for a page that has the style of charts; ``style`` is its own besides."""
+        """Return the chart for a page with the style of charts; ``style`` is the element's own."""
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" style="{style}" role="img" '
             f'aria-label="{escape(self.title)}">{self.inside}</svg>'
@@ -37,7 +37,7 @@ class Chart:
 def picture(heading: str, columns: Sequence[Sequence[Chart]], legend: Sequence[Entry] = ()) -> str:
     """Return an SVG file: a heading, a legend for all charts, and columns of charts.
 
-    It carries its style and its background, and needs nothing else.
+    The file includes its style and background, and is self-contained.
     """
     width = sum(max(chart.width for chart in column) + GAP for column in columns) - GAP
     right = _MARGIN + width

@@ -43,14 +43,14 @@ class Line:
 
     @property
     def style(self) -> str:
-        """What it looks like."""
+        """Attributes of the line's path."""
         if self.is_filled:
             return fill(self.series, _SHADE)
         return stroke(self.series, dash=self.dash, width=self.width)
 
     @property
     def entry(self) -> Entry:
-        """Its place in a legend."""
+        """The line's entry in a legend."""
         return Entry(self.name, self.style, self.is_filled)
 
 
@@ -65,7 +65,7 @@ def lines_chart(
     y_ticks: Sequence[float] | None = None,
     also: Sequence[Entry] = (),
 ) -> Chart:
-    """Return lines, each over its own spans; ``also`` are more entries of the legend."""
+    """Draw lines, each over its own spans; ``also`` are more entries of the legend."""
     highest = max((float(line.values.max(initial=0.0)) for line in lines), default=0.0)
     frame = time_frame(
         title,
@@ -97,9 +97,9 @@ def stacked_chart(
     width: int = 1220,
     height: int = 220,
 ) -> Chart:
-    """Return areas on top of each other, the first at the bottom, and a limit over them.
+    """Draw areas on top of each other, the first at the bottom, and a limit over them.
 
-    All have the spans of the limit.
+    All areas have the spans of the limit.
     """
     ends_s = limit.ends_s
     total = np.sum([layer.values for layer in layers], axis=0)
@@ -129,9 +129,9 @@ def bars_over_time(
     most: int = 60,
     is_count: bool = False,
 ) -> Chart:
-    """Return sums over equal spans as bars; spans are joined until they are few enough.
+    """Draw sums over equal spans as bars, joining spans until they are few enough.
 
-    Counts have whole numbers at the axis.
+    With counts, the axis has whole numbers only.
     """
     joined = -(-len(values) // most)
     first = np.arange(0, len(values), joined)
@@ -163,9 +163,9 @@ def _points(line: Line, values: FloatVec, frame: Frame) -> list[Point]:
 
 
 def _bends(points: list[Point]) -> list[Point]:
-    """Return the points at which a line bends, so that it passes all others unseen.
+    """Return the points at which a line bends enough for the eye; drop the points between.
 
-    From the last bend on, each point leaves a range of slopes that come near enough.
+    Each point after a bend leaves a range of slopes that pass near enough.
     """
     kept = [points[0]]
     least, most = -math.inf, math.inf
@@ -181,7 +181,7 @@ def _bends(points: list[Point]) -> list[Point]:
 
 
 def _stairs(ends_s: FloatVec, values: FloatVec, frame: Frame) -> list[Point]:
-    """Return corners only where the value changes: most spans are like the one before."""
+    """Return corners only where the value changes: most spans equal the one before."""
     points: list[Point] = []
     begin = 0.0
     last = None

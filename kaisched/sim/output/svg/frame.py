@@ -1,4 +1,4 @@
-"""The frame of a chart over time: title, axes with units, grid and legend."""
+"""Frame of a chart over time: title, axes with units, grid and legend."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _RIGHT: Final = 14
 _TOP: Final = 50
 _BOTTOM: Final = 40
 _TICK_WIDTH: Final = 60
-"""Pixels that an instant takes beside the next."""
+"""Width in pixels of the label of an instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a chart is drawn. ``x`` takes seconds, ``y`` amounts."""
+    """Area of a chart. ``x`` takes seconds, ``y`` amounts."""
 
     width: int
     height: int
@@ -35,7 +35,7 @@ class Frame:
     legend: Sequence[Entry]
 
     def draw(self, marks: Sequence[str]) -> Chart:
-        """Return the whole chart with these marks in it."""
+        """Draw the whole chart with these marks in it."""
         legend = legend_marks(self.legend, LEFT, self.y.begin + _BOTTOM, self.width)
         parts = [*self._grid(), *marks, *self._axes(), *legend]
         return Chart(self.title, self.width, self.height, "".join(parts))
@@ -57,7 +57,7 @@ class Frame:
 
 
 def time_axis(x: Scale, ticks: Sequence[float], words: str, bottom: float) -> list[str]:
-    """Return an axis over time, with what it shows below its end."""
+    """Draw an axis over time, with its words below its end."""
     seconds, _ = time_unit(x.most)
     return [
         line((x.begin, bottom), (x.end, bottom), "axis"),
@@ -77,7 +77,7 @@ def time_frame(
     height: int = 200,
     y_ticks: Sequence[float] | None = None,
 ) -> Frame:
-    """Return a frame over time from 0; ``height`` is that of the plot, the legend comes below.
+    """Make a frame over time from 0; ``height`` is that of the plot, the legend comes below.
 
     ``unit`` names the amounts of the other axis, which run from 0 to at least ``most``.
     """

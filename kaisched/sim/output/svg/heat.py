@@ -23,7 +23,7 @@ _SAMPLE: Final = 24
 def heat_chart(
     title: str, names: Sequence[str], parts: FloatVec, end_s: float, *, width: int = 1220
 ) -> Chart:
-    """Return rows of equal spans up to an instant; ``parts`` ``(N, S)`` are from 0 to 1."""
+    """Draw rows of equal spans up to an instant; ``parts`` ``(N, S)`` are from 0 to 1."""
     tall = 13 if len(names) <= _MANY else 8
     bottom = _TOP + tall * len(names)
     x = Scale(0.0, end_s, _LEFT, width - 14)
@@ -44,7 +44,7 @@ def heat_chart(
 
 
 def _cells(shades: IntVec, shade: int, tall: int, x: Scale) -> str:
-    """Return all cells of one shade as one mark; neighbours in a row are one box."""
+    """Draw all cells of one shade as one mark; neighbours in a row are one box."""
     span = (x.end - x.begin) / max(shades.shape[1], 1)
     boxes = []
     for row, line in enumerate(shades == shade):

@@ -1,4 +1,4 @@
-"""Legends: samples with their names, in rows as wide as what they stand under."""
+"""Legends: samples with their names, in rows as wide as the chart above."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GAP: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a legend: what it is, and the style of its sample."""
+    """One entry of a legend: its name, and the style of its sample."""
 
     name: str
     style: str
@@ -23,15 +23,15 @@ class Entry:
 
 
 def legend_height(legend: Sequence[Entry], left: float, width: float) -> float:
-    """Return the pixels that a legend takes, nothing without entries."""
+    """Return the height of a legend in pixels, 0 without entries."""
     places = _places(legend, left, width)
     return places[-1][1] + 8 if places else 0.0
 
 
 def legend_marks(legend: Sequence[Entry], left: float, top: float, width: float) -> list[str]:
-    """Return the samples and names of a legend from ``left`` to ``width``, below ``top``.
+    """Draw the samples and names of a legend from ``left`` to ``width``, below ``top``.
 
-    A name that is longer than a row is cut.
+    A name longer than a row is cut.
     """
     parts: list[str] = []
     for (x, y), entry in zip(_places(legend, left, width), legend, strict=True):
@@ -42,7 +42,7 @@ def legend_marks(legend: Sequence[Entry], left: float, top: float, width: float)
 
 
 def _places(legend: Sequence[Entry], left: float, width: float) -> list[tuple[float, float]]:
-    """Return where each entry begins, and the foot of its row."""
+    """Return the left end of each entry, and the foot of its row."""
     places = []
     x, y = left, 12.0
     for entry in legend:
@@ -55,7 +55,7 @@ def _places(legend: Sequence[Entry], left: float, width: float) -> list[tuple[fl
 
 
 def _sample(x: float, y: float, entry: Entry) -> str:
-    """Return the sample of a style that stands before its name, whose foot is at y."""
+    """Draw the sample before a name whose foot is at y."""
     if entry.is_area:
         box = f'x="{number(x)}" y="{number(y - 9)}" width="16" height="10"'
         return f"<rect {box} {entry.style}/>"

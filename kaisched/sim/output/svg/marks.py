@@ -9,17 +9,17 @@ from typing import Final
 from kaisched.sim.output.svg.style import BOLD_SIZES, TEXT_SIZE, area_class, line_class
 
 NAME_WIDTH: Final = 150
-"""Pixels of a name beside a chart, at most."""
+"""Longest name beside a chart, in pixels."""
 _NARROW: Final = frozenset("fijlrtI.,:;'|!()[]/- ")
 _WIDE: Final = frozenset("mwMW@%")
 _BOLDER: Final = 1.1
-"""How much wider bold text is."""
+"""Ratio of the widths of bold and plain text."""
 
 Point = tuple[float, float]
 
 
 def number(value: float) -> str:
-    """Return a coordinate with one decimal at most: a tenth of a pixel."""
+    """Format a coordinate with at most one decimal: a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -32,14 +32,14 @@ def text(at: Point, words: str, *, anchor: str = "start", kind: str = "tick") ->
 
 
 def width_of(words: str, kind: str = "tick") -> float:
-    """Return the pixels that words of a class take at most, whichever common font there is."""
+    """Return the largest width in pixels of words of a class, in any common font."""
     bold = BOLD_SIZES.get(kind)
     em = TEXT_SIZE if bold is None else bold * _BOLDER
     return em * sum(_part_of_em(letter) for letter in words)
 
 
 def fitted(words: str, width: float, kind: str = "tick") -> str:
-    """Return words cut to a width, with an ellipsis where something is left out."""
+    """Cut words to a width, with an ellipsis if anything is left out."""
     if width_of(words, kind) <= width:
         return words
     fits = [at for at in range(len(words)) if width_of(f"{words[:at]}…", kind) <= width]
@@ -93,7 +93,7 @@ def fill(series: int, opacity: float = 1.0) -> str:
 
 
 def _through(points: Sequence[Point]) -> str:
-    """Return the steps through points; level and upright ones need one number."""
+    """Return the path through points; horizontal and vertical steps need one number."""
     (x, y), *others = [(number(x), number(y)) for x, y in points]
     steps = [f"M{x} {y}"]
     for new_x, new_y in others:

@@ -12,9 +12,9 @@ _UNITS: Final = (
     (60.0, "minutes", (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)),
     (1.0, "seconds", (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)),
 )
-"""Each with its seconds and the distances at which people read a clock or a calendar."""
+"""Units of time: seconds, and the distances at which people read a clock or a calendar."""
 _FEWEST: Final = 3
-"""Of a unit that a span must have to be told in it: two days read better as 48 hours."""
+"""Least number of units in a span shown in that unit: two days read better as 48 hours."""
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _FINE: Final = 0.01
 _COARSE: Final = 100.0
@@ -22,7 +22,7 @@ _COARSE: Final = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From ``least`` to ``most`` over pixels that may run either way."""
+    """Maps amounts from ``least`` to ``most`` to pixels that may run either way."""
 
     least: float
     most: float
@@ -36,7 +36,7 @@ class Scale:
 
 
 def nice_step(span: float, ticks: int) -> float:
-    """Return a round distance, so that about so many fit into a span."""
+    """Return a round distance of which about ``ticks`` fit into a span."""
     rough = max(span, 1e-9) / max(ticks, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     return next(step * power for step in _STEPS if step * power >= rough * (1 - 1e-9))
@@ -65,7 +65,7 @@ def time_ticks(end_s: float, count: int = 8) -> tuple[list[float], str]:
 
 
 def label(value: float) -> str:
-    """Return an amount as an axis shows it."""
+    """Format an amount for an axis."""
     value += 0.0  # there is no -0
     if value and abs(value) < _FINE:
         words = f"{value:.1g}"
@@ -75,7 +75,7 @@ def label(value: float) -> str:
 
 
 def short_label(value: float) -> str:
-    """Return an amount as it stands beside its mark: three digits say enough."""
+    """Format an amount beside its mark, with three digits."""
     size = abs(value)
     return label(round(value, 0 if size >= _COARSE else 1 if size >= 1 else 2))
 

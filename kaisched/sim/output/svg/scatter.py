@@ -1,4 +1,4 @@
-"""Points on two axes of amounts: a trade."""
+"""Scatter chart: points on two axes of amounts, which trade off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOP: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One point, what is told of it, and whether it stands out."""
+    """One point, its text, and whether it stands out."""
 
     x: float
     y: float
@@ -45,7 +45,7 @@ def scatter_chart(
     width: int = 1220,
     height: int = 360,
 ) -> Chart:
-    """Return points, with a line through those of the frontier."""
+    """Draw points, with a line through those of the frontier."""
     x_ticks = ticks_over(0.0, max((dot.x for dot in dots), default=1.0) or 1.0)
     y_ticks = ticks_over(0.0, max((dot.y for dot in dots), default=1.0) or 1.0)
     bottom = _TOP + height
@@ -72,7 +72,7 @@ def scatter_chart(
 
 
 def _name_of(dot: Dot, at: Point, width: int, bottom: float) -> str:
-    """Return the name beside its dot: to the right, or where no dot of a frontier can be."""
+    """Draw the name beside its dot: to the right, or where no dot of a frontier can be."""
     if at[0] + 11 + width_of(dot.name) <= width:
         return text((at[0] + 11, max(at[1] - 8, _TOP + 4)), dot.name, kind="legend")
     foot = min(at[1] + 18, bottom - 6)

@@ -1,7 +1,7 @@
-"""What charts look like: the colours by day and by night, and the rules that stand beside them.
+"""Look of charts: the colours of light and dark pages, and the CSS rules that use them.
 
-Charts name classes, never colours: one rule for a class serves the report and a file alike. The
-rules name colours outright, since programs that draw SVG outside a browser know no CSS variables.
+Charts name classes, never colours, so the rules serve the report and a file alike. The rules name
+colours outright, since programs that draw SVG outside a browser know no CSS variables.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final
 FONT: Final = 'system-ui,-apple-system,"Segoe UI",Roboto,sans-serif'
 TEXT_SIZE: Final = 12
 BOLD_SIZES: Final = {"title": 14, "heading": 18}
-"""Pixels of text by its class; all that is not named here is ``TEXT_SIZE`` and not bold."""
+"""Text sizes in pixels by class; other classes have ``TEXT_SIZE`` and are not bold."""
 NEUTRAL: Final = -1
-"""The series of what belongs to no queue and no run: it has the colour of text."""
+"""Series of lines that belong to no queue and no run, drawn in the colour of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Palette:
     grid: str
     void: str
     series: tuple[str, ...]
-    """Told apart by colour-blind readers too; a test measures how far they are apart."""
+    """Distinct for colour-blind readers too; a test measures the distances."""
 
 
 LIGHT: Final = Palette(
@@ -77,7 +77,7 @@ def area_class(series: int) -> str:
 
 
 def chart_style() -> str:
-    """Return the rules for charts, light or dark as the reader has it."""
+    """Return the rules for charts, light or dark as the reader prefers."""
     bold = "".join(
         f"svg .{kind}{{font-size:{size}px;font-weight:600}}" for kind, size in BOLD_SIZES.items()
     )

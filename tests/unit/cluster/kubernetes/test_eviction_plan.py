@@ -266,7 +266,7 @@ def test_a_promise_is_written_to_who_waits_for_it(promise, get_pod):
     [
         ({"nodeName": "n7"}, "default/b: it is on n7"),
         ({"schedulingGates": [{"name": "wait"}]}, "default/b: it has scheduling gates"),
-        ({"uid": "another"}, "default/b is not the pod it was made for"),
+        ({"uid": "another"}, "default/b is another pod than planned for"),
     ],
 )
 def test_the_answer_tells_that_nobody_waits(promise, how, why):

@@ -97,7 +97,7 @@ def gone(name, uid):
 def test_what_has_not_changed_is_wanted(store, plans, plan):
     upsert(store, waiting(annotations={"some": "news"}))
     upsert(store, running("v0"))  # older than its eviction
-    plans.look(store)
+    plans.review(store)
     plans.compare([], [promise("w0"), promise("w1")])
     assert plan.withdrawn == []
     assert plans.victims() == {"ns/v0", "ns/v1"}
@@ -112,7 +112,7 @@ def test_the_room_is_promised_before_the_pod_says_so(store, plans):
     assert promised("w0") == promised("w1") == "n0"
     upsert(store, waiting(status={"conditions": [{"type": "PodScheduled", "status": "False"}]}))
     assert promised("w0") == ""
-    plans.look(store)
+    plans.review(store)
     assert promised("w0") == "n0"
     upsert(store, node("a-node"))
     assert promised("w0") == "n0"
@@ -131,7 +131,7 @@ def test_the_room_is_promised_before_the_pod_says_so(store, plans):
     ],
 )
 def test_the_watch_tells_that_nobody_waits(plans, plan, change, why):
-    plans.heed(change)
+    plans.observe(change)
     assert plan.withdrawn == [f"ns/w0: {why}"]
 
 
@@ -140,7 +140,7 @@ def test_the_watch_tells_that_nobody_waits(plans, plan, change, why):
     [Change(waiting()), gone("w0", "w0-0"), Change(running("v0")), Change(group("w", "b"))],
 )
 def test_the_watch_tells_of_other_things(plans, plan, change):
-    plans.heed(change)
+    plans.observe(change)
     assert plan.withdrawn == []
 
 
@@ -149,35 +149,35 @@ def test_the_watch_tells_of_other_things(plans, plan, change):
     [
         (waiting(gpus=2), "ns/w0 has changed"),
         (waiting(labels={"team": "another"}), "ns/w0 has changed"),
-        (waiting(where="n0"), "ns/w0 waits for no node now"),
+        (waiting(where="n0"), "ns/w0 no longer waits for a node"),
         (group("w", "a", minMember=2), "ns/w has changed"),
         (group("w", "b", minMember=1), "ns/w has changed"),
     ],
 )
 def test_the_store_knows_what_has_changed(store, plans, plan, obj, why):
     upsert(store, obj)
-    plans.look(store)
+    plans.review(store)
     assert plan.withdrawn == [why]
     assert plans.victims() == set()
 
 
 def test_a_pod_that_is_gone_or_bound_by_us_waits_no_more(store, plans, plan):
     store.assume_bound("ns/w1", "n0")
-    plans.look(store)
-    assert plan.withdrawn == ["ns/w1 waits for no node now"]
+    plans.review(store)
+    assert plan.withdrawn == ["ns/w1 no longer waits for a node"]
 
 
 def test_a_pod_that_is_gone_wants_nothing(store, plans, plan):
     remove(store, waiting())
-    plans.look(store)
+    plans.review(store)
     assert plan.withdrawn == ["ns/w0 is gone"]
 
 
 @pytest.mark.parametrize(
     ("binds", "nominations", "why"),
     [
-        ([], [promise("w0")], "n0 is promised to ns/w1 no more"),
-        ([], [promise("w0"), promise("w1", "n1")], "n0 is promised to ns/w1 no more"),
+        ([], [promise("w0")], "n0 is no longer promised to ns/w1"),
+        ([], [promise("w0"), promise("w1", "n1")], "n0 is no longer promised to ns/w1"),
         ([Bind("ns/w0", "w0-1", "n0", "ns/w", 0, 0)], [promise("w1")], "ns/w0 is placed"),
     ],
 )
@@ -189,7 +189,7 @@ def test_a_plan_lives_by_its_promise(plans, plan, binds, nominations, why):
 def test_a_victim_that_leaves_by_itself_is_left_out(store, plans, plan):
     remove(store, running("v0"))
     upsert(store, running("v1", metadata=LEAVING))
-    plans.look(store)
+    plans.review(store)
     assert plan.withdrawn == []
     assert plan.left == []
 
@@ -197,26 +197,26 @@ def test_a_victim_that_leaves_by_itself_is_left_out(store, plans, plan):
 def test_a_victim_that_is_another_now_ends_the_plan(store, plans, plan):
     upsert(store, running("v0", labels={"team": "another"}))
     assert store.state_of("ns/v0") == TaskState.RUNNING
-    plans.look(store)
+    plans.review(store)
     assert plan.withdrawn == ["ns/v0 has changed"]
 
 
 def test_a_plan_that_was_sent_is_forgotten_when_its_promise_is_told(store, plans, plan):
     plan.left = []
-    plans.look(store)
+    plans.review(store)
     assert plans.is_promised("ns/w0")
     for name in ("w0", "w1"):
         upsert(store, waiting(name, status={"nominatedNodeName": "n0"}))
-    plans.look(store)
+    plans.review(store)
     assert not plans.is_promised("ns/w0")
 
 
 def test_or_when_its_time_is_over(store, plans, plan):
     plan.left = []
-    plans.look(store)
+    plans.review(store)
     assert plans.is_promised("ns/w0")
     plan.why_over = "its time is over"
-    plans.look(store)
+    plans.review(store)
     assert not plans.is_promised("ns/w0")
 
 
@@ -226,12 +226,12 @@ def test_what_was_not_sent_does_not_count_as_evicted(store, plans, plan, sent):
     assert list(store.snapshot().evictions_s) == 2 * [AT_S]
     plan.sent = {f"ns/{name}" for name in sent}
     plan.withdraw("nobody wants it", is_unwanted=True)
-    plans.look(store)
+    plans.review(store)
     assert list(store.snapshot().evictions_s) == len(sent) * [AT_S]
     for name in VICTIMS:
         at_s = store.last_evicted_s(job_of(name))
         assert at_s == AT_S if name in sent else math.isnan(at_s)
-    plans.look(store)
+    plans.review(store)
     assert len(store.snapshot().evictions_s) == len(sent)
 
 

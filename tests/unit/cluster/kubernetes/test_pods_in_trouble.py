@@ -38,8 +38,8 @@ def test_a_pod_that_does_not_end_and_who_waited_for_it_are_told_once():
     assert cluster.turn.result.nominations == []
     told = events(cluster)
     assert set(told) == {("p", "StuckTerminating"), ("waits", "PromiseVoid")}
-    assert told["p", "StuckTerminating"].startswith("it was asked to go 2m30s ago and has not")
-    assert "pod team/p there was asked to go 2m30s ago" in told["waits", "PromiseVoid"]
+    assert told["p", "StuckTerminating"].startswith("its deletion was requested 2m30s ago and it")
+    assert "deletion of pod team/p there was requested 2m30s ago" in told["waits", "PromiseVoid"]
     cluster.pass_time(2.0)
     assert events(cluster) == told
 

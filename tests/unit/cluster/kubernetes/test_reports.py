@@ -259,11 +259,11 @@ def test_an_event_that_cannot_be_written_is_left_out_in_the_end():
     cluster = waiting()
     cluster.write()
     cluster.server.trouble.extend([NEVER] * 90)
-    cluster.reporter._told("team/p", "uid", "why")
+    cluster.reporter._on_reported("team/p", "uid", "why")
     for _ in range(40):
         cluster.now_s += 2.0
         cluster.write(1)
-    assert cluster.reporter._writers._events == {}
+    assert cluster.reporter._desired._events == {}
 
 
 # -- the writers -----------------------------------------------------------------------------------

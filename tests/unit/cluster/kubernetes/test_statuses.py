@@ -2,7 +2,7 @@
 
 import pytest
 
-from kaisched.cluster.kubernetes.statuses import GroupAmounts, queue_statuses, says, stamped
+from kaisched.cluster.kubernetes.statuses import GroupAmounts, matches, queue_statuses, stamped
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.states import TaskState
@@ -45,7 +45,7 @@ def told(amounts, snapshot, is_declared=lambda _: True, also=()):
     ],
 )
 def test_what_counts_as_said(said, is_said):
-    assert says(said, {"childQueues": [], "conditions": [READY]}) == is_said
+    assert matches(said, {"childQueues": [], "conditions": [READY]}) == is_said
 
 
 @pytest.mark.parametrize(

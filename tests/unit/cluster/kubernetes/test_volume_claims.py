@@ -3,7 +3,7 @@
 import pytest
 from msgspec import json
 
-from kaisched.cluster.kubernetes import claims as module
+from kaisched.cluster.kubernetes import volume_claims as module
 from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.volume_claims import VolumeClaims
 from kaisched.framework.intents import Bind

@@ -140,7 +140,7 @@ def test_a_table_of_jobs_with_everything(write):
     [
         ("0,60,1.5,a,true", "jobs.csv:2: gpus: is not whole (value '1.5')"),
         ("0,60,1,,true", "jobs.csv:2: queue: is no name (value '')"),
-        ("0,60,1,a,perhaps", "jobs.csv:2: preemptible: is neither (value 'perhaps')"),
+        ("0,60,1,a,perhaps", "jobs.csv:2: preemptible: is neither true nor false (value 'perhaps'"),
         ("0,-1,1,a,true", "jobs.csv:2: duration_s: is out of range (value '-1')"),
     ],
 )

@@ -1,0 +1,124 @@
+"""One pass over victims in an order that the policy gives: the first that suffice, less the spared.
+
+No set is looked at but the beginnings of that order, and of the one that makes room each unit is
+put back that the claim can do without, the last first. What is left the policy has to bear out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kaisched.actions.eviction.attempt import Attempt
+from kaisched.actions.eviction.plan import Demand, Plan
+from kaisched.actions.eviction.protected import judged
+from kaisched.actions.eviction.victim_list import as_units
+from kaisched.core.refusals import Refusal
+
+if TYPE_CHECKING:
+    from kaisched.actions.eviction.search import Search
+    from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.core.axis import RowVec
+    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.statement import Statement
+    from kaisched.framework.session.units import Unit
+
+    UnitList = list[Unit]
+
+
+class OrderedAttempt(Attempt):
+    """One pass over units in a given order."""
+
+    def __init__(
+        self,
+        search: Search,
+        session: Session,
+        demand: Demand,
+        victim_list: VictimList,
+        places: RowVec,
+        left_out: int,
+    ) -> None:
+        """Take the order, and why what is not in it would not go."""
+        super().__init__(search, session, demand, victim_list)
+        self._places = places
+        self._left_out = left_out
+        self._has_steps = True
+
+    def run(self) -> Plan | int:
+        """Take units until the claim fits; return the plan or why there is none."""
+        statement = self._session.statement()
+        chosen: UnitList = []
+        for unit in self._offered():
+            chosen.append(unit)
+            for need in self._needs:
+                need.take(unit.tasks)
+            statement.evict_all(np.array(unit.tasks, np.int64))
+            if self._fits(statement):
+                break
+            if not self._has_steps:
+                statement.rollback()
+                return int(Refusal.SEARCH_BUDGET)
+        else:
+            statement.rollback()
+            return self._why_not()
+        kept = self._put_back(statement, chosen)
+        code = self._refusal(kept)
+        if code:
+            statement.rollback()
+            return code
+        self._nodes = self._needs[0].nodes_with_room()
+        if not self._put(statement):  # it was placed just now, among more room
+            statement.rollback()
+            return int(Refusal.NO_VICTIMS)
+        return Plan(statement, kept, self.demand.claim.pass_number)
+
+    def _why_not(self) -> int:
+        return self._left_out or super()._why_not()
+
+    def _offered(self) -> UnitList:
+        """Return the units that budgets and other plugins let go, in order."""
+        codes = judged(self._session, self.victim_list, self.demand.claim, self._places)
+        self._count(codes)
+        places = self._not_shut(self._places.tolist(), codes.tolist())
+        return [self.victim_list.unit(place) for place in places]
+
+    def _fits(self, statement: Statement) -> bool:
+        """Tell whether the claim fits now: by count, by its queues, and else by placing it."""
+        if not self._is_met() or not self._gates_open():
+            return False
+        if self._is_exact:
+            return True
+        self._has_steps = self._search.step()
+        mark = statement.checkpoint()
+        is_placed = self._has_steps and self._wait(statement)
+        statement.rollback(mark)
+        return is_placed
+
+    def _put_back(self, statement: Statement, chosen: UnitList) -> UnitList:
+        """Let units stay that the claim can do without, the last but one first."""
+        kept = list(chosen)
+        cores: set[int] = set()
+        for unit in reversed(chosen[:-1]):
+            if unit.is_core or unit.job not in cores:
+                rest = [other for other in kept if other is not unit]
+                mark = statement.checkpoint()
+                for task in unit.tasks:
+                    statement.spare(task)
+                for need in self._needs:
+                    need.give_back(unit.tasks)
+                if self._has_steps and self._fits(statement) and not self._refusal(rest):
+                    kept = rest
+                    continue
+                statement.rollback(mark)
+                for need in self._needs:
+                    need.take(unit.tasks)
+            if unit.is_core:
+                cores.add(unit.job)
+        return kept
+
+    def _refusal(self, units: UnitList) -> int:
+        """Return why the policy does not bear out that exactly these go, or 0."""
+        session = self._session
+        codes = session.ask.plan_gate(session, self.demand.claim, as_units(session, units))
+        return 0 if codes is None or not codes.any() else int(codes[codes != 0][0])

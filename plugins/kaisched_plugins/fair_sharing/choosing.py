@@ -1,0 +1,220 @@
+"""Whose work goes for a claim of a cycle: the units that may, and the order in which they would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, overload
+
+import numpy as np
+
+from kaisched import BoolVec, Claim, IntVec, RowVec, Session, Units
+from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.tables import Table
+from kaisched_plugins.fair_sharing.targets import targets
+from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER, Work
+
+PREEMPT: Final = "preempt"
+_MORE: Final = 2
+"""In the first pass so many times as many units are named as quotas need, for nodes' sake ..."""
+_SOME: Final = 16
+"""... and so many more."""
+
+
+def claim_work(session: Session, table: Table, claim: Claim) -> Work:
+    """Return a claim as work that asks."""
+    jobs, job = session.jobs, claim.job
+    return Work(
+        -1,
+        claim.queue,
+        table.ask(claim.ask),
+        int(jobs.priority[job]),
+        float(jobs.created_s[job]),
+        name=jobs.name[job],
+    )
+
+
+def contested(holdings: Holdings, incoming: Work) -> list[int]:
+    """Return the rows that a claim lacks: by quota, or where that suffices all it asks for."""
+    ask, queue = incoming.ask, incoming.queue
+    lacks = [at for at, amount in ask if amount > holdings.available(queue, at)]
+    return lacks or [at for at, _ in ask]
+
+
+def in_order(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    claim: Claim,
+    units: Units,
+    strategies: Sequence[str],
+    *,
+    by_size: bool,
+) -> tuple[RowVec, int]:
+    """Return the units of :meth:`victim_order`, and why the others would not go.
+
+    ``holdings`` are used up.
+    """
+    incoming = claim_work(session, table, claim)
+    lacks = contested(holdings, incoming)
+    lines = _lines(session, table, holdings, incoming, units, lacks, by_size=by_size)
+    if not lines:
+        return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
+    count = sum(map(len, lines.values()))
+    if not table.is_on[claim.queue]:
+        strategies = ()
+    is_last = claim.pass_number > 0
+    holdings.add(incoming.queue, incoming.ask)
+    found = targets(
+        holdings,
+        incoming,
+        lines,
+        lacks,
+        strategies if is_last else strategies[:1],
+        by_size=by_size,
+    )
+    order: list[int] = []
+    enough = 0
+    for target in found:
+        order.append(target.work.row)
+        if is_last:
+            continue
+        if not enough:
+            holdings.take(incoming.queue, incoming.ask)
+            if holdings.fits(incoming.queue, incoming.ask):
+                enough = len(order)
+            holdings.add(incoming.queue, incoming.ask)
+        if enough and len(order) >= _MORE * enough + _SOME:
+            break
+    code = 0
+    if len(order) < count:
+        code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
+    return np.array(order, np.int64), code
+
+
+def _lines(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    incoming: Work,
+    units: Units,
+    lacks: Sequence[int],
+    *,
+    by_size: bool,
+) -> dict[int, _Line]:
+    """Return the units that may go for a claim, by queue, the first to go first."""
+    rows = _allowed(session, table, holdings, incoming, units, lacks)
+    if not rows.size:
+        return {}
+    jobs, job, queue = session.jobs, units.job[rows], units.queue[rows]
+    since = jobs.last_start_s[job]
+    since = np.where(np.isnan(since), -np.inf, since)
+    columns = [-since, jobs.priority[job], queue]
+    if by_size:
+        columns.insert(1, _sizes(table, units, rows))
+    order = rows[np.lexsort(columns)]
+    at = units.queue[order]
+    cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
+    return {
+        int(units.queue[part[0]]): _Line(session, table, units, part)
+        for part in np.split(order, cuts)
+    }
+
+
+def _allowed(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    incoming: Work,
+    units: Units,
+    lacks: Sequence[int],
+) -> RowVec:
+    """Return the rows of units that policies let a claim take, of what it lacks."""
+    own = incoming.queue
+    sharing = session.queues.sharing[own]
+    is_own = units.queue == own
+    is_open = np.zeros(len(table.is_leaf), np.bool_)
+    for queue in np.unique(units.queue).tolist():
+        is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
+    may = np.where(
+        is_own,
+        _may_take(session, sharing.within, incoming, units.job),
+        is_open[units.queue] & _may_take(session, sharing.across, incoming, units.job),
+    )
+    if len(lacks):
+        may &= (units.amounts[table.rows[list(lacks)]] > 0).any(axis=0)
+    else:
+        may[:] = False
+    rows: RowVec = np.flatnonzero(may)
+    return rows
+
+
+def _may_take(session: Session, policy: str, incoming: Work, job: RowVec) -> BoolVec:
+    """Tell, ``(K,)``, whose work a policy lets a claim take."""
+    if policy in (ANY, NEVER):
+        return np.full(len(job), policy == ANY)
+    priority = session.jobs.priority[job]
+    may: BoolVec = priority < incoming.priority
+    if policy == LOWER_OR_NEWER:
+        newer = session.jobs.created_s[job] > incoming.created_s
+        may |= (priority == incoming.priority) & newer
+    else:
+        assert policy == LOWER
+    return may
+
+
+def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
+    """``(K,)`` ranks by the part of its dominant resource; a core is no smaller than its pods."""
+    amounts = units.amounts[:, rows][table.rows]
+    whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
+    part = (amounts / whole).max(axis=0, initial=0.0)
+    cores: dict[int, float] = {}
+    if not units.is_core[rows].all():
+        for at, (job, size) in enumerate(zip(units.job[rows].tolist(), part.tolist(), strict=True)):
+            cores[job] = max(cores.get(job, 0.0), size)
+            if units.is_core[rows[at]]:
+                part[at] = cores[job]
+    _, ranks = np.unique(part, return_inverse=True)
+    return ranks
+
+
+class _Line(Sequence[Work]):
+    """Units of one queue as work, made for those that are looked at."""
+
+    __slots__ = ("_rows", "_session", "_table", "_units")
+
+    def __init__(self, session: Session, table: Table, units: Units, rows: RowVec) -> None:
+        self._session = session
+        self._table = table
+        self._units = units
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Work: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Work]: ...
+    def __getitem__(self, at: int | slice) -> Work | list[Work]:
+        if isinstance(at, slice):
+            return [self[row] for row in range(*at.indices(len(self)))]
+        return work_of(self._session, self._table, self._units, int(self._rows[at]))
+
+    def __iter__(self) -> Iterator[Work]:
+        return (self[at] for at in range(len(self)))
+
+
+def work_of(session: Session, table: Table, units: Units, row: int) -> Work:
+    """Return a unit as work that holds."""
+    jobs, job = session.jobs, int(units.job[row])
+    since = float(jobs.last_start_s[job])
+    return Work(
+        row,
+        int(units.queue[row]),
+        table.ask(units.amounts[:, row]),
+        int(jobs.priority[job]),
+        float(jobs.created_s[job]),
+        since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself
+        jobs.name[job],
+    )

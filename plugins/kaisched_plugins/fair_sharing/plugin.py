@@ -1,0 +1,219 @@
+"""Fair sharing of what queues lend each other, as answers to the framework's questions."""
+# ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched import (
+    Amounts,
+    BoolVec,
+    Claim,
+    CodeVec,
+    FloatVec,
+    IntVec,
+    Plugin,
+    RowVec,
+    Session,
+    Units,
+    hookimpl,
+)
+from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.choosing import PREEMPT, claim_work, in_order, work_of
+from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
+from kaisched_plugins.fair_sharing.config import FairSharingArguments
+from kaisched_plugins.fair_sharing.decide import unjust
+from kaisched_plugins.fair_sharing.order import entry_at
+from kaisched_plugins.fair_sharing.tables import Now, Table, table_of
+from kaisched_plugins.fair_sharing.work import NEVER, Work
+
+_TAKING = frozenset({"reclaim", PREEMPT})
+
+
+@dataclass(slots=True)
+class Cycle:
+    """What is found out when first needed."""
+
+    now: Now | None = None
+
+
+class FairSharing(Plugin):
+    """Lends what queues do not use, serves who borrows least first, takes back from who borrows."""
+
+    name = "fair-sharing"
+    is_class_bound = True
+    takes_from_own_queue = True
+    refusals = refusals.ALL
+
+    Arguments = FairSharingArguments
+
+    @hookimpl
+    def session_open(self, session: Session) -> object:
+        """Return an empty state."""
+        return Cycle()
+
+    def rests_on_sums(self, session: Session) -> bool:
+        """Promise it while no queue keeps a part of its quota to itself."""
+        return not table_of(session).quotas.lends_in_part
+
+    # -- order ---------------------------------------------------------------------------------
+
+    @hookimpl
+    def head_order(
+        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+    ) -> tuple[IntVec | FloatVec, ...]:
+        """Put first who borrows nothing, the lowest share, the job's priority, its age (F8)."""
+        table, jobs = table_of(session), session.jobs
+        if table.quotas.lends_in_part:
+            keys = self._turn_by_turn(session, table, queue, job, ask)
+        else:
+            keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
+        borrows, is_infinite, near, rest = keys
+        off = ~table.is_on[queue]
+        if off.any():
+            is_infinite, near, rest = (np.where(off, 0, key) for key in (is_infinite, near, rest))
+        return borrows, is_infinite, near, rest, -jobs.priority[job], jobs.created_s[job]
+
+    def _turn_by_turn(
+        self, session: Session, table: Table, queue: RowVec, job: RowVec, ask: Amounts
+    ) -> tuple[IntVec, IntVec, FloatVec, FloatVec]:
+        """Return the keys of now, where amounts do not add up."""
+        holdings = self._now(session).copy(session)
+        leaf = session.jobs.queue_of_job[job].tolist()
+        asks = ask[table.rows].T.tolist()
+        found = []
+        for at, row in enumerate(queue.tolist()):
+            asked = [(each, amount) for each, amount in enumerate(asks[at]) if amount > 0]
+            entry = entry_at(holdings, row, Work(-1, leaf[at], asked))
+            near, rest = entry.share.doubles()
+            found.append((entry.borrows, entry.share.is_infinite, near, rest))
+        columns = list(zip(*found, strict=True)) or [(), (), (), ()]
+        return (
+            np.array(columns[0], np.int64),
+            np.array(columns[1], np.int64),
+            np.array(columns[2], np.float64),
+            np.array(columns[3], np.float64),
+        )
+
+    # -- gates ---------------------------------------------------------------------------------
+
+    @hookimpl
+    def queue_gate(
+        self,
+        session: Session,
+        action: str,
+        queue: RowVec,
+        job: RowVec,
+        ask: Amounts,
+        held: Amounts,
+        held_non_preemptible: Amounts,
+    ) -> CodeVec:
+        """Keep queues within their room (F3), their limits, and strict work within quota (F4)."""
+        table = table_of(session)
+        quotas, rows, some = table.quotas, table.rows, ask[table.rows]
+        codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
+        if quotas.lends_in_part:
+            full = self._is_full(session, table, queue, job, some)
+        else:
+            full = is_beyond(quotas.cap[:, queue], held[rows], some)
+        codes = np.where(codes == 0, full * np.int16(refusals.NO_ROOM), codes)
+        strict = ~session.jobs.is_preemptible[job]
+        if strict.any():
+            over = strict & is_beyond(quotas.subtree[:, queue], held_non_preemptible[rows], some)
+            codes = np.where(codes == 0, over * np.int16(refusals.STRICT), codes)
+        return codes
+
+    def _is_full(
+        self, session: Session, table: Table, queue: RowVec, job: RowVec, some: Amounts
+    ) -> BoolVec:
+        """Tell, asked about the leaf of a job, whether its path has no room now."""
+        holdings = self._now(session).holdings(session)
+        full = np.zeros(len(queue), np.bool_)
+        for at in np.flatnonzero(table.is_leaf[queue]).tolist():
+            asked = enumerate(some[:, at].tolist())
+            full[at] = not holdings.fits(int(queue[at]), [(row, it) for row, it in asked if it > 0])
+        return full
+
+    @hookimpl
+    def claim_gate(
+        self, session: Session, action: str, job: RowVec, ask: Amounts
+    ) -> CodeVec | None:
+        """Keep out who may take from nobody, and strict work that would borrow."""
+        if action not in _TAKING:
+            return None
+        table, queue = table_of(session), session.jobs.queue_of_job[job]
+        sharing = session.queues.sharing
+        shut = [
+            sharing[row].within == NEVER and (action == PREEMPT or sharing[row].across == NEVER)
+            for row in queue.tolist()
+        ]
+        codes: CodeVec = np.array(shut, np.bool_) * np.int16(refusals.POLICY)
+        strict = np.flatnonzero(~session.jobs.is_preemptible[job])
+        for at in strict.tolist():
+            path = session.queues.tree.path(int(queue[at]))
+            firm = session.held_non_preemptible_now[:, path][table.rows]
+            some = np.repeat(ask[table.rows, at : at + 1], len(path), axis=1)
+            if is_beyond(table.quotas.subtree[:, path], firm, some).any():
+                codes[at] = refusals.STRICT
+        return codes
+
+    # -- victims -------------------------------------------------------------------------------
+
+    @hookimpl
+    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+        """Spare other trees, and whom the policies of the claim's queue never let it take from."""
+        if claim.action not in _TAKING:
+            return None
+        table, queue = table_of(session), session.jobs.queue_of_job[job]
+        sharing = session.queues.sharing[claim.queue]
+        is_own = queue == claim.queue
+        spared = np.where(is_own, sharing.within == NEVER, sharing.across == NEVER)
+        codes = spared * np.int16(refusals.POLICY)
+        other = table.root[queue] != table.root[claim.queue]
+        return np.where(other, np.int16(refusals.OTHER_TREE), codes)
+
+    @hookimpl
+    def victim_order(
+        self, session: Session, claim: Claim, units: Units
+    ) -> tuple[RowVec, int] | None:
+        """Walk to the queue with the highest share, again and again (F10 to F14)."""
+        if claim.action not in _TAKING:
+            return None
+        return in_order(
+            session,
+            table_of(session),
+            self._now(session).copy(session),
+            claim,
+            units,
+            self.arguments.preemption_strategies,
+            by_size=not self.arguments.is_compatible,
+        )
+
+    @hookimpl
+    def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
+        """Take nobody who would come first again, nor what is owed to its queue (F16)."""
+        if claim.action not in _TAKING or self.arguments.is_compatible:
+            return None
+        table = table_of(session)
+        works = [work_of(session, table, units, row) for row in range(len(units))]
+        holdings = self._now(session).copy(session)
+        codes = np.zeros(len(units), np.int16)
+        for work in unjust(holdings, claim_work(session, table, claim), works):
+            codes[work.row] = refusals.COMES_BACK
+        return codes
+
+    @hookimpl
+    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
+        """Guarantee what keeps a queue within its own quota of all that is asked for."""
+        table, queue = table_of(session), session.jobs.queue_of_job[job]
+        held = session.held_now
+        quota, some = table.quotas.subtree[:, queue], ask[table.rows]
+        return ~is_beyond(quota, held[table.rows][:, queue], some)
+
+    def _now(self, session: Session) -> Now:
+        cycle: Cycle = session.state[self.name]
+        if cycle.now is None:
+            cycle.now = Now(table_of(session))
+        return cycle.now

@@ -1,0 +1,79 @@
+"""What fair-sharing refuses for: room in the tree of quotas, policies, and the order of shares."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kaisched import PluginRefusal
+
+NO_ROOM: Final = PluginRefusal(
+    "QuotaExhausted",
+    "neither its queue nor any that could lend to it has so much quota left",
+    cure="Wait, raise the quota or the borrowing limit, or let others lend more.",
+    is_freeable=True,
+    tried=("quota", "end"),
+)
+OVER_LIMIT: Final = PluginRefusal(
+    "OverQueueLimit",
+    "it would take a queue over its limit",
+    cure="Raise the queue's limit, or let its work end.",
+    is_freeable=True,
+    tried=("limit", "end"),
+)
+STRICT: Final = PluginRefusal(
+    "NonPreemptibleBorrows",
+    "non-preemptible work must not borrow",
+    cure="Raise the quota, or make the job preemptible.",
+    tried=("quota", "preemptible", "end"),
+)
+OTHER_TREE: Final = PluginRefusal(
+    "OtherTree",
+    "the queue that holds it is under another top-level queue",
+    cure="Put both queues below one.",
+    is_weak=True,
+)
+POLICY: Final = PluginRefusal(
+    "PreemptionPolicy",
+    "the preemption policy of the job's queue does not let it take from others",
+    cure="Let `spec.preemption` of the job's queue allow it, or wait.",
+    is_freeable=True,
+)
+NOT_BORROWING: Final = PluginRefusal(
+    "NotBorrowing",
+    "no queue borrows what it lacks from work that it may take",
+    cure="Wait, or raise the quota of the job's queue.",
+    is_freeable=True,
+    tried=("quota",),
+)
+HIGHER_SHARE: Final = PluginRefusal(
+    "HigherShare",
+    "its queue would have a larger share than those that hold what it lacks",
+    cure="Wait, or raise the quota or the weight of the job's queue.",
+    is_freeable=True,
+    tried=("quota",),
+)
+LATER: Final = PluginRefusal(
+    "TriedByInitialShare",
+    "by the first strategy of the shard too little would go",
+    cure="Nothing: the second strategy is asked next.",
+    is_freeable=True,
+    is_retried=True,
+)
+COMES_BACK: Final = PluginRefusal(
+    "WouldComeBack",
+    "what it would displace would come before it again",
+    cure="Wait, or raise the quota or the weight of the job's queue.",
+    is_freeable=True,
+    tried=("quota",),
+)
+ALL: Final = (
+    NO_ROOM,
+    OVER_LIMIT,
+    STRICT,
+    OTHER_TREE,
+    POLICY,
+    NOT_BORROWING,
+    HIGHER_SHARE,
+    LATER,
+    COMES_BACK,
+)

@@ -1,0 +1,108 @@
+"""The quotas of a shard's queues, and what they hold at one moment of a cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kaisched import PODS, UNLIMITED, Amounts, BoolVec, RowVec, Session
+from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
+from kaisched_plugins.fair_sharing.quotas import Quotas
+
+_TABLE = "fair-sharing.table"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What stays the same for as long as no queue changes."""
+
+    queues: object
+    axis: object
+    rows: RowVec
+    """``(F,)`` the resources that somebody bounds; others are not shared out."""
+    quotas: Quotas
+    is_leaf: BoolVec
+    root: RowVec
+    """``(Q,)`` the top-level queue of each."""
+    is_on: BoolVec
+    """``(Q,)`` False in trees that take by quota alone."""
+
+    def ask(self, amounts: Amounts) -> Ask:
+        """Return what of ``(R,)`` amounts is shared out."""
+        some = amounts[self.rows].tolist()
+        return [(at, amount) for at, amount in enumerate(some) if amount > 0]
+
+
+def table_of(session: Session) -> Table:
+    """Return the table of a session's queues, remembered while they are the same."""
+    known: Table | None = session.hints.get(_TABLE)
+    if known is None or known.queues is not session.queues or known.axis is not session.axis:
+        known = session.hints[_TABLE] = _made(session)
+    return known
+
+
+def _made(session: Session) -> Table:
+    queues, tree = session.queues, session.queues.tree
+    parent = tree.parent_of_queue.astype(np.int64)
+    is_bounded: BoolVec = np.logical_or.reduce(queues.deserved < UNLIMITED, axis=1)
+    is_bounded[PODS] = False
+    rows = np.flatnonzero(is_bounded)
+    nominal, lending = queues.deserved[rows].copy(), queues.lending_limit[rows].copy()
+    is_free = nominal >= UNLIMITED
+    lending[is_free & tree.is_leaf] = 0  # what nobody bounds is neither borrowed nor lent
+    nominal[is_free & ~tree.is_leaf] = 0
+    root = np.arange(len(parent))
+    for row, above in enumerate(parent.tolist()):  # parents stand before children
+        if above >= 0:
+            root[row] = root[above]
+    is_on = np.array([each.is_on for each in queues.sharing], np.bool_)
+    return Table(
+        queues,
+        session.axis,
+        rows,
+        Quotas(
+            parent,
+            nominal,
+            queues.borrowing_limit[rows],
+            lending,
+            [each.weight for each in queues.sharing],
+            np.arange(len(rows)),
+        ),
+        tree.is_leaf,
+        root,
+        is_on[root],
+    )
+
+
+class Now:
+    """What queues hold as of now, kept up by what has changed at the leaves."""
+
+    def __init__(self, table: Table) -> None:
+        """Hold nothing yet."""
+        self._table = table
+        self._leaves = np.zeros((len(table.rows), len(table.is_leaf)), np.int64)
+        self._holdings = Holdings(table.quotas, self._leaves)
+        self._moves = -1
+
+    def holdings(self, session: Session) -> Holdings:
+        """Return what is held; nobody may change it."""
+        if session.moves != self._moves:
+            self._moves = session.moves
+            held = session.held_now
+            self._catch_up(held[self._table.rows] * self._table.is_leaf)
+        return self._holdings
+
+    def copy(self, session: Session) -> Holdings:
+        """Return the same, to be changed by whoever asks."""
+        return self.holdings(session).copy()
+
+    def _catch_up(self, leaves: Amounts) -> None:
+        more = leaves - self._leaves
+        for at, queue in np.argwhere(more != 0).tolist():
+            amount = int(more[at, queue])
+            if amount > 0:
+                self._holdings.add(queue, ((at, amount),))
+            else:
+                self._holdings.take(queue, ((at, -amount),))
+        self._leaves = leaves

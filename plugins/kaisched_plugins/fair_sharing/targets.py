@@ -1,0 +1,249 @@
+"""Whom a claim takes from: the walk to the queue with the highest share, and two rules of fairness.
+
+Rules F10 to F14 of docs/explanation/fair-sharing.md. The incoming work is counted in its queue for
+as long as the search goes on; victims leave as they are chosen. The sequence that comes out does
+not depend on when the claim fits: whoever asks stops when it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from heapq import heapify, heappop, heapreplace
+from typing import Any, Final, NamedTuple
+
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.order import meeting
+from kaisched_plugins.fair_sharing.share import Ratio, Share
+from kaisched_plugins.fair_sharing.work import Work, victim_key
+
+FINAL: Final = "LessThanOrEqualToFinalShare"
+INITIAL: Final = "LessThanInitialShare"
+STRATEGIES: Final = (FINAL, INITIAL)
+
+
+class Why(Enum):
+    """What entitles a claim to a victim."""
+
+    OWN = "own queue"
+    RECLAIM = "reclaim"
+    """The taker's queue stays within its quota."""
+    RECLAIM_ABOVE = "reclaim above"
+    """A queue above the taker's stays within its quota."""
+    FAIR = "fair share"
+
+
+class Target(NamedTuple):
+    """A victim and what entitles the claim to it."""
+
+    work: Work
+    why: Why
+    is_second: bool = False
+    """True where the second pass found it."""
+
+
+class _Highest:
+    """A quotient that sorts the other way round: the highest first."""
+
+    __slots__ = ("ratio",)
+
+    def __init__(self, ratio: Ratio) -> None:
+        self.ratio = ratio
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Highest) and self.ratio == other.ratio
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __lt__(self, other: _Highest) -> bool:
+        return other.ratio < self.ratio
+
+
+def _falling(share: Share) -> tuple[Any, ...]:
+    return not share.is_infinite, -share.near, _Highest(share.exact)
+
+
+class Walk:
+    """Goes from the root to the queue that borrows the most, again and again."""
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        taker: int,
+        lines: Mapping[int, Sequence[Work]],
+        *,
+        by_size: bool,
+    ) -> None:
+        """Lay out the victims: a line of them for each queue, the first to go first."""
+        self._holdings = holdings
+        self._taker = taker
+        self._by_size = by_size
+        self._path = set(holdings.rows.path(taker))
+        self._lines = lines
+        self._at = dict.fromkeys(lines, 0)
+        self._stamp: dict[int, int] = {}
+        self._heaps: dict[int, list[tuple[Any, ...]]] = {}
+        self._root = holdings.rows.path(taker)[-1]
+        inner = {above for queue in lines for above in holdings.rows.path(queue)}
+        for queue in inner:
+            above = holdings.rows.parent[queue]
+            if above >= 0:
+                self._heaps.setdefault(above, []).append(self._entry(queue))
+        for heap in self._heaps.values():
+            heapify(heap)
+
+    def next_queue(self) -> int:
+        """Return the queue to take from, -1 when there is none any more."""
+        if self._root == self._taker:
+            is_open = self._stamp.get(self._root, 0) >= 0 and self.head(self._root) is not None
+            return self._root if is_open else -1
+        node = self._root
+        while True:
+            child = self._highest(node)
+            if child in self._lines:
+                return child
+            if child >= 0:
+                node = child
+            elif node == self._root:
+                return -1
+            else:
+                self.drop(node)
+                node = self._root
+
+    def head(self, queue: int) -> Work | None:
+        """Return the next victim of a queue."""
+        line, at = self._lines.get(queue, ()), self._at.get(queue, 0)
+        return line[at] if at < len(line) else None
+
+    def step(self, queue: int) -> None:
+        """Go on to the next victim of a queue."""
+        self._at[queue] += 1
+
+    def drop(self, queue: int) -> None:
+        """Leave a queue out for good."""
+        self._stamp[queue] = -1
+
+    def changed(self, queue: int) -> None:
+        """Look again at a queue of which work was taken, and at those above it."""
+        for node in self._holdings.rows.path(queue):
+            above = self._holdings.rows.parent[node]
+            if above >= 0 and self._stamp.get(node, 0) >= 0:
+                heap = self._heaps[above]
+                self._stamp[node] = self._stamp.get(node, 0) + 1
+                entry = self._entry(node)
+                if heap and heap[0][-1] == node:
+                    heapreplace(heap, entry)
+                else:
+                    heap.append(entry)
+                    heapify(heap)
+
+    def _highest(self, node: int) -> int:
+        """Return the child with the highest share; those that no longer count are left out."""
+        heap = self._heaps.get(node, [])
+        while heap:
+            stamp, child = heap[0][-2:]
+            if stamp != self._stamp.get(child, 0) or not self._counts(child):
+                heappop(heap)
+                continue
+            return int(child)
+        return -1
+
+    def _counts(self, child: int) -> bool:
+        if child in self._lines:
+            if self.head(child) is None:
+                self.drop(child)
+                return False
+            is_kept = child == self._taker
+        else:
+            is_kept = child in self._path
+        if is_kept or self._holdings.terms(child).is_borrowing:
+            return True
+        self.drop(child)
+        return False
+
+    def _entry(self, queue: int) -> tuple[Any, ...]:
+        """Return what siblings are compared by, and what tells an entry that is out of date."""
+        falling = _falling(self._holdings.terms(queue).share)
+        tie: tuple[Any, ...] = (0, -queue)
+        if queue in self._lines:
+            head = self.head(queue)
+            rows = self._holdings.rows
+            key = () if head is None else victim_key(rows, self._taker, head, by_size=self._by_size)
+            tie = (1, key)
+        return *falling, tie, self._stamp.get(queue, 0), queue
+
+
+def targets(
+    holdings: Holdings,
+    incoming: Work,
+    lines: Mapping[int, Sequence[Work]],
+    contested: Sequence[int],
+    strategies: Sequence[str] = STRATEGIES,
+    *,
+    by_size: bool = False,
+) -> Iterator[Target]:
+    """Yield victims in the order in which they are taken; each has left when it is yielded.
+
+    ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
+    the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
+    """
+    walk = Walk(holdings, incoming.queue, lines, by_size=by_size)
+    is_reclaim = holdings.is_within(incoming.queue, contested)
+    spared: dict[int, list[Work]] = {}
+    while (queue := walk.next_queue()) >= 0:
+        if queue == incoming.queue or is_reclaim:
+            work = walk.head(queue)
+            assert work is not None  # a queue without any is left out
+            walk.step(queue)
+            holdings.take(queue, work.ask)
+            walk.changed(queue)
+            yield Target(work, Why.OWN if queue == incoming.queue else Why.RECLAIM)
+            continue
+        taken = _fair(holdings, incoming.queue, queue, walk, strategies[0], spared)
+        walk.changed(queue)
+        if taken is not None:
+            yield taken
+    if len(strategies) > 1:
+        yield from _greedy(holdings, incoming.queue, spared, by_size=by_size)
+
+
+def _fair(
+    holdings: Holdings,
+    taker: int,
+    queue: int,
+    walk: Walk,
+    strategy: str,
+    spared: dict[int, list[Work]],
+) -> Target | None:
+    """Return the first victim of a queue that passes; those that do not are spared for now."""
+    mine, theirs = meeting(holdings, taker, queue)
+    share, before = holdings.terms(mine), holdings.terms(theirs).share
+    while (work := walk.head(queue)) is not None:
+        walk.step(queue)
+        holdings.take(queue, work.ask)
+        if strategy == FINAL:
+            passes = share.share <= holdings.terms(theirs).share
+        else:
+            passes = share.share < before
+        if passes:
+            return Target(work, Why.FAIR if share.is_borrowing else Why.RECLAIM_ABOVE)
+        holdings.add(queue, work.ask)
+        spared.setdefault(queue, []).append(work)
+    return None
+
+
+def _greedy(
+    holdings: Holdings, taker: int, spared: Mapping[int, Sequence[Work]], *, by_size: bool
+) -> Iterator[Target]:
+    """Yield what only the second rule allows: the first of each queue, once, and no more."""
+    walk = Walk(holdings, taker, spared, by_size=by_size)
+    while (queue := walk.next_queue()) >= 0:
+        mine, theirs = meeting(holdings, taker, queue)
+        share = holdings.terms(mine)
+        work = walk.head(queue)
+        assert work is not None  # a queue without any is left out
+        walk.drop(queue)
+        if share.share < holdings.terms(theirs).share:
+            holdings.take(queue, work.ask)
+            walk.changed(queue)
+            yield Target(work, Why.FAIR, is_second=True)

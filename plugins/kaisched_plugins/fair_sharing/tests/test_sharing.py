@@ -1,0 +1,96 @@
+"""What queues lend each other: who is served, who gives back, and what is left."""
+
+from collections import Counter
+
+import pytest
+
+from kaisched.testing import check_plugin, draw
+from kaisched_plugins.fair_sharing import FairSharing
+
+SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
+
+
+def after(text):
+    """Return the GPUs that queues hold, or were promised, after one cycle."""
+    cells = [cell for node in draw(text).after(shard=SHARD).drawing.nodes for cell in node.cells]
+    names = [cell.promised or ("" if cell.is_leaving else cell.holder) for cell in cells]
+    return dict(Counter(name.rstrip("0123456789") for name in names if name))
+
+
+def test_it_keeps_the_contract_of_plugins():
+    check_plugin(FairSharing)
+
+
+def test_who_comes_late_gets_as_much_extra_room():
+    assert after(
+        """
+        queue top   deserved=4
+        queue a     parent=top deserved=3
+        queue b     parent=top deserved=1
+        node  n0    | a1 a2 a3 a4 a5 a6 a7 a8
+        job   b1    tasks=1
+        job   b2    tasks=1
+        job   b3    tasks=1
+        job   b4    tasks=1
+        """
+    ) == {"a": 5, "b": 3}
+
+
+def test_nothing_is_lent_beyond_a_common_queue():
+    assert after(
+        """
+        queue a     deserved=3
+        queue b     deserved=3
+        node  n0    | . . . . . .
+        job   a1    tasks=6 min=1
+        """
+    ) == {"a": 3}
+
+
+@pytest.mark.parametrize(("limits", "most"), [("borrowing=2", 5), ("borrowing=0", 3), ("", 8)])
+def test_a_borrowing_limit_is_kept(limits, most):
+    text = f"""
+        queue top   deserved=2
+        queue a     parent=top deserved=3 {limits}
+        queue b     parent=top deserved=3
+        node  n0    | . . . . . . . .
+        job   a1    tasks=8 min=1
+        """
+    assert after(text) == {"a": most}
+
+
+@pytest.mark.parametrize(("limits", "most"), [("lending=1", 6), ("lending=0", 5), ("", 8)])
+def test_a_lending_limit_is_kept(limits, most):
+    text = f"""
+        queue top   deserved=2
+        queue a     parent=top deserved=3
+        queue b     parent=top deserved=3 {limits}
+        node  n0    | . . . . . . . .
+        job   a1    tasks=8 min=1
+        """
+    assert after(text) == {"a": most}
+
+
+def test_what_is_not_lent_can_always_be_had():
+    text = """
+        queue top   deserved=2
+        queue a     parent=top deserved=3
+        queue b     parent=top deserved=3 lending=1
+        node  n0    | a1 a2 a3 a4 a5 a6 . .
+        job   b1    tasks=2
+        """
+    assert after(text) == {"a": 6, "b": 2}
+
+
+def test_the_least_important_goes_and_of_equals_the_smallest():
+    text = """
+        queue top   deserved=4
+        queue a     parent=top
+        queue b     parent=top
+        node  n0    | a1 a1 a2 a3
+        job   a1    tasks=2 priority=10
+        job   a2    tasks=1 priority=10
+        job   a3    tasks=1 priority=20
+        job   b1    tasks=1
+        """
+    assert draw(text).after(shard=SHARD).drawing.nodes[0].cells[2].is_leaving

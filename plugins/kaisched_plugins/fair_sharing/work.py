@@ -1,0 +1,85 @@
+"""Work that holds quota or asks for it, who may take from whom, and in which order it is given up.
+
+Rules F11 and F12 of docs/explanation/fair-sharing.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from kaisched_plugins.fair_sharing.holdings import Ask
+from kaisched_plugins.fair_sharing.quotas import Rows
+from kaisched_plugins.fair_sharing.share import Ratio
+
+NEVER: Final = "Never"
+LOWER: Final = "LowerPriority"
+LOWER_OR_NEWER: Final = "LowerOrNewerEqualPriority"
+ANY: Final = "Any"
+POLICIES: Final = (NEVER, LOWER, LOWER_OR_NEWER, ANY)
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+class Work(NamedTuple):
+    """A workload, or a part of one that goes by itself."""
+
+    row: int
+    """The caller's number for it."""
+    queue: int
+    ask: Ask
+    """What it holds, or asks for."""
+    priority: int = 0
+    created_s: float = 0.0
+    since_s: float = 0.0
+    """Since when it holds what it holds."""
+    name: str = ""
+    is_leaving: bool = False
+    """True for work that is being evicted already."""
+    usage: float = 0.0
+    """What its users consumed lately, to be compared inside one queue only."""
+
+
+def may_take(policy: str, taker: Work, giver: Work) -> bool:
+    """Tell whether a policy lets work take from other work, by priority and age."""
+    if policy == ANY:
+        return True
+    if policy == NEVER:
+        return False
+    if giver.priority != taker.priority:
+        return giver.priority < taker.priority
+    return policy == LOWER_OR_NEWER and taker.created_s < giver.created_s
+
+
+def victim_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:
+    """Return what victims of all queues are ordered by, best first; ``taker`` is a queue.
+
+    With ``by_size`` the smaller of equal priorities goes first, else only the newer one does.
+    """
+    return (
+        not work.is_leaving,
+        work.queue == taker,
+        work.priority,
+        *(_size(rows, work) if by_size else ()),
+        -work.since_s,
+        work.name,
+    )
+
+
+def line_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:
+    """Return what victims of one queue are ordered by: who consumed more lately goes first."""
+    key = victim_key(rows, taker, work, by_size=by_size)
+    return (*key[:2], -work.usage, *key[2:])
+
+
+def _size(rows: Rows, work: Work) -> tuple[float, Ratio]:
+    """Return the largest part that work is of what could be had of any resource."""
+    amounts: dict[int, int] = {}
+    for at, amount in work.ask:
+        resource = rows.resource[at]
+        amounts[resource] = amounts.get(resource, 0) + amount
+    part, of = 0, 1
+    for resource in sorted(amounts):
+        whole = rows.lendable[work.queue][resource]
+        if whole > 0 and amounts[resource] * of > part * whole:
+            part, of = amounts[resource], whole
+    return part / of, Ratio(part, of)

@@ -1,0 +1,1 @@
+"""Cases of Kueue's own tests, asked of the policy `fair-sharing` in its compatible mode."""
