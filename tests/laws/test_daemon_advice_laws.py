@@ -43,11 +43,14 @@ _FIXED = {
 }
 
 
-class Store(StateStore):
-    """Holds rows; a pod group stands behind each job."""
+class Declared:
+    """Says that a pod group stands behind each job, and that nothing is wrong with it."""
 
     def is_declared(self, job):
         return True
+
+    def fault_of(self, job):
+        return ""
 
 
 class Server:
@@ -79,7 +82,8 @@ class Daemon:
 
     def see(self, cluster):
         """Begin to report on a cluster."""
-        store = Store()
+        store = StateStore()
+        store.members = Declared()
         self.reporter = Reporter(
             self.server, self.box, ManualClock(NOW_S), store, advice=self.advice
         )  # fmt: skip
@@ -87,7 +91,7 @@ class Daemon:
             meta = {"name": job.name, "namespace": "default", "uid": job.name}
             group = msgspec.convert({"metadata": meta, "spec": {}}, PodGroup)
             self.reporter.tell(Change(group))
-        cluster.load(store)
+        cluster.load(store.rows)
         return store
 
     def live(self, cluster, now_s):

@@ -1,0 +1,87 @@
+"""Facts: what is known of pods that their objects do not say, or do not say yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kaisched.cluster.disruptions import Disruptions
+from kaisched.cluster.held_back import HeldBack
+from kaisched.cluster.sent import Sent
+from kaisched.cluster.stuck import Stuck
+from kaisched.core.states import TaskState
+
+if TYPE_CHECKING:
+    from kaisched.cluster.translate import PodRow
+
+
+class Facts:
+    """Knows what was sent about pods, what was promised to them, and how they fare since."""
+
+    def __init__(self, stuck_after_s: float) -> None:
+        """Know nothing yet; pods are stuck after they have been leaving for so long."""
+        self.sent = Sent()
+        """Binds and evictions that no event has confirmed yet."""
+        self.held_back = HeldBack()
+        """Pods that could not be bound."""
+        self.stuck = Stuck(stuck_after_s)
+        """Pods that were asked to go long ago and still hold their room."""
+        self.disruptions = Disruptions()
+        """Disruption budgets, and who was evicted at their cost."""
+        self._promised: dict[str, str] = {}
+
+    # -- of one pod ------------------------------------------------------------------------------
+
+    def note(self, pod: PodRow, *, was_known: bool) -> None:
+        """Note how a pod fares that was taken in."""
+        self.stuck.note(pod.key, pod.leaving, was_alive=was_known)
+        self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
+
+    def drop(self, key: str, *, is_over: bool) -> None:
+        """Forget a pod that has no task any more; all of it where the pod itself ``is_over``."""
+        if is_over:
+            self.held_back.forget(key)
+            self.stuck.forget(key)
+        self.disruptions.drop_pod(key)
+        self._promised.pop(key, None)
+
+    def state_of(self, pod: PodRow) -> TaskState:
+        """Return the state that a pod counts in; one that has stopped waiting is held no more."""
+        state = self.sent.state_of(pod)
+        if pod.state != TaskState.PENDING:
+            self.held_back.forget(pod.key)
+        elif state == TaskState.PENDING and pod.key in self.held_back:
+            return TaskState.GATED
+        if state == TaskState.RELEASING and pod.key in self.stuck:
+            return TaskState.STUCK
+        return state
+
+    def node_of(self, pod: PodRow) -> str:
+        """Return the node that a pod has, or may have by now; empty for none."""
+        return self.sent.node_of(pod)
+
+    def is_assumed(self, key: str) -> bool:
+        """Tell whether something is assumed of a pod that no event has confirmed yet."""
+        return key in self.sent
+
+    # -- promises --------------------------------------------------------------------------------
+
+    def promise(self, key: str, node: str) -> bool:
+        """Note (or with an empty name forget) the node promised to a pod; tell whether it is news.
+
+        One that is promised again is no news.
+        """
+        if self._promised.get(key, "") == node:
+            return False
+        if node:
+            self._promised[key] = node
+        else:
+            del self._promised[key]
+        return True
+
+    def promised(self) -> list[tuple[str, str]]:
+        """Return (pod, node) of all promises."""
+        return list(self._promised.items())
+
+    def promised_to(self, node: str) -> list[str]:
+        """Return the waiting pods that a node is promised to."""
+        return [key for key, name in self._promised.items() if name == node]
