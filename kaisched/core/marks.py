@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import RowVec
-    from kaisched.core.snapshot import Snapshot
 
     Column = NDArray[Any]
 
@@ -28,7 +27,7 @@ class Mark(NamedTuple):
     """As in ``jobs.pending``."""
     columns: tuple[Column, ...]
 
-    def unchanged_in(self, snapshot: Snapshot) -> int:
+    def unchanged_in(self, snapshot: object) -> int:
         """Return how many rows are as they were in every column, counted from the first.
 
         0 where that would have to be found out row by row.
@@ -40,7 +39,7 @@ class Mark(NamedTuple):
             count = len(old) if count < 0 else min(count, len(old))
         return max(count, 0)
 
-    def changed_in(self, snapshot: Snapshot) -> Iterator[tuple[str, RowVec]]:
+    def changed_in(self, snapshot: object) -> Iterator[tuple[str, RowVec]]:
         """Yield the columns of which rows hold something else now, and those rows.
 
         Rows that have joined since are not among them.
@@ -53,18 +52,18 @@ class Mark(NamedTuple):
                     yield name, rows
 
 
-def mark_of(snapshot: Snapshot, *names: str) -> Mark:
+def mark_of(snapshot: object, *names: str) -> Mark:
     """Return a mark of some columns of a snapshot."""
     return Mark(names, _columns(snapshot, names))
 
 
-def _columns(snapshot: Snapshot, names: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns(snapshot: object, names: tuple[str, ...]) -> tuple[Column, ...]:
     found: Any = _getter(names)(snapshot)
     return found if len(names) > 1 else (found,)
 
 
 @lru_cache(maxsize=64)
-def _getter(names: tuple[str, ...]) -> Callable[[Snapshot], Any]:
+def _getter(names: tuple[str, ...]) -> Callable[[object], Any]:
     return attrgetter(*names)
 
 

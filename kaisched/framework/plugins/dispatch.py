@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.report.reason import Problem, Reason
-    from kaisched.framework.session.claims import Claim, Units
+    from kaisched.framework.session.claims import Claim, Unit, Units
     from kaisched.framework.session.session import Fold, Session
-    from kaisched.framework.session.units import Unit
     from kaisched.objects.workloads import Table
 
     _P = ParamSpec("_P")
