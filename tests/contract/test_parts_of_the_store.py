@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from kaisched.cluster.store import StateStore
+
 CLUSTER = Path(__file__).resolve().parents[2] / "kaisched" / "cluster"
 FILES = sorted(CLUSTER.glob("*.py"))
 
@@ -70,3 +72,14 @@ def test_the_store_is_made_of_parts_and_inherits_nothing():
         if isinstance(node, ast.ClassDef)
     ]
     assert classes == [("StateStore", [])]
+
+
+def test_the_page_lists_the_parts():
+    page = (CLUSTER.parents[1] / "docs" / "explanation" / "state-store.md").read_text("utf-8")
+    _, _, table = page.partition("| part | file | its job |\n")
+    rows = [row.split("|") for row in table.partition("\n\n")[0].splitlines()[1:]]
+    listed = {part.strip(" `"): file.strip(" `") for _, part, file, *_ in rows}
+    parts = {name: part for name, part in vars(StateStore()).items() if not name.startswith("_")}
+    assert listed == {
+        name: type(part).__module__.rpartition(".")[2] + ".py" for name, part in parts.items()
+    }
