@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.report.reason import Problem
-    from kaisched.framework.session.session import Session
 
 _ROWS: Final = frozenset({"task", "node_row"})
 """Row numbers are the store's own business: two stores of the same objects may differ in them."""
@@ -73,8 +72,8 @@ class Records(Protocol):
     """
 
     @property
-    def session(self) -> Session:
-        """What they are made of."""
+    def session(self) -> Any:
+        """The session that they are made of; its type rests on ours."""
         ...
 
     @property
