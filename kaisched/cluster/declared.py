@@ -1,4 +1,4 @@
-"""Nodes and queues as they were declared, for what people are told of those that are not used."""
+"""Declared nodes and queues, kept to report why some of them are not used."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ if TYPE_CHECKING:
 
 
 class Declared:
-    """Keeps queue objects and the faults of nodes, and says what is wrong."""
+    """Queue objects and the faults of nodes."""
 
     def __init__(self) -> None:
-        """Know none."""
+        """Start without queues and faults."""
         self._queues: dict[str, Queue] = {}
         self._queue_faults: dict[str, ObjectError] | None = None
         self._node_faults: dict[str, str] = {}
 
     def note_node(self, name: str, fault: str = "") -> None:
-        """Note what is wrong with a node; nothing, or it is gone, unless given."""
+        """Note the fault of a node; empty if the node is valid or gone."""
         if fault:
             self._node_faults[name] = fault
         else:
             self._node_faults.pop(name, None)
 
     def has_queue(self, queue: Queue) -> bool:
-        """Tell whether a queue that wishes the same is known."""
+        """Tell whether a queue is known with an equal specification."""
         known = self._queues.get(queue.name)
         return known is not None and has_same_wishes(known, queue)
 
     def put_queue(self, queue: Queue) -> None:
-        """Keep a queue, with a fault or not."""
+        """Keep a queue, valid or not."""
         self._queues[queue.name] = queue
         self._queue_faults = None
 
     def drop_queue(self, name: str) -> None:
-        """Keep a queue no longer; unknown names are fine."""
+        """Remove a queue; unknown names are fine."""
         self._queues.pop(name, None)
         self._queue_faults = None
 
     def queue_faults(self) -> Mapping[str, ObjectError]:
-        """Return why queues are not used, by name; the same object while no queue changes."""
+        """Return the faults of queues by name; an identical object while no queue changes."""
         if self._queue_faults is None:
             _, errors = check_queues(self._queues.values())
             self._queue_faults = {error.name: error for error in reversed(errors)}
         return self._queue_faults
 
     def problems(self, groups: Mapping[str, Mapping[str, str]]) -> list[Problem]:
-        """Return all that is wrong, with the faults of ``groups`` and their pods."""
+        """Return the faults of nodes and queues, and those of ``groups`` and their pods."""
         _, errors = check_queues(self._queues.values())
         return problems_of(self._node_faults, errors, groups)

@@ -1,4 +1,4 @@
-"""Facts: what is known of pods that their objects do not say, or do not say yet."""
+"""Facts about pods that their objects do not say, or do not say yet."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 
 class Facts:
-    """Knows what was sent about pods, what was promised to them, and how they fare since."""
+    """Unconfirmed binds and evictions, promises, and pods that are held back, stuck or evicted."""
 
     def __init__(self, stuck_after_s: float) -> None:
-        """Know nothing yet; pods are stuck after they have been leaving for so long."""
+        """Start without facts; a pod is stuck after it has been leaving for so long."""
         self.sent = Sent()
         """Binds and evictions that no event has confirmed yet."""
         self.held_back = HeldBack()
         """Pods that could not be bound."""
         self.stuck = Stuck(stuck_after_s)
-        """Pods that were asked to go long ago and still hold their room."""
+        """Pods that were deleted long ago and still hold their room."""
         self.disruptions = Disruptions()
-        """Disruption budgets, and who was evicted at their cost."""
+        """Disruption budgets, and the evictions that they do not count yet."""
         self._promised: dict[str, str] = {}
 
     # -- of one pod ------------------------------------------------------------------------------
 
     def note(self, pod: PodRow, *, was_known: bool) -> None:
-        """Note how a pod fares that was taken in."""
+        """Note whether a pod is leaving, and whether it is ready."""
         self.stuck.note(pod.key, pod.leaving, was_alive=was_known)
         self.disruptions.note_pod(pod.key, is_unready=pod.is_unready)
 
     def drop(self, key: str, *, is_over: bool) -> None:
-        """Forget a pod that has no task any more; all of it where the pod itself ``is_over``."""
+        """Forget a pod whose task has ended; everything about it if the pod itself ``is_over``."""
         if is_over:
             self.held_back.forget(key)
             self.stuck.forget(key)
@@ -45,7 +45,7 @@ class Facts:
         self._promised.pop(key, None)
 
     def state_of(self, pod: PodRow) -> TaskState:
-        """Return the state that a pod counts in; one that has stopped waiting is held no more."""
+        """Return the state in which a pod counts; a pod that no longer waits is not held back."""
         state = self.sent.state_of(pod)
         if pod.state != TaskState.PENDING:
             self.held_back.forget(pod.key)
@@ -56,20 +56,17 @@ class Facts:
         return state
 
     def node_of(self, pod: PodRow) -> str:
-        """Return the node that a pod has, or may have by now; empty for none."""
+        """Return the node of a pod, or of its unconfirmed bind; empty for none."""
         return self.sent.node_of(pod)
 
     def is_assumed(self, key: str) -> bool:
-        """Tell whether something is assumed of a pod that no event has confirmed yet."""
+        """Tell whether a bind or eviction of a pod is not confirmed yet."""
         return key in self.sent
 
     # -- promises --------------------------------------------------------------------------------
 
     def promise(self, key: str, node: str) -> bool:
-        """Note (or with an empty name forget) the node promised to a pod; tell whether it is news.
-
-        One that is promised again is no news.
-        """
+        """Note the node promised to a pod, empty to forget it; tell whether it has changed."""
         if self._promised.get(key, "") == node:
             return False
         if node:
@@ -83,5 +80,5 @@ class Facts:
         return list(self._promised.items())
 
     def promised_to(self, node: str) -> list[str]:
-        """Return the waiting pods that a node is promised to."""
+        """Return the pods to which a node is promised."""
         return [key for key, name in self._promised.items() if name == node]

@@ -1,4 +1,4 @@
-"""Membership: which job each pod is in, and who is looked at again when that may be another."""
+"""Membership: the job of each pod, and the pods whose job may change with an owner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Members:
-    """Knows the workloads, pod groups and classes, and keeps the jobs' rows in line with them."""
+    """Jobs and their pods: reads owners, pod groups and priority classes, and updates job rows."""
 
     def __init__(
         self,
@@ -31,17 +31,17 @@ class Members:
         meta_of: Callable[[str], ObjectMeta | None],
         owner_wait_s: float,
     ) -> None:
-        """Know none.
+        """Start without owners, groups and classes.
 
         Args:
-            rows: where jobs are opened, amended and ended.
+            rows: the rows in which jobs are opened, amended and ended.
             workloads: how the pods of each kind of workload are grouped.
             meta_of: returns the metadata of a pod, for pods that own pods.
             owner_wait_s: how long a pod waits for an owner that is not known yet.
 
         """
         self.unsettled = Unsettled(owner_wait_s)
-        """The pods that wait for an owner, or have done so in vain."""
+        """Pods that wait for an owner, or have waited in vain."""
         self._classes = PriorityClasses()
         self._grouper = Grouper(workloads, meta_of)
         self._groups = Groups(rows, self._classes)
@@ -63,29 +63,29 @@ class Members:
         return is_changed
 
     def put_owner(self, owner: Owner) -> Sequence[str]:
-        """Take in a workload; return how pods know it whose job that may change."""
+        """Take in an owner; return the keys by which pods refer to it."""
         return self._grouper.put(owner)
 
     def remove_owner(self, uid: str) -> Sequence[str]:
-        """Drop a workload; return how pods know it whose job that may change."""
+        """Drop an owner; return the keys by which pods refer to it."""
         return self._grouper.remove(uid)
 
     def declare(self, group: PodGroup, fault: str) -> bool:
-        """Take in a pod group; one with a fault refuses its pods. Tell whether it was news."""
+        """Take in a pod group; tell whether it has changed. A fault refuses the pods."""
         return self._groups.declare(group, fault)
 
     def withdraw(self, key: str) -> None:
-        """Drop a pod group; the pods that name it are refused."""
+        """Drop a pod group; its pods are refused."""
         self._groups.withdraw(key)
 
     # -- pods ------------------------------------------------------------------------------------
 
     def of(self, pod: PodRow) -> Membership:
-        """Return what a pod is a member of."""
+        """Return the membership of a pod."""
         return self._grouper.membership(pod)
 
     def hear(self, pod: PodRow, member: Membership | None) -> PodRow:
-        """Note what has become of a pod; return it kept from every node while its owner lacks."""
+        """Note whether a pod has succeeded; return the pod, marked while it waits for its owner."""
         self._groups.note_success(pod, member)
         self._dependents.forget_done(pod.key)
         return self.unsettled.marked(pod, member)
@@ -93,9 +93,9 @@ class Members:
     def join(
         self, pod: PodRow, member: Membership | None, before: Membership | None
     ) -> tuple[int, int]:
-        """Let a pod be in its job, and no more in the one ``before``; return (job, pod set).
+        """Put a pod into its job, in place of the membership ``before``; return (job, pod set).
 
-        Both rows are -1 for a pod of others.
+        Both rows are -1 for a pod of another scheduler.
         """
         waits = member is not None and pod.state == TaskState.PENDING and member.missing != ""
         self.unsettled.note(pod.key, is_unsettled=waits)
@@ -103,7 +103,7 @@ class Members:
         return self._groups.join(pod, member) if member is not None else (-1, -1)
 
     def leave(self, key: str, member: Membership | None, *, is_over: bool) -> None:
-        """Let a pod go, whose task is gone already; it waits no more where it ``is_over``."""
+        """Take a pod out of its job after its task has ended; ``is_over``: the pod itself ended."""
         if is_over:
             self.unsettled.note(key, is_unsettled=False)
         self._dependents.watch(key, member, None)
@@ -111,15 +111,15 @@ class Members:
             self._groups.leave(key, member.job)
 
     def note_done(self, pod: PodRow, member: Membership | None) -> None:
-        """Keep in mind a pod that has succeeded: it counts in its job while it is there."""
+        """Remember a pod that has succeeded: its job counts it until its object is gone."""
         self._dependents.note_done(pod, member)
 
     def forget(self, key: str, uid: str = "") -> None:
-        """Forget a pod that is gone; with a UID, only that one."""
+        """Forget a pod that is gone; with a UID, only the pod of that UID."""
         self._groups.forget_success(key, uid)
         self._dependents.forget_done(key, uid)
 
-    # -- who is looked at again ------------------------------------------------------------------
+    # -- pods that depend on owners --------------------------------------------------------------
 
     def is_owner(self, uid: str) -> bool:
         """Tell whether the job of some pod depends on an object."""
@@ -130,7 +130,7 @@ class Members:
         return self._dependents.of(uids)
 
     def done(self, key: str) -> PodRow | None:
-        """Return a pod that has succeeded and is kept in mind; None for none."""
+        """Return a remembered pod that has succeeded; None for none."""
         return self._dependents.done(key)
 
     # -- questions -------------------------------------------------------------------------------
@@ -149,13 +149,13 @@ class Members:
         return self._groups.is_declared(job)
 
     def stale_marks(self) -> Mapping[str, Mapping[str, float]]:
-        """Return since when jobs are stale, by job and by the pod whose status says so."""
+        """Return the start of staleness by job, and by the pod whose status has it."""
         return self._groups.stale_marks()
 
     def faults(self) -> Mapping[str, Mapping[str, str]]:
-        """Return what is wrong, by job and by pod; under an empty pod with the job as such."""
+        """Return faults by job and by pod; faults of the job itself have an empty pod."""
         return self._groups.faults()
 
     def fault_of(self, job: str) -> str:
-        """Return what is wrong with a job, or the first thing that is with its pods; or nothing."""
+        """Return the fault of a job, or the first fault of its pods; empty for none."""
         return next(iter(self._groups.faults().get(job, {}).values()), "")

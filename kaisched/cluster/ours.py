@@ -1,4 +1,4 @@
-"""Which objects are a store's own, by scheduler name and node pool."""
+"""Scope of a store: the schedulers and the node pool whose objects it takes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ OUR_SCHEDULERS: Final = frozenset({"kaisched"})
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """Tells ours from others'; never changes, so any thread may ask."""
+    """Scope of a store; immutable, so any thread may ask."""
 
     schedulers: frozenset[str]
-    """The scheduler names whose pods are ours to place."""
+    """Names of schedulers whose pods the store places."""
     node_pool: str
-    """Value of the label of nodes, queues, pod groups and pods; empty for those without it."""
+    """Node pool label of nodes, queues, pod groups and pods; empty for objects without it."""
     gpu_resources: tuple[str, ...]
     """Resource names that count as whole GPUs."""
 
     def has(self, meta: ObjectMeta) -> bool:
-        """Tell whether an object is of our node pool."""
+        """Tell whether an object is in the node pool."""
         return labels.node_pool_of(meta) == self.node_pool
 
     def may_place(self, pod: Pod) -> bool:
-        """Tell whether a pod is one that we place, or have placed."""
+        """Tell whether the store places a pod, or has placed it."""
         return pod.spec.scheduler_name in self.schedulers and self.has(pod.metadata)

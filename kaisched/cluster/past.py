@@ -1,4 +1,4 @@
-"""What a store remembers of jobs: when they began, and when they were evicted last."""
+"""The past of jobs: when each job last started, and when it was last evicted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobPast:
-    """What a store remembers of a job, in seconds since 1970; None where nothing is known."""
+    """Start and eviction of a job, in seconds since 1970; None if unknown."""
 
     started_s: float | None = None
     evicted_s: float | None = None
@@ -27,28 +27,28 @@ _NO_PAST: Final = JobPast()
 
 
 class Pasts:
-    """Reads and restores the past of jobs, which is written in their rows."""
+    """The past of all jobs, which is kept in their rows."""
 
     def __init__(self, rows: RowStore) -> None:
-        """Know what rows say."""
+        """Take the rows."""
         self._rows = rows
 
     def last_evicted_s(self, job: str) -> float:
-        """Return when a job was last evicted, NaN where that is not known."""
+        """Return when a job was last evicted, NaN if unknown."""
         row = self._rows.row_of_job(job)
         return float(self._rows.jobs.rare.data[row, EVICTED]) if row >= 0 else math.nan
 
     def note_eviction(self, pod: str, at_s: float) -> None:
-        """Note when the job of a pod was last evicted; NaN says nothing."""
+        """Note when the job of a pod was last evicted; NaN changes nothing."""
         self._rows.accounts.note_eviction(self._rows.row_of_task(pod), at_s)
 
     def forget_evictions(self, at_s: float, pods: int, before: Mapping[str, float]) -> None:
-        """Take back that pods were evicted, for their evictions were not sent.
+        """Take back evictions of pods that were noted and never sent.
 
         Args:
-            at_s: the time that was noted.
-            pods: how many.
-            before: by job of which no pod was evicted then, when it was evicted before that.
+            at_s: the noted time.
+            pods: how many pods.
+            before: the earlier eviction of each job of which no pod was evicted at ``at_s``.
 
         """
         rows = self._rows
@@ -59,7 +59,7 @@ class Pasts:
                 rows.jobs.set_rare(rows.row_of_job(job), EVICTED, before_s)
 
     def of_jobs(self) -> Iterable[tuple[str, JobPast]]:
-        """Yield what is remembered of each living job, by name."""
+        """Yield the past of each living job, by name."""
         jobs = self._rows.jobs
         started_s, rare = jobs.last_start_s.data, jobs.rare.data
         for name, job in sorted(jobs.row_of_name.items()):
@@ -68,7 +68,7 @@ class Pasts:
                 yield name, past
 
     def restore(self, pasts: Mapping[str, JobPast], evictions_s: Iterable[float]) -> None:
-        """Remember what another store did, and when pods were evicted in the last hour."""
+        """Restore the past of jobs, and the times of all evictions in the last hour."""
         rows = self._rows
         for name, past in pasts.items():
             job = rows.row_of_job(name)

@@ -1,4 +1,4 @@
-"""The tasks of pods: what is known of a pod, written into its row."""
+"""Tasks of pods: writes a pod, and the facts about it, into its row."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class PodTasks:
-    """Adds, updates and ends the row of a pod, by its object and by the facts."""
+    """Writer of task rows: adds, updates and ends the task of a pod."""
 
     def __init__(self, rows: RowStore, facts: Facts) -> None:
-        """Write into these rows."""
+        """Take the rows and the facts."""
         self._rows = rows
         self._facts = facts
         self._layouts = 0
 
     def add(self, pod: PodRow, job: int, podset: int) -> None:
-        """Add the task of a pod, which :meth:`update` brings to life; -1 for a pod of others."""
+        """Add the task of a pod; call :meth:`update` next. Rows are -1 for a foreign pod."""
         add_task(self._rows, self._task_row(pod), job, podset)
 
     def _task_row(self, pod: PodRow) -> TaskRow:
@@ -43,7 +43,7 @@ class PodTasks:
         )
 
     def update(self, pod: PodRow) -> None:
-        """Bring a task in line with what its pod says and what is known of it beyond that."""
+        """Update a task by its pod and the facts about the pod."""
         rows, facts = self._rows, self._facts
         task = rows.row_of_task(pod.key)
         rows.put_on(task, facts.state_of(pod), facts.node_of(pod), pod.started_s)
@@ -58,11 +58,11 @@ class PodTasks:
                 last_s.own()[job] = pod.started_s
 
     def end(self, key: str) -> None:
-        """Let the task of a pod be gone."""
+        """End the task of a pod."""
         retire_task(self._rows, self._rows.row_of_task(key))
 
     def nominate_again(self) -> None:
-        """Write promises anew where nodes were laid out since: one that was gone may be back."""
+        """Write promises again if node rows have changed: a node may be back."""
         rows = self._rows
         if self._layouts != rows.layouts:
             self._layouts = rows.layouts
