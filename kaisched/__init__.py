@@ -15,7 +15,7 @@ _HOME = {
     "Arguments": "kaisched.framework.plugins.plugin",
     "Plugin": "kaisched.framework.plugins.plugin",
     "hookimpl": "kaisched.framework.plugins.specification",
-    "Session": "kaisched.framework.session.session",
+    "Session": "kaisched.framework.session.view",
     "Claim": "kaisched.framework.session.claims",
     "Units": "kaisched.framework.session.claims",
     "SubGroup": "kaisched.core.tables",
@@ -128,9 +128,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.next_batch import asked_of as asked_of
     from kaisched.framework.session.next_batch import batch_of as batch_of
     from kaisched.framework.session.next_batch import main_resource as main_resource
-    from kaisched.framework.session.session import Session as Session
     from kaisched.framework.session.task_order import ordered_tasks as ordered_tasks
     from kaisched.framework.session.units import units_of as units_of
+    from kaisched.framework.session.view import Session as Session
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec

@@ -151,10 +151,9 @@ class FairSharing(Plugin):
         ]
         codes: CodeVec = np.array(shut, np.bool_) * np.int16(refusals.POLICY)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
-        ledger = session.ledger if session.has_moved else session
         for at in strict.tolist():
             path = session.queues.tree.path(int(queue[at]))
-            firm = ledger.held_non_preemptible[:, path][table.rows]
+            firm = session.held_non_preemptible_now[:, path][table.rows]
             some = np.repeat(ask[table.rows, at : at + 1], len(path), axis=1)
             if is_beyond(table.quotas.subtree[:, path], firm, some).any():
                 codes[at] = refusals.STRICT
@@ -209,7 +208,7 @@ class FairSharing(Plugin):
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
         table, queue = table_of(session), session.jobs.queue_of_job[job]
-        held = session.ledger.held if session.has_moved else session.held
+        held = session.held_now
         quota, some = table.quotas.subtree[:, queue], ask[table.rows]
         return ~is_beyond(quota, held[table.rows][:, queue], some)
 

@@ -76,7 +76,7 @@ def _made(session: Session) -> Table:
 
 
 class Now:
-    """What queues hold as of now, kept up with the ledger by what has changed at the leaves."""
+    """What queues hold as of now, kept up by what has changed at the leaves."""
 
     def __init__(self, table: Table) -> None:
         """Hold nothing yet."""
@@ -89,7 +89,7 @@ class Now:
         """Return what is held; nobody may change it."""
         if session.moves != self._moves:
             self._moves = session.moves
-            held = session.ledger.held if session.has_moved else session.held
+            held = session.held_now
             self._catch_up(held[self._table.rows] * self._table.is_leaf)
         return self._holdings
 
