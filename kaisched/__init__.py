@@ -45,7 +45,7 @@ _HOME = {
     "jobs_by_age": "kaisched.framework.session.job_order",
     "ordered_jobs": "kaisched.framework.session.job_order",
     "ordered_tasks": "kaisched.framework.session.task_order",
-    "Unit": "kaisched.framework.session.units",
+    "Unit": "kaisched.framework.session.claims",
     "units_of": "kaisched.framework.session.units",
     "Amounts": "kaisched.core.axis",
     "BoolVec": "kaisched.core.axis",
@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.reason import Reason as Reason
     from kaisched.framework.report.records import Step as Step
     from kaisched.framework.session.claims import Claim as Claim
+    from kaisched.framework.session.claims import Unit as Unit
     from kaisched.framework.session.claims import Units as Units
     from kaisched.framework.session.job_order import jobs_by_age as jobs_by_age
     from kaisched.framework.session.job_order import ordered_jobs as ordered_jobs
@@ -128,7 +129,6 @@ if TYPE_CHECKING:
     from kaisched.framework.session.next_batch import batch_of as batch_of
     from kaisched.framework.session.next_batch import main_resource as main_resource
     from kaisched.framework.session.task_order import ordered_tasks as ordered_tasks
-    from kaisched.framework.session.units import Unit as Unit
     from kaisched.framework.session.units import units_of as units_of
     from kaisched.framework.session.view import Session as Session
     from kaisched.framework.shard_settings import former_values as former_values

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import RowVec
-    from kaisched.core.snapshot import Snapshot
 
     Column = NDArray[Any]
 
@@ -26,11 +25,11 @@ class Mark(NamedTuple):
 
     names: tuple[str, ...]
     """As in ``jobs.pending``."""
-    get: Callable[[Snapshot], Any]
+    get: Callable[[object], Any]
     """Returns the columns of a snapshot: a tuple, or the only one."""
     columns: tuple[Column, ...]
 
-    def unchanged_in(self, snapshot: Snapshot) -> int:
+    def unchanged_in(self, snapshot: object) -> int:
         """Return how many rows are as they were in every column, counted from the first.
 
         0 where that would have to be found out row by row.
@@ -44,7 +43,7 @@ class Mark(NamedTuple):
                 return 0
         return min(len(old) for old in self.columns)
 
-    def changed_in(self, snapshot: Snapshot) -> Iterator[tuple[str, RowVec]]:
+    def changed_in(self, snapshot: object) -> Iterator[tuple[str, RowVec]]:
         """Yield the columns of which rows hold something else now, and those rows.
 
         Rows that have joined since are not among them.
@@ -58,7 +57,7 @@ class Mark(NamedTuple):
                     yield name, rows
 
 
-def mark_of(snapshot: Snapshot, *names: str) -> Mark:
+def mark_of(snapshot: object, *names: str) -> Mark:
     """Return a mark of some columns of a snapshot."""
     get = _getter(names)
     found = get(snapshot)
@@ -66,7 +65,7 @@ def mark_of(snapshot: Snapshot, *names: str) -> Mark:
 
 
 @lru_cache(maxsize=64)
-def _getter(names: tuple[str, ...]) -> Callable[[Snapshot], Any]:
+def _getter(names: tuple[str, ...]) -> Callable[[object], Any]:
     return attrgetter(*names)
 
 

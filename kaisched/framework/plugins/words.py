@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Asked
     from kaisched.framework.report.reason import Problem
-    from kaisched.framework.session.claims import Claim
-    from kaisched.framework.session.units import Unit
+    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.view import SessionView
 
 

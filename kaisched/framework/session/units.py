@@ -6,27 +6,19 @@ it the rest would be useless.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.host import host_of
 from kaisched.framework.session.task_order import ordered_tasks
 
 if TYPE_CHECKING:
     from kaisched.core.tables import SubGroup
     from kaisched.framework.session.view import SessionView
-
-
-class Unit(NamedTuple):
-    """A unit: what of a job goes together."""
-
-    job: int
-    tasks: tuple[int, ...]
-    """Task rows."""
-    is_core: bool
 
 
 def units_of(
