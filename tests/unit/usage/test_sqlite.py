@@ -57,8 +57,8 @@ def test_what_was_recorded_is_there_after_a_restart(tmp_path, window):
     second = opened(path, 5 * HOUR, window)
     after = second.usage(5 * HOUR, ["a", "b"], RESOURCES)
     second.close()
-    # Restored use is even within each stretch, which with this half-life is 160 s long; without decay
-    # that makes no difference.
+    # Restored use is even within each stretch, which is 160 s long with this half-life; without
+    # decay that makes no difference.
     assert after.parts == pytest.approx(before.parts, rel=2e-4 if window.half_life_s else 0, abs=2)
     assert after.coverage == before.coverage
     assert before.parts[2].tolist() == pytest.approx(
