@@ -26,7 +26,7 @@ NAMED = {
     "config/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
 }
 """Where the default policy is listed, with what is replaced by what."""
-TURNED_OFF = re.compile(rf'\b{GONE}(?="?: {{"?enabled"?: [fF]alse}})')
+TURNED_OFF = re.compile(rf'\b{GONE}(?="?: {{"?enabled"?: (False|false)}})')
 """How another policy says in a shard that it stands in place of the default one."""
 CHECK = f"""
 from importlib.util import find_spec
