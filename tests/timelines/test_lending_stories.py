@@ -23,7 +23,9 @@ def held(name, at):
     names = [queue.name for queue in outcome_of(run).queues]
     told = []
     for tick in at:
-        now = [sum(steps.values[: bisect_right(steps.ticks, tick)][-1:]) for steps in run.record.held]
+        now = [
+            sum(steps.values[: bisect_right(steps.ticks, tick)][-1:]) for steps in run.record.held
+        ]
         told.append({name: gpus for name, gpus in zip(names, now, strict=True) if gpus})
     return told
 
