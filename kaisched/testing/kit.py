@@ -71,8 +71,8 @@ def check_plugin(plugin: type[Plugin], arguments: Mapping[str, Any] | None = Non
             first, second = make(), make()
             one, other = (_open(build, each, has_moved) for each in (first, second))
             before = _photograph(one)
-            for told in _faults(first, second, one, other):
-                faults[f"{told} (cluster: {name}{', after moves' * has_moved})"] = None
+            for fault in _faults(first, second, one, other):
+                faults[f"{fault} (cluster: {name}{', after moves' * has_moved})"] = None
             if _photograph(one) != before:
                 faults[f"something wrote to the session (cluster: {name})"] = None
             if vars(first) != vars(make()):
@@ -120,7 +120,7 @@ def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iter
             yield from _of_rows(question, twin)
     for name, check in _WHOLE.items():
         if name in answered:
-            yield from (f"{name}: {told}" for told in check(first, one))
+            yield from (f"{name}: {fault}" for fault in check(first, one))
     yield from broken_promises(first, one)
 
 
