@@ -317,8 +317,8 @@ def _check_others(node: DrawnNode, jobs: Mapping[str, DrawnJob]) -> None:
             for name in filter(None, (cell.holder, cell.promised)):
                 if (jobs[name].gpu > 0) != is_held:
                     raise DrawingError(
-                        f"node {node.name}: pods of {name} hold {jobs[name].gpu} GPUs; those "
-                        "without any stand behind the second bar"
+                        f"node {node.name}: pods of {name} hold {jobs[name].gpu} GPUs; only pods "
+                        "without GPUs are behind the second bar"
                     )
 
 

@@ -173,7 +173,7 @@ def _in_arrays(
     weight_mode: WeightMode,
 ) -> Int64:
     share = np.empty(entitlements.request.shape, np.int64)
-    # Most columns of limits say nothing, which one look tells.
+    # Most columns of limits are unlimited, which one comparison shows.
     is_limited = bool(entitlements.limit.min(initial=UNLIMITED) < UNLIMITED)
     for level, parents in zip(plan.levels, plan.parents, strict=True):
         for block in level:

@@ -1,4 +1,4 @@
-"""What has changed from one snapshot to a later one, without keeping the first."""
+"""Marks of columns, to find what has changed from one snapshot to a later one."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class Mark(NamedTuple):
-    """Columns of one snapshot, to ask a later one what has changed in them since.
+    """Columns of one snapshot, to find what has changed in a later one.
 
-    A source of snapshots never writes to rows that one of them shows: it writes behind them, or
-    into a copy of the column. So rows of one buffer are as they were, and nobody looks at them.
+    A source of snapshots never writes to rows that a snapshot shows: it appends rows, or writes
+    into a copy of the column. So rows of the same buffer are unchanged and need no comparison.
     """
 
     names: tuple[str, ...]
-    """As in ``jobs.pending``."""
+    """Names of the columns, such as ``jobs.pending``."""
     get: Callable[[object], Any]
     """Returns the columns of a snapshot: a tuple, or the only one."""
     columns: tuple[Column, ...]
 
     def unchanged_in(self, snapshot: object) -> int:
-        """Return how many rows are as they were in every column, counted from the first.
+        """Return how many first rows are unchanged in every column.
 
-        0 where that would have to be found out row by row.
+        Return 0 if that would need a comparison row by row.
         """
         found = self.get(snapshot)
         if found is self.columns[0]:  # the only one, as nearly always: a tuple is none of them
@@ -44,9 +44,9 @@ class Mark(NamedTuple):
         return min(len(old) for old in self.columns)
 
     def changed_in(self, snapshot: object) -> Iterator[tuple[str, RowVec]]:
-        """Yield the columns of which rows hold something else now, and those rows.
+        """Yield the columns with changed rows, and those rows.
 
-        Rows that have joined since are not among them.
+        New rows are not included.
         """
         found = self.get(snapshot)
         now = found if len(self.columns) > 1 else (found,)

@@ -1,4 +1,4 @@
-"""Labels and annotations: kept as the objects that say them, looked at when somebody asks."""
+"""Labels and annotations of rows, read from the objects when they are asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol, overload
 
 
 class Metadata(Protocol):
-    """What the metadata of an object say beside its name."""
+    """The labels and annotations of an object."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -27,11 +27,11 @@ class _Nothing(NamedTuple):
 
 
 NO_METADATA: Final[Metadata] = _Nothing()
-"""Of what was made without an object that could say any."""
+"""The metadata of rows that were made without an object."""
 
 
 def is_same(one: Metadata, other: Metadata) -> bool:
-    """Tell whether two objects say the same."""
+    """Tell whether two objects have the same labels and annotations."""
     return one.labels == other.labels and one.annotations == other.annotations
 
 
@@ -41,7 +41,7 @@ class PartOfEach(Sequence[Mapping[str, str]]):
     __slots__ = ("_name", "_rows")
 
     def __init__(self, rows: Sequence[Metadata], name: str) -> None:
-        """Take the metadata of every row and what is asked of them."""
+        """Keep the metadata of every row and the name of the part."""
         self._rows = rows
         self._name = name
 

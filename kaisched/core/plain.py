@@ -82,7 +82,7 @@ def _columns(entitlements: Entitlements) -> _Columns:
 
 
 class _Row(NamedTuple):
-    """One resource."""
+    """The values of one resource."""
 
     total: int
     unit: float

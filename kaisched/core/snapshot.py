@@ -61,18 +61,18 @@ class Snapshot:
     disruption_budgets: DisruptionBudgets = NO_DISRUPTION_BUDGETS
 
     def mark(self, *names: str) -> Mark:
-        """Return a mark of columns such as ``jobs.pending``, to ask a later snapshot about."""
+        """Return a mark of columns such as ``jobs.pending``, to compare a later snapshot."""
         return mark_of(self, *names)
 
     def unchanged_since(self, mark: Mark | None) -> int:
-        """Return how many first rows of the marked columns are as they were; 0 without a mark.
+        """Return how many first rows of the marked columns are unchanged; 0 without a mark.
 
-        Also 0 where that would have to be found out row by row.
+        Also return 0 if that would need a comparison row by row.
         """
         return 0 if mark is None else mark.unchanged_in(self)
 
     def changed_since(self, mark: Mark) -> Iterator[tuple[str, RowVec]]:
-        """Yield the marked columns of which rows that were there hold something else, with those.
+        """Yield the marked columns with changed rows, and those rows.
 
         Row numbers mean the same within a :attr:`generation` only.
         """

@@ -41,7 +41,7 @@ class NodeTable:
     """Allocatable less what all tasks on the node hold, including releasing ones. May be
     negative."""
     releasing: Amounts
-    """What tasks being deleted will give back."""
+    """Amounts that tasks being deleted will give back."""
     version: IntVec
     """Grows whenever a row's idle or releasing changes, for caches to compare."""
     annotations: Sequence[Mapping[str, str]] = ()
@@ -53,7 +53,7 @@ class NodeTable:
 
     @property
     def labels(self) -> Sequence[Mapping[str, str]]:
-        """Of each node; :meth:`NodeStatics.label_column` has those of one key as a column."""
+        """Labels of each node; :meth:`NodeStatics.label_column` has one key as a column."""
         return self.statics.labels
 
 
@@ -107,9 +107,9 @@ class QueueTable:
     why_not: Mapping[str, str] = field(default_factory=dict)
     """Why declared queues are not in the table, by name."""
     labels: Sequence[Mapping[str, str]] = ()
-    """Of each queue."""
+    """Labels of each queue."""
     annotations: Sequence[Mapping[str, str]] = ()
-    """Of each queue."""
+    """Annotations of each queue."""
 
     def __len__(self) -> int:
         """Return Q."""
@@ -186,12 +186,12 @@ class JobTable:
 
     @property
     def labels(self) -> Sequence[Mapping[str, str]]:
-        """Of each job, see :attr:`metadata`."""
+        """Labels of each job, see :attr:`metadata`."""
         return PartOfEach(self.metadata, "labels")
 
     @property
     def annotations(self) -> Sequence[Mapping[str, str]]:
-        """Of each job, see :attr:`metadata`."""
+        """Annotations of each job, see :attr:`metadata`."""
         return PartOfEach(self.metadata, "annotations")
 
     @property

@@ -36,7 +36,7 @@ class Usage:
 
     parts: IntVec
     age_s: float
-    """Since the newest sample; infinite when there is none."""
+    """Age of the newest sample; infinite when there is none."""
     coverage: float
     """Share of the window that the samples cover, 0 to 1, counted from the first sample ever: a new
     installation has full coverage."""

@@ -41,7 +41,7 @@ def worth(
         unit: ``(R,)`` granularity.
         columns: quotas, fair shares and what is held of non-preemptible work, ``(R, Q)``, and
             priorities ``(Q,)``.
-        top: look only below this queue, which has its quota and no more; else at all queues.
+        top: consider only queues below this one, whose own quota is its whole amount; else all.
 
     Returns:
         The given arrays themselves if nothing has to be lowered.

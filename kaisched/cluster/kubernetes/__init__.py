@@ -1,4 +1,4 @@
-"""A real cluster: what an API server says goes into the store, what a cycle decides goes out.
+"""The adapter of a real cluster: watches fill the store, writers carry out a cycle's decisions.
 
-Only this package knows the official client, and only for where the server is and how to log in.
+Only this package uses the official client, and only for the address and the credentials.
 """

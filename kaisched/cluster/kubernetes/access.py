@@ -18,7 +18,7 @@ from kaisched.telemetry.masking import hide
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE: Final = "kaisched"
 TOKEN_S: Final = 60.0
-"""How long a token that was read from a file is used before the file is read again."""
+"""Time after which a token is read from its file again."""
 
 
 def _anonymous() -> str:

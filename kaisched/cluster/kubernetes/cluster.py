@@ -47,12 +47,12 @@ CONFIRM_S: Final = 30.0
 
 
 class KubernetesCluster:
-    """One shard. ``tell``, ``post`` and ``wake`` may be called from any thread.
+    """The snapshot source and intent sink of one shard.
 
-    ``wake`` is called after changes that may change a decision. ``on_overthrown`` is called with
-    the reason when another process turns out to lead the shard. ``bad_news`` counts changes that
-    the store could not take in: bugs, each of them logged. ``kept``, if set before any change,
-    keeps every object for :meth:`state`.
+    ``tell``, ``post`` and ``wake`` may be called from any thread. ``wake`` is called after changes
+    that may change a decision. ``on_overthrown`` is called with the reason when another process
+    turns out to lead the shard. ``bad_news`` counts changes that the store could not take in: bugs,
+    each of them logged. ``kept``, if set before any change, keeps every object for :meth:`state`.
     """
 
     def __init__(

@@ -43,9 +43,9 @@ WEIGHTS: Final[Mapping[int, int]] = {QUEUE: 8, GROUP: 8, AMOUNTS: 2, POD: 4, EVE
 AGAIN_S: Final[Mapping[int, float]] = {
     QUEUE: 2.0, GROUP: 30.0, AMOUNTS: 5.0, POD: 30.0, EVENT: 0.0,
 }  # fmt: skip
-"""A status that changes all the time is written no more often than this,"""
+"""Shortest time between two writes of a status that changes all the time."""
 SETTLED_S: Final = 0.5
-"""but a status that has not changed for so long is written now."""
+"""A status that has not changed for so long is written at once."""
 MOST_EVENTS: Final = 500
 """No event is added while so many wait."""
 _TRIES: Final = 3

@@ -48,7 +48,7 @@ def _ignored(_: Note) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """What all writers of a shard share: client, gate, counters, and the way to the store."""
+    """The client, gate, counters and settings that all writers of a shard share."""
 
     client: Client
     gate: Gate

@@ -106,7 +106,7 @@ def test_a_job_of_high_priority_is_not_preemptible_unless_it_says_so():
             "node n0 | a1 a1 a1\njob a1 gpu=2",
             "3 cells of a1 \\(running\\) are no multiple of the 2",
         ),
-        ("node n0 | a1\njob a1 gpu=0", "those without any stand behind the second bar"),
+        ("node n0 | a1\njob a1 gpu=0", "only pods without GPUs are behind the second bar"),
         ("node n0 | . | b1>c1", "behind the second bar each word is one pod"),
         ("node n0 | . | . | .", "line 1: expected queue, node or job"),
     ],
