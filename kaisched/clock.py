@@ -42,7 +42,7 @@ def monotonic_s() -> float:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; sleeping moves it."""
+    """Clock that does not run by itself; sleeping advances it."""
 
     __slots__ = ("_now_s",)
 

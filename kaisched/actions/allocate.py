@@ -36,6 +36,7 @@ from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
     from kaisched.actions.order.fair_order import FairOrder
+    from kaisched.actions.order.rations import Rations
     from kaisched.core.axis import RowVec
     from kaisched.framework.session.session import Session
 
@@ -54,16 +55,15 @@ class Allocate:
         """Place what can be placed."""
         if not session.jobs_waiting:
             return
-        rations_of(session)
+        rations = rations_of(session)
         held = hold_broken(session, keep_promises(session))
-        self._allocate(session)
+        self._allocate(session, rations)
         for statement in held:
             statement.rollback()
         if held:
             session.hints.clear()  # some say that there is no room, for this cycle only
 
-    def _allocate(self, session: Session) -> None:
-        rations = rations_of(session)
+    def _allocate(self, session: Session, rations: Rations | None) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
             return  # a record asks the rest, see framework/explain.py
         candidates = waiting_heads(session, self.name)

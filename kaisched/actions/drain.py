@@ -31,7 +31,7 @@ class Drain:
     def run(self, session: Session) -> None:
         """Evict every job of the queues to be drained, the oldest first, as far as budgets go."""
         queues, jobs = session.queues, session.jobs
-        if not (queues.stop_of_queue == DRAINED).any():
+        if not np.count_nonzero(queues.stop_of_queue == DRAINED):
             return
         of_job = jobs.queue_of_job
         leaving = (jobs.active > 0) & (of_job >= 0) & (queues.stop_of_queue[of_job] == DRAINED)

@@ -54,7 +54,9 @@ class StaleGangs:
 
     def run(self, session: Session) -> None:
         """Evict what is left of gangs whose grace is over."""
-        before, since, hopes = _remembered(session), dict[str, float](), dict[str, float]()
+        before = _remembered(session)
+        since: dict[str, float] = {}
+        hopes: dict[str, float] = {}
         for job in _below_minimum(session, before):
             session.trying = (job,)
             name, grace_s = session.jobs.name[job], _grace(session, job)
@@ -112,6 +114,8 @@ def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
     cycle knew are looked at too: a bind of theirs may be under way that makes them whole.
     """
     podsets, jobs = session.podsets, session.jobs
+    if not np.count_nonzero(jobs.active):
+        return []
     is_partial = (podsets.active > 0) & (podsets.active < podsets.minimum)
     if session.has_moved:
         active = session.ledger.podset_active

@@ -28,7 +28,7 @@ def command(
         bool | None,
         typer.Option(
             "--progress/--no-progress",
-            help="Show a progress bar; by itself on a terminal after a second.",
+            help="Show a progress bar; by default only on a terminal, after a second.",
         ),
     ] = None,
 ) -> None:

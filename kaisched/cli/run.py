@@ -28,8 +28,8 @@ def command(
     """Run the scheduler until SIGTERM or Ctrl-C; the cycle under way is finished first.
 
     Flags override the environment, which overrides the file; settings that none of them names
-    have defaults. Without --cluster kubernetes, the cluster is one in memory, filled from the
-    manifests.
+    have defaults. Unless a setting says --cluster kubernetes, the cluster is one in memory, filled
+    from the manifests.
     """
     given = locals()  # the parameters: nothing else is defined yet
     from kaisched.config.loading import load_settings  # noqa: PLC0415 - not for the help

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
 _DAY_S = 86_400
-_QUOTA = typer.Option(help="GPU quotas: none, or the published nodes to scale.")
+_QUOTA = typer.Option(help="GPU quotas: none, or the published nodes, scaled to the cluster.")
 _SHARD = typer.Option(help="SchedulingShard to run by; the default one unless given.")
 _ACTIONS = typer.Option(help="Run only these actions, in this order: a,b.")
 _CHECKPOINT = typer.Option(help="Time between checkpoints; eviction loses work since the last.")
 _CHECK = typer.Option(
     "--check-invariants",
-    help="Check after each cycle what must always hold; the first violation ends the run.",
+    help="Check invariants after each cycle; the first violation ends the run.",
 )
 _PROGRESS = typer.Option(
     "--progress/--no-progress",
-    help="Show a progress bar; by itself on a terminal after a second.",
+    help="Show a progress bar; by default only on a terminal, after a second.",
 )
 
 

@@ -13,7 +13,7 @@ _OUT = typer.Option(help="Folder for CSV, JSON and a page with the trade-off.")
 _PROCESSES = typer.Option(min=1, max=1024, help="Runs at a time; one for each core unless given.")
 _PROGRESS = typer.Option(
     "--progress/--no-progress",
-    help="Show a progress bar; by itself on a terminal after a second.",
+    help="Show a progress bar; by default only on a terminal, after a second.",
 )
 
 

@@ -1,1 +1,1 @@
-"""Settings of the process: addresses, periods, logs. What is decided, and how, is the shard's."""
+"""Settings of the process: addresses, periods, logs. Shards hold the policies."""

@@ -83,7 +83,7 @@ class MetricsListener(Listener):
             return self.authentication == "kubernetes"
         try:
             return not ip_address(self.bind_address).is_loopback
-        except ValueError:  # a name
+        except ValueError:  # a host name
             return self.bind_address != "localhost"
 
 

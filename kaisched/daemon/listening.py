@@ -100,8 +100,8 @@ class _Channel:
 
     def answer(self, number: int, page: Page) -> None:
         """Send a page; drop it if the front process is gone."""
-        said = {"id": number, "status": int(page.status), "type": page.content_type}
-        data = json.dumps(said).encode()
+        head = {"id": number, "status": int(page.status), "type": page.content_type}
+        data = json.dumps(head).encode()
         with self._writing:
             try:
                 self._sock.sendall(FRAME.pack(len(data), len(page.body)) + data + page.body)
@@ -161,11 +161,11 @@ class Server:
         log: Any = structlog.get_logger()
         while not self._is_closing.is_set():
             try:
-                code, said = self._run_once()
+                code, output = self._run_once()
             except (OSError, RuntimeError) as wrong:  # no memory, descriptors or threads
-                code, said = -1, str(wrong)
+                code, output = -1, str(wrong)
             if not self._is_closing.is_set():
-                log.error("http_process_ended", setting=self._setting, code=code, err=said)
+                log.error("http_process_ended", setting=self._setting, code=code, err=output)
                 self._is_closing.wait(_AGAIN_S)
 
     def _run_once(self) -> tuple[int, str]:
@@ -185,9 +185,9 @@ class Server:
             for thread in threads:
                 thread.start()
             # Do not join the threads: one may still make a page that no client waits for.
-            _, said = process.communicate()
+            _, output = process.communicate()
             channel.close()
-        lines = said.decode("utf-8", "replace").strip().splitlines()
+        lines = output.decode("utf-8", "replace").strip().splitlines()
         return process.returncode, lines[-1][:_LONGEST_ERROR] if lines else ""
 
     def _started(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
@@ -200,10 +200,10 @@ class Server:
             }
             for path, source in self._pages.items()
         }
-        told = json.dumps({**self._settings, **fds, "pages": pages})
+        options = json.dumps({**self._settings, **fds, "pages": pages})
         # Isolated and without site packages: it needs none, and starts at once.
         return subprocess.Popen(  # noqa: S603 - the interpreter that runs us
-            [sys.executable, "-I", "-S", "-c", _MAIN, _ROOT, told],
+            [sys.executable, "-I", "-S", "-c", _MAIN, _ROOT, options],
             pass_fds=tuple(fds.values()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -213,7 +213,7 @@ class Server:
     def _answer(self, channel: _Channel) -> None:
         while (asked := channel.next()) is not None:
             if "notice" in asked:
-                self._tell(asked["notice"])
+                self._log_refusals(asked["notice"])
                 continue
             headers = asked["headers"]
             request = Request(
@@ -229,10 +229,10 @@ class Server:
         try:
             return self._pages[request.path].make(request)
         except Exception as wrong:  # noqa: BLE001 - whatever a page raises costs that page only
-            self._tell_failure(request.path, f"{type(wrong).__name__}: {wrong}")
+            self._log_failure(request.path, f"{type(wrong).__name__}: {wrong}")
             return text_page(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the log says why")
 
-    def _tell_failure(self, path: str, error: str) -> None:
+    def _log_failure(self, path: str, error: str) -> None:
         """Log a failing page in one line, since a traceback for every scrape is too much."""
         now_s = monotonic_s()
         if now_s >= self._failure_s.get(path, now_s):
@@ -240,7 +240,7 @@ class Server:
             log: Any = structlog.get_logger()
             log.error("http_page_failed", path=path, err=error)
 
-    def _tell(self, counts: dict[str, int]) -> None:
+    def _log_refusals(self, counts: dict[str, int]) -> None:
         log: Any = structlog.get_logger()
         log.warning("http_clients_refused", setting=self._setting, reasons=counts)
 
@@ -286,15 +286,15 @@ def serve(
             path=setting,
             fix="choose another port, or 0 for any that is free",
         ) from wrong
-    told = {"limits": limits._asdict(), "threads": threads, "tls": tls and tls._asdict()}
-    return Server(sock, pages, setting, told)
+    options = {"limits": limits._asdict(), "threads": threads, "tls": tls and tls._asdict()}
+    return Server(sock, pages, setting, options)
 
 
 def _check(tls: Tls, setting: str) -> None:
     section = setting.partition(".")[0]
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.cert, tls.key)
-    except OSError as wrong:  # of files, and of what is in them: ssl's own error is one
+    except OSError as wrong:  # of the files or their contents: errors of ssl are OSErrors
         raise ConfigError(
             f"certificate and key cannot be used: {wrong.strerror or wrong}",
             file=tls.cert,

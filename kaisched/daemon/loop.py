@@ -80,7 +80,7 @@ class Loop:
         )
         self._usage_until_s: float | None = -1.0
         """Deadline for the first usage answer; negative before the wait begins, None after it."""
-        self._usage_said: tuple[str, ...] = ()
+        self._usage_logged: tuple[str, ...] = ()
         self._memory = Memory()
         collector.publish(
             collector.published.starting(
@@ -92,7 +92,7 @@ class Loop:
         self._news = threading.Event()
         self._end = threading.Event()
         self._log: Any = structlog.get_logger().bind(shard=shard)
-        self.cycles = self._put_off = 0
+        self.cycles = self._deferred = 0
         self.health = Health(clock.now_s(), period_s)
 
     def wake(self) -> None:
@@ -112,18 +112,18 @@ class Loop:
             turn = self.turn()
             ended_s = monotonic_s()
             if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
-                self._rest(turn)
+                self._run_deferred(turn)
                 self._news.wait(max(self._period_s - (monotonic_s() - ended_s), 0.0))
         self.health.stopping()
         self._log.info("loop_stopped", cycles=self.cycles)
 
-    def _rest(self, turn: Turn | None) -> None:
+    def _run_deferred(self, turn: Turn | None) -> None:
         """Do deferred work, unless the next turn is already requested."""
-        is_pressed = self._news.is_set() and self._put_off < MOST_PUT_OFF
+        is_pressed = self._news.is_set() and self._deferred < MOST_PUT_OFF
         if turn is None or is_pressed:
-            self._put_off += 1
+            self._deferred += 1
             return
-        self._put_off = 0
+        self._deferred = 0
         try:
             self._between(turn)
         except Exception as error:  # noqa: BLE001 - it must not take the next turns with it
@@ -170,7 +170,7 @@ class Loop:
             self._memory = turn.memory
             if recorder is not None:
                 recorder.end(turn, facts, policy)
-            self._tell(turn)
+            self._publish(turn)
             self._after(turn)
         except Exception as error:  # noqa: BLE001 - a bad cycle must not take the next ones with it
             self._failed(start_s, error)
@@ -190,14 +190,14 @@ class Loop:
         published = self._collector.published
         self._collector.publish(published.after_failure(max(now_s - start_s, 0.0), now_s))
 
-    def _tell(self, turn: Turn) -> None:
+    def _publish(self, turn: Turn) -> None:
         result = turn.result
         log_cycle(self._log, self.cycles, result, turn.duration_s)
         if result.stats.abandoned:
             self.health.failed(turn.end_s, result.stats.abandoned)
         else:
             failing = sorted({failure.plugin for failure in result.failures})
-            self.health.succeeded(turn.end_s, tuple(failing), self._tell_usage(turn.usage))
+            self.health.succeeded(turn.end_s, tuple(failing), self._log_usage(turn.usage))
         published = self._collector.published.after(
             result, turn.duration_s, turn.end_s, self._watch.by_plugin()
         )
@@ -210,21 +210,21 @@ class Loop:
             published.with_history(axis, queues, turn.snapshot.total, turn.usage)
         )
 
-    def _tell_usage(self, usage: Usage | None) -> str:
+    def _log_usage(self, usage: Usage | None) -> str:
         """Log changes of the usage history; return its state as text."""
         if usage is None:
             return ""
-        said = (usage.state.value, *usage.reasons)
+        parts = (usage.state.value, *usage.reasons)
         if self._usage_until_s is not None:
-            said = (*said, _AWAITED)
-        if said != self._usage_said:
-            tell = self._log.info if usage.state is UsageState.FRESH else self._log.warning
-            tell(
+            parts = (*parts, _AWAITED)
+        if parts != self._usage_logged:
+            log = self._log.info if usage.state is UsageState.FRESH else self._log.warning
+            log(
                 "usage_changed",
                 state=usage.state.value,
                 age_s=round(usage.age_s, 1) if math.isfinite(usage.age_s) else None,
                 coverage=round(usage.coverage, 3),
-                reasons=list(said[1:]),
+                reasons=list(parts[1:]),
             )
-            self._usage_said = said
-        return "; ".join(said)
+            self._usage_logged = parts
+        return "; ".join(parts)

@@ -142,7 +142,7 @@ class KubernetesDaemon:
             Check(
                 "cluster",
                 bool(self.reflectors) and not missing,
-                f"waits for {', '.join(missing)}" if missing else "in step",
+                f"waits for {', '.join(missing)}" if missing else "in sync",
             )
         ]
         for tenure in self.tenures:
@@ -152,8 +152,8 @@ class KubernetesDaemon:
                 Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
             )
         outdated = self.shards.outdated
-        told = f"restart to apply changes: {', '.join(outdated)}" if outdated else "as at the start"
-        checks.append(Check("shards", True, told))
+        text = f"restart to apply changes: {', '.join(outdated)}" if outdated else "as at the start"
+        checks.append(Check("shards", True, text))
         return tuple(checks)
 
     def state_of(self, tenure: Tenure) -> AdapterState:
@@ -285,17 +285,17 @@ class KubernetesDaemon:
             self.shards.start(among)
         return shards_in(files, among)
 
-    # -- keeping in step -------------------------------------------------------------------------
+    # -- staying in sync -------------------------------------------------------------------------
 
     def _unsynced(self) -> list[str]:
         return [it.watched.qualified for it in self.reflectors if not it.is_synced]
 
     def _wait_for_sync(self) -> None:
-        told_s = monotonic_s()
+        logged_s = monotonic_s()
         while (missing := self._unsynced()) and not self._end.wait(0.01):
             self._keep_up()
-            if monotonic_s() - told_s > _REPORT_S:
-                told_s = monotonic_s()
+            if monotonic_s() - logged_s > _REPORT_S:
+                logged_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)
         self._keep_up()
         garbage.settle()

@@ -135,7 +135,7 @@ def _embedded_loop(
     log: Any = structlog.get_logger()
     manifests = read_manifests(settings.manifests)
     found = shard_for(manifests, settings.shards)
-    policy, said = policy_of(settings, found)
+    policy, more_warnings = policy_of(settings, found)
     cluster = open_cluster(
         found.shard, clock, settings.scheduler_names, policy.workloads, policy.stuck_after_s
     )
@@ -143,7 +143,7 @@ def _embedded_loop(
     problems = fill(cluster, manifests)
     for text in left_out:
         log.warning("objects_left_out", err=text)
-    for text in [*map(str, manifests.warnings), *found.warnings, *said]:
+    for text in [*map(str, manifests.warnings), *found.warnings, *more_warnings]:
         log.warning("setting_without_effect", err=text)
     for problem in problems:
         log.warning("object_left_out", err=str(problem))

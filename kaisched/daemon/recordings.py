@@ -30,7 +30,7 @@ _HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 _JSON: Final = "application/json"
 
 
-class _Wish:
+class _Request:
     """Request for a recording."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Recordings:
         self.wake: Callable[[], None] = lambda: None
         self._source = source
         self._shard, self._schedulers = shard, tuple(schedulers)
-        self._wishes: deque[_Wish] = deque()
+        self._requests: deque[_Request] = deque()
 
     def next_one(self, wait_s: float = WAIT_S) -> Recording:
         """Wait for the next cycle and return it.
@@ -61,20 +61,20 @@ class Recordings:
             ClusterUnavailable: no cycle succeeded within the time.
 
         """
-        wish = _Wish()
-        self._wishes.append(wish)
+        waiting = _Request()
+        self._requests.append(waiting)
         self.wake()
-        wish.is_done.wait(wait_s)
-        if wish.recording is None:
+        waiting.is_done.wait(wait_s)
+        if waiting.recording is None:
             raise ClusterUnavailable(
                 f"shard {self.name}: no cycle ended within {wait_s:.0f} s",
                 fix="see /readyz for the cause; a standby makes no decisions",
             )
-        return wish.recording
+        return waiting.recording
 
     def begin(self) -> Recorder | None:
         """Return a recording source for this turn, None without a request."""
-        return Recorder(self, self._source) if self._wishes else None
+        return Recorder(self, self._source) if self._requests else None
 
     def end(self, turn: Turn, state: StoreState, facts: Mapping[str, Any], policy: Policy) -> None:
         """Answer all requests with this turn, before the next cycle invalidates its results."""
@@ -89,10 +89,10 @@ class Recordings:
             facts=facts,
         )
         recording = sealed(recording, turn.result)
-        while self._wishes:
-            wish = self._wishes.popleft()
-            wish.recording = recording
-            wish.is_done.set()
+        while self._requests:
+            waiting = self._requests.popleft()
+            waiting.recording = recording
+            waiting.is_done.set()
 
 
 class Recorder:

@@ -169,7 +169,7 @@ def _usage_of(
         return None, []
     if config.client_type != "prometheus":
         store = f"the {config.client_type} store is the daemon's own"
-        return None, [f"usage history: {store}; take from the daemon to have it"]
+        return None, [f"usage history: {store}; take the snapshot from the daemon to include it"]
     snapshot = replay(made).snapshot
     try:
         feed, wait_s = usage_feed(found, clock)

@@ -1,7 +1,7 @@
 """Cost of past usage for a queue, in numbers for people: decisions do not use this.
 
-The model has queues of one level and priority without quotas, which all want everything and used
-what they used until now. Rules R5, R23, R24 and R29 of docs/explanation/fairness.md apply, without
+The model has queues of one level and priority without quotas. All of them want everything, and
+their past usage ends now. Rules R5, R23, R24 and R29 of docs/explanation/fairness.md apply, without
 rounding to whole GPUs.
 """
 

@@ -76,9 +76,9 @@ def read_plan_input(
     """
     loaded = read_manifests(files)
     found = read_shard(shard_file) if shard_file is not None else shard_among(loaded)
-    policy, said = build_policy(found.shard, found.file, actions=actions)
+    policy, more_warnings = build_policy(found.shard, found.file, actions=actions)
     left_out = group_by_owners(loaded, policy.workloads)
-    warnings = [*map(str, loaded.warnings), *found.warnings, *said, *left_out]
+    warnings = [*map(str, loaded.warnings), *found.warnings, *more_warnings, *left_out]
     return PlanInput(loaded, found.shard, policy, warnings)
 
 
@@ -115,9 +115,9 @@ def group_by_owners(loaded: Loaded, table: Table) -> list[str]:
     found = workloads_among(loaded.others, table)
     loaded.objects.extend(found.objects)
     loaded.problems.extend(found.problems)
-    said = [f"{count} {kind}" for kind, count in sorted(found.left_out.items())]
-    left_out = [f"objects of kinds that are not read were left out: {', '.join(said)}"]
-    return [*(left_out if said else ()), *missing_owners(loaded.objects, table)]
+    kinds = [f"{count} {kind}" for kind, count in sorted(found.left_out.items())]
+    left_out = [f"objects of kinds that are not read were left out: {', '.join(kinds)}"]
+    return [*(left_out if kinds else ()), *missing_owners(loaded.objects, table)]
 
 
 def open_cluster(
@@ -217,8 +217,8 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
 def _failures(cycles: Iterable[CycleResult]) -> list[str]:
     """Describe each failure of a plugin or an action once."""
     failures = (each for cycle in cycles for each in cycle.failures)
-    told = (f"{who_failed(each.plugin, each.question)} failed: {each.error}" for each in failures)
-    return list(dict.fromkeys(told))
+    texts = (f"{who_failed(each.plugin, each.question)} failed: {each.error}" for each in failures)
+    return list(dict.fromkeys(texts))
 
 
 def _nothing_to_do(cluster: EmbeddedCluster) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kaisched.core.refusals import Refusal
 from kaisched.framework.containment import run_contained
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.answers import CycleAbandonedError
@@ -17,7 +16,7 @@ from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.report.records import CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
 from kaisched.framework.session.capacity import Capacity
-from kaisched.framework.session.outcome import Outcome
+from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
 
 _NONE = np.empty(0, np.int64)
-_PUT_OFF = int(Refusal.PUT_OFF)
-_NO_PAIRS = np.empty((0, 2), np.int64)
 
 
 def run_cycle(
@@ -77,14 +74,14 @@ def _forget(session: Session) -> None:
 def _result(session: Session, abandoned: str) -> CycleResult:
     outcome = session.outcome
     tasks, nodes = outcome.binds()
-    promised = _NO_PAIRS
+    promised, places = _NONE, _NONE
     if outcome.nominations:
-        promised = np.array(outcome.nominations, np.int64)
+        promised, places = np.array(outcome.nominations, np.int64).T
     evicted = outcome.evictions
     return CycleResult(
         binds=Binds(session, tasks, nodes),
         evictions=Evictions(session, evicted),
-        nominations=Nominations(session, promised[:, 0], promised[:, 1]),
+        nominations=Nominations(session, promised, places),
         records=Records(session, abandoned),
         shares=Shares(session, abandoned),
         stats=CycleStats(
@@ -99,18 +96,18 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         bind_tasks=tasks,
         bind_nodes=nodes,
         evict_tasks=np.array([move.task for move in evicted], np.int64) if evicted else _NONE,
-        nominate_tasks=promised[:, 0],
-        nominate_nodes=promised[:, 1],
+        nominate_tasks=promised,
+        nominate_nodes=places,
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
     )
 
 
 def _put_off(session: Session) -> dict[str, int]:
-    """Count the jobs that were put off by queue; in nearly all cycles there are none."""
-    job = (session.outcome.refusal == _PUT_OFF).nonzero()[0]
-    if not job.size:
+    """Count the jobs that were put off by queue."""
+    if not session.outcome.has_put_off:
         return {}
+    job = (session.outcome.refusal == PUT_OFF).nonzero()[0]
     job = job[session.pending_of(job) > 0]
     counts = np.bincount(session.jobs.queue_of_job[job])
     return {session.queues.name[row]: int(counts[row]) for row in np.flatnonzero(counts).tolist()}

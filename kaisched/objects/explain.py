@@ -1,7 +1,7 @@
 """Explains why a value does not fit a type: every fault, with its exact path and a fix.
 
-Msgspec decodes structs, stops at the first fault and does not name keys of maps. This module runs
-only after msgspec has refused a value, so it may be slow.
+The decoder, msgspec, stops at the first fault and does not name keys of maps. This module runs only
+after msgspec has refused a value, so it may be slow.
 """
 
 from __future__ import annotations

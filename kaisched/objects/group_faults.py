@@ -53,7 +53,7 @@ def _minimum_faults(spec: PodGroupSpec) -> Iterator[Fault]:
     pods: Path = ("spec", "minMember")
     groups: Path = ("spec", "minSubGroup")
     if spec.min_member is not None and spec.min_sub_group is not None:
-        yield Fault(groups, "given beside minMember", spec.min_sub_group, "keep one of the two")
+        yield Fault(groups, "conflicts with minMember", spec.min_sub_group, "keep one of the two")
     if spec.min_member is not None and not 1 <= spec.min_member <= INT32_MAX:
         fix = "write how many pods must start together, at least 1"
         yield Fault(pods, "out of range", spec.min_member, fix)

@@ -91,7 +91,7 @@ def _plugin_faults(spec: ShardSpec) -> Iterator[Fault]:
         ours = map_plugin(name).name
         if ours is not None and ours != name and ours in spec.plugins:
             fix = "keep one of the two"
-            yield Fault(path, f'given beside "{ours}", which is the same plugin', fix=fix)
+            yield Fault(path, f'conflicts with "{ours}", which is the same plugin', fix=fix)
 
 
 def _action_faults(spec: ShardSpec) -> Iterator[Fault]:
@@ -113,7 +113,7 @@ def _action_name_faults(path: Path, name: str, beside: Mapping[str, Any]) -> Ite
         yield Fault(path, "no such action", fix=did_you_mean(name, known_actions()))
     elif ours != name and ours in beside:
         fix = "keep one of the two"
-        yield Fault(path, f'given beside "{ours}", which is the same action', fix=fix)
+        yield Fault(path, f'conflicts with "{ours}", which is the same action', fix=fix)
 
 
 def _eviction_faults(spec: ShardSpec) -> Iterator[Fault]:

@@ -32,7 +32,7 @@ def usage_faults(usage: UsageConfig) -> Iterator[Fault]:
     if usage.extra_params is not None:
         if usage.usage_params.extra_params is not None:
             fix = "keep one of the two"
-            yield Fault((*_PATH, "extraParams"), "given beside usageParams.extraParams", fix=fix)
+            yield Fault((*_PATH, "extraParams"), "conflicts with usageParams.extraParams", fix=fix)
         else:
             path = (*_PATH, "extraParams")
     yield from _extra_faults(usage.extra, path)
@@ -45,7 +45,7 @@ def _connection_faults(usage: UsageConfig) -> Iterator[Fault]:
     variable = usage.connection_string_env_var
     path: Path = (*_PATH, "connectionStringEnvVar")
     if usage.connection_string and variable:
-        yield Fault(path, "given beside connectionString", fix="keep one of the two")
+        yield Fault(path, "conflicts with connectionString", fix="keep one of the two")
     elif variable and not _VARIABLE.fullmatch(variable):
         yield Fault(path, "no name of a variable", variable, "write a name such as PROMETHEUS_URL")
     path = (*_PATH, "connectionString")
@@ -143,7 +143,7 @@ def _extra_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:
         yield from unit_faults(where, name, check_label_name)
     if extra.insecure_skip_verify and extra.ca_file:
         fix = "keep one of the two"
-        yield Fault((*path, "insecureSkipVerify"), "given beside caFile", fix=fix)
+        yield Fault((*path, "insecureSkipVerify"), "conflicts with caFile", fix=fix)
 
 
 def _metric_faults(extra: UsageExtraParams, path: Path) -> Iterator[Fault]:

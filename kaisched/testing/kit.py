@@ -74,8 +74,8 @@ def check_plugin(plugin: type[Plugin], arguments: Mapping[str, Any] | None = Non
             before = _photograph(one)
             where = f"(cluster: {name}{', after moves' * has_moved})"
             try:
-                for told in _faults(first, second, one, other):
-                    faults[f"{told} {where}"] = None
+                for fault in _faults(first, second, one, other):
+                    faults[f"{fault} {where}"] = None
             except BeyondViewError as error:
                 faults[f"{error} {where}"] = None
             if _photograph(one) != before:
@@ -125,7 +125,7 @@ def _faults(first: Plugin, second: Plugin, one: Session, other: Session) -> Iter
             yield from _of_rows(question, twin)
     for name, check in _WHOLE.items():
         if name in answered:
-            yield from (f"{name}: {told}" for told in check(first, one))
+            yield from (f"{name}: {fault}" for fault in check(first, one))
     yield from broken_promises(first, one)
 
 

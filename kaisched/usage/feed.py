@@ -58,7 +58,7 @@ class UsageFeed:
         return replace(answer, age_s=answer.age_s + since_s)
 
     def is_ready(self) -> bool:
-        """Tell whether the store can answer."""
+        """Tell whether the store has an answer, or none is to be expected."""
         return self._store.is_ready()
 
     def close(self) -> None:

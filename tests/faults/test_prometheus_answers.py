@@ -61,7 +61,7 @@ def test_c42_an_answer_of_another_form_is_one_line(fake, opened, body):
         request.wfile.write(body)
 
     fake.serve = serve
-    usage = told(opened(fake.url), "the last fetch is of no use")
+    usage = told(opened(fake.url), "the last fetch failed")
     assert "Traceback" not in usage.reasons[0]
     assert "Error" not in usage.reasons[0]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kaisched.clock import ManualClock
 from kaisched.core.usage import Usage, UsageState
 from kaisched.daemon.loop import Loop
-from kaisched.daemon.recordings import Recordings, _Wish
+from kaisched.daemon.recordings import Recordings, _Request
 from kaisched.engine.planning import open_cluster
 from kaisched.engine.policy import build_policy, default_shard
 from kaisched.engine.recording_file import encoded, parsed
@@ -86,10 +86,10 @@ class Recorded:
 
     def turn(self):
         """Take a turn and return the bytes of its result and its recording as a file."""
-        wish = _Wish()
-        self.recordings._wishes.append(wish)
+        waiting = _Request()
+        self.recordings._requests.append(waiting)
         self.loop.turn()
-        return self.turns[-1].result.encode(), encoded(wish.recording)
+        return self.turns[-1].result.encode(), encoded(waiting.recording)
 
     def later(self, seconds):
         self.cluster.advance_to(self.cluster.clock.now_s() + seconds)

@@ -313,12 +313,13 @@ def running_jobs(session: Session) -> RowVec:
         return known[2]
     jobs = session.jobs
     runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
-    if session.stranded_of_job is not None:
-        runs &= jobs.active > session.stranded_of_job
-    if session.has_moved:
-        runs &= session.ledger.job_active > 0
-        gone = [eviction.task for eviction in session.outcome.evictions]
-        runs[session.tasks.job_of_task[gone]] = False  # no job loses pods to two actions of a cycle
+    if np.count_nonzero(runs):
+        if session.stranded_of_job is not None:
+            runs &= jobs.active > session.stranded_of_job
+        if session.has_moved:
+            runs &= session.ledger.job_active > 0
+            gone = [eviction.task for eviction in session.outcome.evictions]
+            runs[session.tasks.job_of_task[gone]] = False  # none loses pods to two actions
     rows: RowVec = runs.nonzero()[0]
     session.found[_RUNNING] = (*rests_on, rows)
     return rows

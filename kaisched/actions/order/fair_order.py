@@ -67,7 +67,8 @@ class PredictedOrder:
         self._prediction = Prediction(session, action, candidates)
         self._alive = np.ones(len(candidates), np.bool_)
         self._root = QueueSequence(-1, None)
-        self._leaf_of_queue: dict[int, QueueSequence] = {}
+        self._path_of_queue: dict[int, list[QueueSequence]] = {}
+        """By leaf queue its sequence, that of the queue above, ... up to the root of all."""
         self._sequences: list[QueueSequence] = [self._root]
         self._lay_out()
 
@@ -85,26 +86,28 @@ class PredictedOrder:
     def placed(self, item: Pick) -> None:
         """Say that the next item was placed as predicted."""
         self._alive[item.at] = False
-        sequence: QueueSequence | None = self._leaf_of(item)
-        while sequence is not None:
+        for sequence in self._path_of(item):
             sequence.head += 1
-            sequence = sequence.parent
 
     def refused(self, item: Pick) -> None:
         """Say that the next item was not placed; it leaves the order."""
-        leaf = self._leaf_of(item)
+        path = self._path_of(item)
+        leaf = path[0]
         if item.code and leaf.items[leaf.head] == item:
             # The leaf foresaw it, so no prediction rested on it; those above counted nothing.
             self.placed(item)
             return
         self._alive[item.at] = False
-        self._restart_path(leaf)
+        for sequence in path:
+            sequence.restart()
         leaf.drop_head()
 
     def again(self, item: Pick) -> None:
         """Put the item just placed back with its next batch."""
-        leaf = self._leaf_of(item)
-        self._restart_path(leaf)
+        path = self._path_of(item)
+        for sequence in path:
+            sequence.restart()
+        leaf = path[0]
         jobs = leaf.waiting
         if leaf.entries is None:
             jobs.settle(len(jobs))
@@ -122,7 +125,7 @@ class PredictedOrder:
             sequence.restart()
         if not np.count_nonzero(self._alive):
             return
-        for leaf in self._leaf_of_queue.values():
+        for leaf, *_ in self._path_of_queue.values():
             if leaf.entries is not None:
                 marks = self._alive[leaf.waiting.rows].tolist()
                 leaf.entries = list(compress(leaf.entries, marks))
@@ -134,30 +137,25 @@ class PredictedOrder:
 
     # -- the tree --------------------------------------------------------------------------------
 
-    def _leaf_of(self, item: Pick) -> QueueSequence:
-        return self._leaf_of_queue[int(self.candidates.queue[item.at])]
-
-    def _restart_path(self, leaf: QueueSequence) -> None:
-        """Start the queues on a leaf's path again from what is really held."""
-        sequence: QueueSequence | None = leaf
-        while sequence is not None:
-            sequence.restart()
-            sequence = sequence.parent
+    def _path_of(self, item: Pick) -> list[QueueSequence]:
+        return self._path_of_queue[int(self.candidates.queue[item.at])]
 
     def _lay_out(self) -> None:
         tree = self._session.queues.tree
         sequences: dict[int, QueueSequence] = {}
         for jobs in leaf_lists(self._session, self.candidates):
             above = self._root
+            path = [above]
             for row in reversed(tree.path(jobs.queue).tolist()):
                 sequence = sequences.get(row)
                 if sequence is None:
                     sequence = sequences[row] = QueueSequence(row, above)
                     above.children.append(sequence)
                 above = sequence
+                path.insert(0, sequence)
             above.jobs = jobs
-            self._leaf_of_queue[jobs.queue] = above
+            self._path_of_queue[jobs.queue] = path
         self._sequences.extend(sequences.values())
-        if len(self._leaf_of_queue) > 1:
+        if len(self._path_of_queue) > 1:
             # Every leaf's first block in one question.
-            self._prediction.extend_leaves(list(self._leaf_of_queue.values()))
+            self._prediction.extend_leaves([path[0] for path in self._path_of_queue.values()])

@@ -47,16 +47,41 @@ class _Grouped(NamedTuple):
     kinds: dict[int, list[Kind]]
 
 
+class _Steps(NamedTuple):
+    """What it takes to ask about each shape, remembered."""
+
+    shapes: object
+    """The table that it was counted from."""
+    generation: int
+    steps: IntVec
+    """``(S,)``"""
+    last: object
+    """What the last shape demands: whether earlier ones are the same can be told from it."""
+    most: int
+
+
 def steps_of_jobs(session: Session, job: RowVec) -> IntVec:
     """``(K,)`` what it takes to ask about jobs."""
     jobs = session.jobs
     shape = jobs.shape_of_job[job]
     simple = is_simple(jobs, job)
-    steps: IntVec = _steps_of_shapes(session)[np.where(simple, shape, 0)]
+    steps: IntVec = _known_steps(session).steps[np.where(simple, shape, 0)]
     if not simple.all():
         own = 1 + jobs.podset_count[job] // 2 + jobs.pending[job] // _PODS
         steps = np.where(simple, steps, own)
     return steps
+
+
+def most_steps(session: Session, job: RowVec) -> int:
+    """Return a number of steps that none of some jobs is above, at a glance."""
+    jobs = session.jobs
+    if not job.size:
+        return 0
+    pods: int = max(jobs.pending.take(job).tolist())
+    sets: int = 1  # of every job, where none has a structure
+    if jobs.structure:
+        sets = max(jobs.podset_count.take(job).tolist())
+    return max(_known_steps(session).most, 1 + sets // 2 + pods // _PODS)
 
 
 def is_simple(jobs: JobTable, job: RowVec) -> BoolVec:
@@ -65,22 +90,26 @@ def is_simple(jobs: JobTable, job: RowVec) -> BoolVec:
     return simple
 
 
-def _steps_of_shapes(session: Session) -> IntVec:
-    """``(S,)`` steps of each shape, kept for the shapes that are known already."""
-    constraints = session.shapes.constraints
+def _known_steps(session: Session) -> _Steps:
+    """Return the steps of all shapes; those that are known already are not counted again."""
+    shapes, generation = session.shapes, session.snapshot.generation
+    known: _Steps | None = session.hints.get(_STEPS)
+    if known is not None and known.shapes is shapes and known.generation == generation:
+        return known
+    constraints = shapes.constraints
     count = len(constraints)
-    known: tuple[int, IntVec, object] | None = session.hints.get(_STEPS)
-    if known is None or known[0] != session.snapshot.generation or len(known[1]) > count:
-        known = (session.snapshot.generation, np.zeros(0, np.int64), None)
-    seen = len(known[1])
-    if seen and constraints[seen - 1] is not known[2]:
+    steps: IntVec = np.zeros(0, np.int64)
+    if known is not None and known.generation == generation and len(known.steps) <= count:
+        steps = known.steps
+    seen = len(steps)
+    if known is not None and seen and constraints[seen - 1] is not known.last:
         seen = 0
-    if seen < count:
-        fresh = [steps_of(constraints[shape]) for shape in range(seen, count)]
-        steps = np.concatenate((known[1][:seen], np.array(fresh, np.int64)))
-        known = (session.snapshot.generation, steps, constraints[count - 1])
-        session.hints[_STEPS] = known
-    return known[1]
+    fresh = [steps_of(constraints[shape]) for shape in range(seen, count)]
+    steps = np.concatenate((steps[:seen], np.array(fresh, np.int64)))
+    last = constraints[count - 1] if count else None
+    known = _Steps(shapes, generation, steps, last, int(steps.max(initial=1)))
+    session.hints[_STEPS] = known
+    return known
 
 
 def steps_of(asked: Constraints) -> int:

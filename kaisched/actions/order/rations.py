@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.actions.order.kinds import first_of_kinds, kinds_of, steps_of_jobs
-from kaisched.core.refusals import Refusal
+from kaisched.actions.order.kinds import first_of_kinds, kinds_of, most_steps, steps_of_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +34,8 @@ PLAIN: Final = 4
 FACT: Final = "rations"
 _FOUND: Final = "rations"
 _ORDERS: Final = "rations.orders"
+_WAITING: Final = "waiting"
 _NOBODY: Final = np.empty(0, np.int64)
-_PUT_OFF: Final = int(Refusal.PUT_OFF)
 
 
 class Order(NamedTuple):
@@ -165,8 +164,7 @@ class Rations:
             name = session.queues.name[queue]
             self._rounds[name] = self._share(orders, past.get(name, {}))
         self._remember(session)
-        refusal = session.outcome.refusal
-        refusal[self.off & (refusal == 0)] = _PUT_OFF
+        session.outcome.put_off(self.off)
 
     def _share(self, orders: dict[str, Order], known: Mapping[str, Any]) -> dict[str, Round]:
         """Serve one queue; who may claim may also be placed."""
@@ -221,6 +219,19 @@ def _orders_of(
     return [(queue, found[1]) for queue, found in orders.items()]
 
 
+def waiting_jobs(session: Session) -> RowVec:
+    """Return the rows of jobs with pending tasks, as of now, that are not refused as such."""
+    known: tuple[int, RowVec] | None = session.found.get(_WAITING)
+    if known is None or known[0] != session.moves:
+        rows = session.ledger.job_pending.nonzero()[0] if session.has_moved else session.waiting
+        refusal = session.jobs.refusal.take(rows)
+        if np.count_nonzero(refusal):
+            rows = rows[refusal == 0]
+        rows.setflags(write=False)
+        known = session.found[_WAITING] = session.moves, rows
+    return known[1]
+
+
 def rations_of(session: Session) -> Rations | None:
     """Return who is served in this cycle; None where everybody is, which is the rule."""
     if _FOUND not in session.found:
@@ -230,8 +241,10 @@ def rations_of(session: Session) -> Rations | None:
 
 
 def _rationed(session: Session) -> Rations | None:
+    job = waiting_jobs(session)
+    if len(job) <= STEPS and len(job) * most_steps(session, job) <= STEPS:
+        return None
     jobs = session.jobs
-    job: RowVec = ((jobs.pending > 0) & (jobs.refusal == 0)).nonzero()[0]
     steps = steps_of_jobs(session, job)
     if int(steps.sum()) <= STEPS:
         return None

@@ -74,21 +74,26 @@ class Prices:
         nodes = nodes[self._could_hold_more(nodes)]
         asked = [(main, dict(future.asked)[main])]
         lack = self._session.capacity.without().lack(asked, future.room[nodes] + 1, nodes)[0]
-        least = np.maximum(lack, 0).tolist()
-        bounds = zip(least, nodes.tolist(), strict=True)
-        heap = [((int(amount > 0), amount), -1, node) for amount, node in bounds]
-        heapq.heapify(heap)
-        while heap:
-            _, place, node = heapq.heappop(heap)
+        least = np.maximum(lack, 0)
+        order = np.argsort(least, kind="stable")
+        bounds = zip(least[order].tolist(), nodes[order].tolist(), strict=True)
+        priced: list[tuple[tuple[int, int], int, int]] = []
+        for amount, node in bounds:
+            bound = (int(amount > 0), amount), -1, node
+            while priced and priced[0] < bound:
+                yield self._popped(priced)
             if node not in self._known:
                 self._known[node] = self._price(node, movable.on(node))
             known = self._known[node]
-            if known is None:
-                continue
-            if place < 0:
-                heapq.heappush(heap, (known.cost, known.place, node))
-            else:
-                yield known
+            if known is not None:
+                heapq.heappush(priced, (known.cost, known.place, node))
+        while priced:
+            yield self._popped(priced)
+
+    def _popped(self, priced: list[tuple[tuple[int, int], int, int]]) -> Clearing:
+        clearing = self._known[heapq.heappop(priced)[2]]
+        assert clearing is not None
+        return clearing
 
     def _could_hold_more(self, nodes: RowVec) -> BoolVec:
         """``(K,)`` whether one more pod would fit if everything left."""
@@ -113,12 +118,14 @@ class Prices:
         # By amount that leaves the node: (cost, what moves).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
         for item in items:
-            for total, ((pods_moved, moved), some) in list(sets.items()):
-                more = total + item.amounts[main]
-                dearer = pods_moved + len(item.unit.tasks), moved + item.moved[main]
-                is_better = sets[more][0] > dearer if more in sets else len(sets) < _MOST_SUMS
-                if total < lacks and is_better:
-                    sets[more] = dearer, (*some, item)
+            amount, pods, held = item.amounts[main], len(item.unit.tasks), item.moved[main]
+            for total, (cost, some) in list(sets.items()):
+                if total >= lacks:
+                    continue
+                dearer = cost[0] + pods, cost[1] + held
+                known = sets.get(total + amount)
+                if known[0] > dearer if known is not None else len(sets) < _MOST_SUMS:
+                    sets[total + amount] = dearer, (*some, item)
         enough = [(cost, total) for total, (cost, _) in sets.items() if total >= lacks]
         for _, total in sorted(enough):
             chosen = _completed(sets[total][1], items, missing)
@@ -133,8 +140,10 @@ def _completed(
     chosen: tuple[Item, ...], items: list[Item], missing: list[tuple[int, int]]
 ) -> tuple[Item, ...] | None:
     """Add pods until every resource suffices; None when all of them are not enough."""
-    left = [item for item in items if item not in chosen]
+    left: list[Item] | None = None
     while any(sum(item.amounts[at] for item in chosen) < lack for at, lack in missing):
+        if left is None:
+            left = [item for item in items if item not in chosen]
         if not left:
             return None
         chosen = (*chosen, left.pop(0))
@@ -177,6 +186,8 @@ class Movable:
         self._items: dict[int, list[Item]] = {}
         self._units: dict[int, dict[int, Unit | None]] = {}
         """By job and pod."""
+        self._held: dict[int, list[int]] = {}
+        """By shape: what a pod holds."""
 
     def holding(self) -> Holding:
         """Return what may move, where it is."""
@@ -186,12 +197,32 @@ class Movable:
         """Return the pods on a node."""
         items = self._items.get(node)
         if items is None:
-            here = set(self._pods[node].tolist())
-            units = {self._unit(task) for task in here} - {None}
-            items = [self._item(unit, here) for unit in units if unit is not None]
+            tasks = self._pods[node]
+            tasks = tasks[self._runs[tasks]]
+            here = tasks.tolist()
+            job = self._session.tasks.job_of_task[tasks].tolist()
+            of_job, items, others = self._session.jobs.tasks, [], []
+            for task, row in zip(here, job, strict=True):
+                if len(of_job[row]) == 1:  # nearly all: what follows costs several times as much
+                    items.append(self._item_alone(task, row))
+                else:
+                    others.append(task)
+            if others:
+                units = {self._unit(task) for task in others} - {None}
+                items.extend(self._item(unit, set(others)) for unit in units if unit is not None)
             items.sort()
             self._items[node] = items
         return items
+
+    def _item_alone(self, task: int, job: int) -> Item:
+        """Return the only pod of a job."""
+        session = self._session
+        shape = int(session.tasks.shape_of_task[task])
+        held = self._held.get(shape)
+        if held is None:
+            held = self._held[shape] = session.shapes.request[:, shape].tolist()
+        place = int(self._rank[job]) * len(session.tasks.name)
+        return Item(place, Unit(job, (task,), is_core=True), held, held)
 
     def _unit(self, task: int) -> Unit | None:
         """Return what moves with a pod; None where a part of it must not move."""
@@ -221,7 +252,10 @@ class Movable:
     def forget(self, units: Iterable[Unit]) -> None:
         """Take out what has moved: nothing moves twice in one cycle."""
         gone = {task for unit in units for task in unit.tasks}
-        for items in self._items.values():
-            items[:] = [item for item in items if gone.isdisjoint(item.unit.tasks)]
-        self._runs[list(gone)] = False
+        rows = list(gone)
+        for node in set(self._session.tasks.node_of_task[rows].tolist()):
+            items = self._items.get(node)
+            if items is not None:
+                items[:] = [item for item in items if gone.isdisjoint(item.unit.tasks)]
+        self._runs[rows] = False
         self._units.clear()

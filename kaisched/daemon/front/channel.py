@@ -70,12 +70,12 @@ class Channel(asyncio.Protocol):
         """Hand out the pages that are complete."""
         self._buffer += data
         while len(self._buffer) >= FRAME.size:
-            said, body = FRAME.unpack_from(self._buffer)
-            end = FRAME.size + said + body
+            head, body = FRAME.unpack_from(self._buffer)
+            end = FRAME.size + head + body
             if len(self._buffer) < end:
                 return
-            answer = json.loads(self._buffer[FRAME.size : FRAME.size + said])
-            page = bytes(self._buffer[FRAME.size + said : end])
+            answer = json.loads(self._buffer[FRAME.size : FRAME.size + head])
+            page = bytes(self._buffer[FRAME.size + head : end])
             del self._buffer[:end]
             clients = self._waiting.pop(self._asked.pop(answer["id"]))
             for client in clients:

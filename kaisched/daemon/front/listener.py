@@ -52,7 +52,7 @@ class Listener:
             for question in _questions(path, page["query"])
         }
         loop.add_reader(sock, self._take)
-        self._tell()
+        self._report_refusals()
         self._renew()
 
     @property
@@ -68,11 +68,11 @@ class Listener:
                 self.refused["certificate"] += 1
             self.loop.call_later(self.limits["reload_s"], self._renew)
 
-    def _tell(self) -> None:
+    def _report_refusals(self) -> None:
         if self.refused:
             self._channel.tell(self.refused)
             self.refused.clear()
-        self.loop.call_later(self.limits["tell_s"], self._tell)
+        self.loop.call_later(self.limits["tell_s"], self._report_refusals)
 
     def _take(self) -> None:
         for _ in range(_BATCH):

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, RowVec]]:
     """Return the shape, the size of the next batch and, where not simple, its task rows."""
     jobs = session.jobs
-    simple = jobs.podset_count[job] == 1
     shape = jobs.shape_of_job[job]
-    size = np.zeros(len(job), np.int64)
-    batches: dict[int, RowVec] = {}
+    if not job.size:
+        return shape, np.zeros(0, np.int64), {}
+    simple = jobs.podset_count[job] == 1
     flat = simple & (shape >= 0)
     if np.count_nonzero(flat) == len(flat):
-        if job.size:
-            size = session.ask.batch_size(session, job)
-        return shape, size, batches
+        return shape, session.ask.batch_size(session, job), {}
+    size = np.zeros(len(job), np.int64)
+    batches: dict[int, RowVec] = {}
     if simple.any():
         size[simple] = session.ask.batch_size(session, job[simple])
     shape = np.where(flat, shape, -1)

@@ -7,6 +7,7 @@ the bit (all integers, no rounding).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -243,9 +244,7 @@ class Ledger:
 
 def _counts(rows: RowVec) -> tuple[list[int], list[int]]:
     """Return the distinct rows, in order of appearance, and how often each occurs."""
-    counts: dict[int, int] = {}
-    for row in rows.tolist():
-        counts[row] = counts.get(row, 0) + 1
+    counts = Counter(rows.tolist())
     return list(counts), list(counts.values())
 
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kaisched.core.refusals import Refusal
 from kaisched.framework.report.records import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.core.axis import BoolVec, CodeVec, RowVec
     from kaisched.framework.session.session import Session
 
     Reason: TypeAlias = str | Callable[[Session], str]
@@ -28,6 +29,7 @@ class Eviction(NamedTuple):
     reason: Reason
 
 
+PUT_OFF = int(Refusal.PUT_OFF)
 _NONE = np.empty(0, np.int64)
 
 
@@ -41,6 +43,7 @@ class Outcome:
         "_committed",
         "claims",
         "evictions",
+        "has_put_off",
         "nominations",
         "refusal",
         "steps",
@@ -57,6 +60,8 @@ class Outcome:
         self.steps: list[Step] = []
         self.refusal: CodeVec = np.zeros(jobs, np.int16)
         """``(J,)`` the last refusal of each job, 0 for none."""
+        self.has_put_off = False
+        """Whether any job was put off; in nearly all cycles none is."""
         self.claims: dict[str, CodeVec] = {}
         """Evicting action to ``(J,)`` why it took nothing from others for a job, 0 for untried."""
 
@@ -65,6 +70,11 @@ class Outcome:
         self._bind_tasks.append(tasks)
         self._bind_nodes.append(nodes)
         self._bound += len(tasks)
+
+    def put_off(self, job: BoolVec) -> None:
+        """Note that jobs ``(J,)`` are put off; what they are refused for already stands."""
+        self.has_put_off = True
+        self.refusal[job & (self.refusal == 0)] = PUT_OFF
 
     def note_claims(self, action: str, job: RowVec, codes: CodeVec) -> None:
         """Note why an action evicted nothing for jobs."""

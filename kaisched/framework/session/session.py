@@ -161,7 +161,7 @@ class Session:
         that could be given to others would come of it.
         """
         tasks = self.tasks
-        found = ACTIVE_STATES[tasks.state] & (tasks.node_of_task < 0)
+        found = ACTIVE_STATES.take(tasks.state) & (tasks.node_of_task < 0)
         return found if np.count_nonzero(found) else None
 
     @lazy
@@ -179,9 +179,14 @@ class Session:
         return active if stranded is None else active - stranded.take(job)
 
     @lazy
+    def waiting(self) -> RowVec:
+        """The rows of the jobs that had pending tasks when the cycle began."""
+        return self.jobs.pending.nonzero()[0]
+
+    @property
     def jobs_waiting(self) -> int:
         """How many jobs had pending tasks when the cycle began."""
-        return int(np.count_nonzero(self.jobs.pending))
+        return len(self.waiting)
 
     @property
     def moves(self) -> int:

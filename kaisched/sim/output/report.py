@@ -81,7 +81,7 @@ def _sections(result: Result) -> list[str]:
     outcome, line = result.outcome, result.timeline
     shown = shown_of(result)
     return [
-        paragraph(_told(outcome), is_soft=True),
+        paragraph(_setting(outcome), is_soft=True),
         paragraph(_sums(outcome)),
         _queues(outcome),
         heading("Who held the GPUs"),
@@ -103,7 +103,7 @@ def _sections(result: Result) -> list[str]:
     ]
 
 
-def _told(outcome: Outcome) -> str:
+def _setting(outcome: Outcome) -> str:
     return (
         f"{format_duration(outcome.until_s)} of virtual time, {outcome.nodes} nodes, "
         f"{outcome.gpus:g} GPUs, {outcome.jobs} jobs, seed {outcome.seed}, a step of "

@@ -103,7 +103,7 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
         paths = [("jobs", at, "sizes", row) for row in range(len(given))]
         if group.gpus != 1 or group.pods != 1:
             fix = "keep sizes, or gpus and pods"
-            found.add("given beside gpus or pods", "jobs", at, "sizes", fix=fix)
+            found.add("conflicts with gpus or pods", "jobs", at, "sizes", fix=fix)
     checkpoint = None
     if group.checkpoint_every is not None:
         path = ("jobs", at, "checkpointEvery")
@@ -116,8 +116,8 @@ def _sizes(group: JobGroup, frame: Frame, at: int) -> list[JobSize]:
         found.number(share, *where, "share", least=1e-9)
         if frame.most_gpus < gpus <= MOST_GPUS:
             where_gpus = join_path(*where, "gpus")
-            told = f"no node has {gpus} GPUs, so these jobs wait for ever"
-            found.warnings.append(f"{found.file}: {where_gpus}: {told}")
+            warning = f"no node has {gpus} GPUs, so these jobs wait for ever"
+            found.warnings.append(f"{found.file}: {where_gpus}: {warning}")
         pod = _pod(group, gpus, found, at)
         kind = JobKind((pod,) * count, group.priority, group.preemptible, checkpoint)
         sizes.append(JobSize(kind, gpus * count, share))
@@ -208,7 +208,7 @@ def _instants(group: JobGroup, makings: Makings, frame: Frame, at: int) -> Float
     if arrivals.at is not None:
         if group.hours is not None:
             fix = "name instants within the hours, and leave hours out"
-            found.add("given beside at", "jobs", at, "hours", fix=fix)
+            found.add("conflicts with at", "jobs", at, "hours", fix=fix)
         texts = enumerate(arrivals.at)
         drawn = sorted(found.seconds(text, *path, "at", row) for row, text in texts)
         instants: FloatVec = np.array([it for it in drawn if it < frame.end_s], np.float64)
@@ -246,7 +246,7 @@ def _backlog(group: JobGroup, makings: Makings, bodies: Bodies, frame: Frame, at
     _is_wrong_way(group, found, at)
     if group.hours is not None:
         found.add(
-            "given beside a backlog", "jobs", at, "hours", fix="a backlog has no hours: drop it"
+            "conflicts with a backlog", "jobs", at, "hours", fix="a backlog has no hours: drop it"
         )
     smallest = max(min(size.gpus for size in makings.sizes), 1)
     depth = frame.gpus // smallest + 1

@@ -193,7 +193,7 @@ def _shard(
     document: ScenarioDocument, found: Findings, folder: Path
 ) -> tuple[SchedulingShard, str]:
     if document.shard is not None and document.shard_file:
-        found.add("given beside shard", "shardFile", fix="keep one of the two")
+        found.add("conflicts with shard", "shardFile", fix="keep one of the two")
         return default_shard(), ""
     if document.shard_file:
         place = folder / document.shard_file

@@ -88,7 +88,7 @@ def _equal(group: NodeGroup, found: Findings, at: int) -> list[NodeRow]:
 def _traced(group: NodeGroup, found: Findings, folder: Path, at: int) -> list[NodeRow]:
     if group.gpus or group.count != 1 or group.cpu is not None or group.memory is not None:
         fix = "leave out count, gpus, cpu and memory: the trace has them"
-        found.add("given beside trace", "nodes", at, fix=fix)
+        found.add("conflicts with trace", "nodes", at, fix=fix)
     try:
         return read_nodes(folder / group.trace, group.name)
     except ConfigError as error:

@@ -80,5 +80,5 @@ def read_openb(folder: Path) -> JobRows:
         kind = JobKind((pod,))
         rows.append(JobRow(float(created[at]), end - begin, qos.lower(), int(gpus[at]), kind))
     left_out = len(created) - len(rows)
-    told = f"{left_out} pods of {folder.name} never ran to an end and are left out"
-    return JobRows(rows, warnings=(told,) if left_out else ())
+    warning = f"{left_out} pods of {folder.name} never ran to an end and are left out"
+    return JobRows(rows, warnings=(warning,) if left_out else ())

@@ -47,8 +47,8 @@ def read_swf(path: Path, queue_by: str, processors_per_gpu: int) -> JobRows:
         raise ConfigError(
             f"cannot be read: {error}", file=str(path), fix="write it as text in UTF-8"
         ) from error
-    told = f"{left_out} jobs of {path.name} have no run time or processors and are left out"
-    return JobRows(rows, warnings=(told,) if left_out else ())
+    warning = f"{left_out} jobs of {path.name} have no run time or processors and are left out"
+    return JobRows(rows, warnings=(warning,) if left_out else ())
 
 
 def _opened(path: Path) -> TextIO:

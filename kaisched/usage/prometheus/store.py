@@ -76,7 +76,7 @@ class PrometheusStore:
     def usage(self, now_s: float, queues: Sequence[str], resources: Sequence[str]) -> Usage:
         """Return decayed usage over decayed capacity, parts ``(R, Q)`` in the order asked."""
         fetched, error = self._fetched, self._error
-        reasons: tuple[str, ...] = (f"the last fetch is of no use: {error}",) if error else ()
+        reasons: tuple[str, ...] = (f"the last fetch failed: {error}",) if error else ()
         if fetched is None or not fetched.resources:
             parts = np.zeros((len(resources), len(queues)), np.int64)
             reasons += fetched.faults if fetched is not None else ()
@@ -90,7 +90,7 @@ class PrometheusStore:
             state = UsageState.STALE
             if self._settings.is_frozen_when_stale:
                 parts = self._carried(fetched, parts, now_s, queues, resources)
-                reasons += ("stale: what was known is carried on with what is seen here",)
+                reasons += ("stale: the last answer is carried on with our own samples",)
             else:
                 parts = np.zeros_like(parts)
                 reasons += ("stale: history is ignored, as whenStale says",)

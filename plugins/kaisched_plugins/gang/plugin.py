@@ -38,7 +38,7 @@ class Gang(Plugin):
         first = session.jobs.first_podset.take(job)
         pending = counts.pending.take(first)
         missing = counts.minimum.take(first) - counts.active.take(first)
-        size = np.where(missing > 0, missing, 1)
+        size = np.maximum(missing, 1)
         # A gang that cannot be complete is not tried in part.
         return np.where(pending >= size, size, 0)
 

@@ -1,4 +1,4 @@
-"""The command line as such: lazy, one line an error, documented."""
+"""Command line as a whole: lazy imports, errors of one line, documented."""
 
 import json
 import os
@@ -20,7 +20,7 @@ HEAVY = {"numpy", "pydantic", "kubernetes", "msgspec", "prometheus_client", "yam
 
 
 def test_help_imports_nothing_heavy():
-    """What keeps a cold ``kaisched --help`` under 0.3 s."""
+    """Modules whose import would make a cold ``kaisched --help`` take longer than 0.3 s."""
     code = (
         "import sys; from kaisched.cli.app import run_line; run_line(['--help']);"
         "print(sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
@@ -132,7 +132,7 @@ def test_a_table_drops_columns_and_never_cuts_names():
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_the_generated_pages_are_current(name):
-    """Otherwise: python -m kaisched.cli.reference docs/reference."""
+    """Regenerate with: python -m kaisched.cli.reference docs/reference."""
     assert (ROOT / "docs" / "reference" / name).read_text("utf-8") == PAGES[name]()
 
 
@@ -145,7 +145,7 @@ def test_the_plan_page_names_every_field_of_the_document(run, manifests):
 
 
 def test_an_error_does_not_tell_what_lets_us_in(monkeypatch, capsys):
-    """Such as that of a server which says what it was sent."""
+    """A server's answer may repeat the token that it was sent."""
     hide("sesame-open-0815")
 
     def refused(_):
@@ -157,7 +157,7 @@ def test_an_error_does_not_tell_what_lets_us_in(monkeypatch, capsys):
 
 
 def test_the_daemon_runs_and_ends_on_sigterm(manifests):
-    """The whole of it, in a process of its own."""
+    """Run the whole command line in a process of its own."""
     process = subprocess.Popen(
         [sys.executable, "-m", "kaisched", "run", "-f", str(manifests), "--metrics-port", "0",
          "--health-port", "0", "--schedule-period", "100ms"],

@@ -1,4 +1,4 @@
-"""``kaisched explain fairness``: the numbers, the sentence, and options that cannot be meant."""
+"""``kaisched explain fairness``: the numbers, the sentence, and invalid options."""
 
 import json
 
@@ -22,7 +22,7 @@ def test_published_24_of_100_gpu_hours():
 
 
 def test_published_half_life():
-    """What was used a half-life ago counts half."""
+    """Usage of a half-life ago counts half."""
     decaying = pool(half_life_s=HOUR, window_s=1000 * HOUR)
     now, later = (history_cost.usage_after(decaying, Use(10, HOUR), at) for at in (0, HOUR))
     assert now == pytest.approx(0.5)

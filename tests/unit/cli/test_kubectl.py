@@ -1,4 +1,4 @@
-"""``kubectl kaisched``: the same commands, with kubectl's flags anywhere on the line."""
+"""``kubectl kaisched``: all commands, with kubectl's flags anywhere on the line."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""``kaisched plan``: what would be done, what stays pending and why, as tables and as JSON."""
+"""``kaisched plan``: moves, pending jobs and their reasons, as tables and as JSON."""
 
 import io
 import json
@@ -222,7 +222,7 @@ def test_required_topology_levels_are_refused_and_preferred_ones_warned_about(ru
 
 
 def test_what_fails_is_told(run, manifests, monkeypatch):
-    """A plugin that fails, and an action, which is a bug of ours: in no test is that otherwise."""
+    """A failing plugin, and a failing action, which is a bug and so occurs in no other test."""
 
     def fails(*_, **__):
         raise KeyError("x")

@@ -1,4 +1,4 @@
-"""``kaisched snapshot``: a file of all that a cycle rests on, and the cycle run again from it."""
+"""``kaisched snapshot``: a file with all inputs of a cycle, and replays of the cycle."""
 
 import json
 

@@ -94,7 +94,7 @@ def test_a_job_of_high_priority_is_not_preemptible_unless_it_says_so():
         ("node n0 | a1 ?", "line 1: '[?]' is no cell"),
         ("node n0 | +a1>", "line 1: '\\+a1>' is no cell"),
         ("node n0 | >", "line 1: '>' is no cell"),
-        ("queue a desrved=2", "line 1: unknown key 'desrved'; known are deserved, deserved.cpu"),
+        ("queue a desrved=2", "line 1: unknown key 'desrved'; known are borrowing, deserved"),
         ("queue a deserved=many", "line 1: deserved cannot be 'many'"),
         ("queue a deserved", "line 1: expected key=value"),
         ("queue a limit=1 limit=2", "line 1: limit is given twice"),

@@ -1,4 +1,4 @@
-"""What we would do beside what another scheduler does: when, where and in which order."""
+"""Comparison with another scheduler: when, where and in which order jobs start."""
 
 import pytest
 
@@ -44,14 +44,14 @@ spec:
 
 
 class Nothing:
-    """A sink that carries nothing out."""
+    """A sink that discards intents."""
 
     def apply(self, binds, evictions, nominations):
         pass
 
 
 class Watched:
-    """A cluster where another scheduler acts, and a comparison that is told of our turns."""
+    """A cluster where another scheduler acts, and a comparison that gets our turns."""
 
     def __init__(self, limit=-1):
         self.cluster = open_cluster(default_shard(), ManualClock(1000.0))
@@ -69,7 +69,7 @@ class Watched:
         self.load(*(POD % (f"{name}-{at}", "a", name, gpus) for at in range(pods)))
 
     def turn(self, seconds=1.0):
-        """Let time pass and look once; return what the other has started meanwhile."""
+        """Advance time and take a turn; return what the other scheduler has started meanwhile."""
         self.cluster.advance_to(self.cluster.clock.now_s() + seconds)
         turn = take_turn(
             self.cluster, Nothing(), default_policy(), None, self.cluster.clock, self.memory

@@ -1,4 +1,4 @@
-"""The doctor: what is wrong with a cluster is found, named and given a fix, and nothing else."""
+"""Doctor: every fault of a cluster is found, named and given a fix; nothing else is."""
 
 import json
 import re
@@ -396,7 +396,7 @@ def test_gaps_of_a_real_prometheus_are_told(healthy, tmp_path):
     assert "127.0.0.1 answers: history of gpu" in texts(findings, "usage default", "ok")
 
 
-# -- the round -----------------------------------------------------------------------------------
+# -- all checks together -------------------------------------------------------------------------
 
 
 def test_a_check_that_crashes_stops_no_other(healthy, monkeypatch):

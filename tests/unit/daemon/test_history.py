@@ -38,7 +38,7 @@ status: {{phase: Running}}
 
 
 def run_until_it_has_turned(manifests, seconds):
-    """Run the daemon for so long after its first cycle, kill it, and return what it logged."""
+    """Run the daemon this long after its first cycle, kill it, and return its log."""
     process = subprocess.Popen(
         [sys.executable, "-m", "kaisched", "run", "-f", str(manifests), "--metrics-port", "0",
          "--health-port", "0", "--schedule-period", "100ms"],

@@ -1,4 +1,4 @@
-"""Servers under clients that mean no good: caps, deadlines, and one line for many of them."""
+"""Servers under hostile clients: limits, deadlines, and one log line for many refusals."""
 
 import ast
 import shutil
@@ -32,13 +32,13 @@ FOR_EVER_S = 1e6
 
 @pytest.fixture
 def asked():
-    """What the parent was asked, in order."""
+    """Requests that reached the parent, in order."""
     return []
 
 
 @pytest.fixture
 def made():
-    """The answers to them, in order."""
+    """Answers to them, in order."""
     return []
 
 
@@ -58,7 +58,7 @@ def log():
 
 @pytest.fixture
 def serving(asked, made, gate, log):
-    """Serve some pages, within other limits."""
+    """Serve some pages, with other limits."""
 
     def slow(request):
         asked.append(request)
@@ -104,7 +104,7 @@ def connect(server, said=b""):
 
 
 def heard(sock):
-    """All that comes until the other side ends it."""
+    """Receive until the other side closes the connection."""
     parts = []
     with sock:
         try:
@@ -116,7 +116,7 @@ def heard(sock):
 
 
 def reasons(log):
-    """Every reason that was told, and how often."""
+    """Count the logged refusals by reason."""
     found = {}
     for line in list(log):
         if line["event"] == "http_clients_refused":
@@ -207,7 +207,7 @@ def test_who_drops_the_line_is_a_number_in_one_line(server, log, gate, capfd):
 def test_probes_wait_for_the_scheduler_only_once_it_has_said_nothing_for_a_while(
     log, query, fresh_s
 ):
-    """Busy, it is asked ahead of time; one that hangs fails its probe by not answering."""
+    """Answers of a busy parent are fetched ahead; one that hangs fails its probe by silence."""
     may_answer, is_asked, is_ok = threading.Event(), threading.Event(), [True]
     may_answer.set()
 
@@ -222,7 +222,7 @@ def test_probes_wait_for_the_scheduler_only_once_it_has_said_nothing_for_a_while
         assert get(server, f"/livez{query}")[0] == 200
         may_answer.clear()
         is_asked.clear()
-        until(is_asked.is_set)  # what is known is older than this
+        until(is_asked.is_set)  # the last answer is older than this
         if fresh_s == FOR_EVER_S:
             assert get(server, f"/livez{query}")[0] == 200
             return
@@ -284,14 +284,14 @@ def test_a_server_ends_at_once_though_a_page_is_being_made(asked, made, server):
 def test_a_process_that_ends_is_started_again(server, log):
     assert get(server, "/livez") == (200, "ok\n")
     server._process.kill()
-    # Whoever comes meanwhile waits: the socket is still there.
+    # Clients that connect meanwhile wait: the socket is still open.
     assert get(server, "/livez") == (200, "ok\n")
     (line,) = [it for it in log if it["event"] == "http_process_ended"]
     assert (line["setting"], line["code"]) == ("metrics.port", -signal.SIGKILL)
 
 
 def test_a_parent_that_is_killed_takes_its_process_along(tmp_path):
-    """Otherwise the port would be taken when the scheduler is started again."""
+    """Otherwise a restarted scheduler would find the port taken."""
     code = (
         "from kaisched.daemon.listening import serve; import time;"
         "s = serve('127.0.0.1', 0, {}, 'test'); print(s.port, flush=True); time.sleep(60)"
@@ -330,7 +330,7 @@ def test_threads_are_those_that_were_asked_for(server, gate):
 
 
 def certificate(folder, name):
-    """Files of a certificate that signs itself, and of its key."""
+    """Return the files of a self-signed certificate and its key."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     words = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
@@ -394,7 +394,7 @@ def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path):
 
 
 def test_the_process_needs_the_standard_library_only():
-    """It is started without anything that is installed, so that it is small and there at once."""
+    """It starts without installed packages, so that it is small and starts at once."""
     files = sorted((ROOT / "kaisched" / "daemon" / "front").glob("*.py"))
     assert len(files) > 4
     for path in files:

@@ -1,4 +1,4 @@
-"""The loop turns when something happened and at least once a period, and outlives bad cycles."""
+"""The loop takes a turn after each event and at least once a period, and survives bad cycles."""
 
 import json
 import threading
@@ -26,7 +26,7 @@ GIB = 1024 * MEBIBYTE
 
 
 class StoreCluster:
-    """A source and a sink on one row store: what is bound, runs."""
+    """A source and a sink on one row store: bound pods run."""
 
     def __init__(self, jobs=1):
         self.store = RowStore()
@@ -131,14 +131,14 @@ def test_without_events_it_turns_once_a_period():
 
 
 def rested(loop, called_for):
-    """Return whether the loop rests after turns; before some the next one is called for."""
+    """Return whether deferred work ran after each turn; some turns are followed at once."""
     found, turns = [], []
     loop._between = turns.append
     with capture_logs():
         for is_called_for in called_for:
             (loop._news.set if is_called_for else loop._news.clear)()
             count = len(turns)
-            loop._rest(loop.turn())
+            loop._run_deferred(loop.turn())
             found.append(len(turns) > count)
     return found
 
@@ -184,7 +184,7 @@ def test_log_lines_of_a_turn_are_json():
 
 
 class Remembering:
-    """A usage source that says what it was given, and is ready after so many glances."""
+    """A usage source that records its samples, and is ready after a number of checks."""
 
     def __init__(self, *answers, ready_after=0):
         self.answers, self.glances, self.ready_after = list(answers), 0, ready_after
@@ -228,7 +228,7 @@ def test_a_change_of_the_usage_history_is_told_once():
 
 
 def actions_by_turn(loop, turns):
-    """The names of the actions of so many turns."""
+    """Return the names of the actions of several turns."""
     asked = []
 
     def noted(snapshot, usage, policy, *rest):

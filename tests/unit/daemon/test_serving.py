@@ -55,7 +55,7 @@ def test_a_probe_says_ok_and_more_when_asked(server):
 
 def test_a_probe_that_fails_says_what_is_wrong(checks, request):
     checks[1] = Check("cycles", False, "3 failed in a row")
-    server = request.getfixturevalue("server")  # it asks for probes ahead of time
+    server = request.getfixturevalue("server")  # it fetches answers to probes ahead of time
     status, _, body = get(server, "/readyz")
     assert (status, body) == (503, "[-] cycles: 3 failed in a row\nfailed\n")
 
@@ -81,7 +81,7 @@ def test_a_taken_port_is_one_line_that_names_the_setting(server):
 
 @pytest.mark.fault("H119")
 def test_a_cluster_in_memory_gives_no_metrics_to_strangers():
-    """It knows no tokens: who wants them open says so."""
+    """It cannot check tokens, so open metrics must be asked for."""
     words = ["run", "--metrics-port", "0", "--metrics-bind-address", "0.0.0.0"]
     run = subprocess.run(
         [sys.executable, "-m", "kaisched", *words],

@@ -1,4 +1,4 @@
-"""In which order the actions run: ours by default, KAI-Scheduler's by its own shard."""
+"""Order of the actions: ours by default, KAI-Scheduler's by its own shard."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Plugins are found one by one, and what is wrong with one is said by name."""
+"""Plugins are loaded one by one, and errors name the plugin."""
 
 from dataclasses import dataclass
 from typing import Any

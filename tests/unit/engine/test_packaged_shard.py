@@ -1,4 +1,4 @@
-"""The packaged default shard says in words what the defaults are."""
+"""The packaged default shard states the defaults explicitly."""
 
 from importlib.resources import files
 

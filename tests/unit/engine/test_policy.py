@@ -1,4 +1,4 @@
-"""A shard's words over the defaults: order, names, arguments, and what is said in vain."""
+"""Policies from shards: order, names, arguments, and settings without effect."""
 
 from types import NoneType
 from typing import Literal, get_args, get_type_hints

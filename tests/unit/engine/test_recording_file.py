@@ -171,7 +171,7 @@ def test_a_bad_object_is_left_out_and_named(document):
 
 
 def broken(value, seed):
-    """Return a copy of a JSON value in which one place, chosen by numbers, is something else."""
+    """Return a copy of a JSON value with one place, chosen by numbers, replaced."""
     if not seed:
         return value
     first, *rest = seed

@@ -1,4 +1,4 @@
-"""Recordings of workloads: what is known of their gangs stays, and nobody's name does."""
+"""Redacted recordings of workloads: facts about gangs remain, names do not."""
 
 import msgspec
 import pytest
@@ -107,7 +107,7 @@ def of_spark():
 
 @pytest.fixture
 def workloads():
-    """A recording of workloads of every kind whose pods are known by their labels or spec."""
+    """A recording with workloads of every kind whose pods are known by labels or spec."""
     store, kept = StateStore(), Kept()
     loaded = load_text(MANIFESTS)
     objects = [*of_job_set(), *of_leader_worker_set(), *of_kubernetes_own_group(), *of_spark()]
@@ -128,7 +128,7 @@ def jobs_of(replayed):
 
 
 def test_workloads_are_grouped_alike_without_their_names(workloads):
-    """Two groups that lack pods, Spark's and Kubernetes' of two, a set of three subgroups."""
+    """Two groups without some pods, Spark's and Kubernetes', and a set of three subgroups."""
     before = replay(workloads)
     assert jobs_of(before) == [(1, 1, 0), (1, 1, 0), (2, 1, 0), (2, 1, 0), (3, 3, 0)]
     bare, warnings = redacted(workloads)

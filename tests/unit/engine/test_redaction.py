@@ -1,4 +1,4 @@
-"""A redacted recording: nobody's name is in it, and the same cycle runs."""
+"""Redacted recordings: no names are left, and the cycle decides as before."""
 
 import json
 
@@ -142,7 +142,7 @@ spec:
 
 @pytest.fixture
 def recording():
-    """One node that takes a gang; everything that can have a name has one."""
+    """One node that takes a gang; everything that can have a name has a name."""
     return recorded()
 
 
@@ -298,6 +298,6 @@ KNOWN = {
 
 @pytest.mark.parametrize("struct", KNOWN)
 def test_every_field_was_looked_at(struct):
-    """A field that is added may hold a name: see to it in redacted_objects, then add it here."""
+    """A new field may hold a name: handle it in redacted_objects, then add it here."""
     fields = {it.encode_name for it in msgspec.structs.fields(struct)}
     assert fields == set(KNOWN[struct].split())

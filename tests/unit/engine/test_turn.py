@@ -1,4 +1,4 @@
-"""What a turn hands over."""
+"""Intents that a turn passes on."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def turn_of(store):
 
 @pytest.mark.fault("I124")
 def test_a_cycle_that_decides_nothing_is_handed_over_too():
-    """Whoever keeps promises learns from it that there are none."""
+    """The keeper of promises learns from the empty result that there are none."""
     turn, applied = turn_of(store_of())
     assert not turn.has_intents
     assert applied == [[0, 0, 0]]

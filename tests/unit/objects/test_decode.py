@@ -130,7 +130,7 @@ def test_one_bad_item_does_not_spoil_a_list():
 @pytest.mark.fault("D64")
 @pytest.mark.parametrize("minimum", [0, -1, 2**31])
 def test_a_pod_group_that_cannot_be_is_read_with_what_is_wrong(minimum):
-    """So that its pods can be told why; one without the form of its kind is left out."""
+    """The object is kept so that its pods can get a reason; one without its kind's form is not."""
     group = {"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": minimum}}
     event = decode_event(msgspec.json.encode({"type": "ADDED", "object": group}), PodGroup)
     assert (event.object.key, event.doubt.path) == ("ns/g", "spec.minMember")
@@ -142,7 +142,7 @@ def test_a_pod_group_that_cannot_be_is_read_with_what_is_wrong(minimum):
 
 @pytest.mark.fault("B38")
 def test_what_a_later_version_wrote_is_read_without_what_is_new():
-    """Beside a null, which takes the slow way, too."""
+    """A null, which takes the slow way, changes nothing."""
     queue = {
         "metadata": {"name": "q"},
         "spec": {"colour": 1, "priority": 7, "resources": {"gpu": {"quota": 2, "burst": 3}}},

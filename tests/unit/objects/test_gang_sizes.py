@@ -1,4 +1,4 @@
-"""How many pods must start together: what the specs of the known workloads say."""
+"""Sizes of gangs: how many pods must start together by the specs of the known workloads."""
 
 import pytest
 from hypothesis import given
@@ -74,7 +74,7 @@ def replicated(name, replicas=None, parallelism=None, completions=None, **more):
 
 
 def shown(gang):
-    """(name, minimum) of each subgroup; None where its own subgroups count."""
+    """(name, minimum) of each subgroup; None if its own subgroups count."""
     return [(part.name, part.min_member) for part in gang.sub_groups]
 
 

@@ -1,4 +1,4 @@
-"""Labels and annotations, and what they say."""
+"""Labels and annotations, and their values."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Manifests: whatever comes in, good objects come out and problems are told."""
+"""Manifests: from any input, good objects are returned and problems are reported."""
 
 import json
 import os
@@ -133,7 +133,7 @@ def test_unquoted_words(word, value):
 
 
 NUMBER = re.compile(r"[-+]?[\d_.]*[eE][-+]?\d+")
-"""Texts that the library writes without quotes, and that kubectl, and so we, read as numbers."""
+"""Texts that the library writes without quotes, and that kubectl and we read as numbers."""
 TEXT = st.text(st.characters(codec="utf-8")).filter(lambda text: not NUMBER.fullmatch(text))
 SIMPLE = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.floats(allow_nan=False) | TEXT,

@@ -1,4 +1,4 @@
-"""Workloads among manifests are read as the daemon reads them off its watches."""
+"""Workloads among manifests are read as the daemon reads watched ones."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def text_of(api_version, kind, spec=None):
 
 
 def watched(kind, api_version, text):
-    """Return what a watch of the kind makes of the object."""
+    """Return the object as a watch of its kind decodes it."""
     line = b'{"type": "ADDED", "object": %b}' % text
     return kind.read_event(line).object, api_version
 

@@ -1,4 +1,4 @@
-"""What a pod asks for and what a node has."""
+"""Requests of pods and capacities of nodes."""
 
 import pytest
 

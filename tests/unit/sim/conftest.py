@@ -1,4 +1,4 @@
-"""A cycle in plain Python for tests of the simulator alone, and a place to write tiny traces."""
+"""A cycle in plain Python for tests of the simulator alone, and a writer of tiny traces."""
 
 import copy
 from types import SimpleNamespace
@@ -14,13 +14,13 @@ NONE = np.empty(0, np.int64)
 
 
 class FirstFit:
-    """Oldest job first, each pod on the first node with room; evicts what a test tells it to."""
+    """Oldest job first, each pod on the first node with room; evicts as a test says."""
 
     def __init__(self):
         self.evict_at = {}
-        """Seconds to the job names to evict then."""
+        """Names of the jobs to evict, by seconds."""
         self.move_at = {}
-        """Seconds to the job names to evict then, with node 0 promised to each of their pods."""
+        """Names of the jobs to evict with node 0 promised to each of their pods, by seconds."""
         self.calls = 0
 
     def __call__(self, snapshot, now_s):

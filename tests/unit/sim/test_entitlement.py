@@ -1,4 +1,4 @@
-"""Entitlements small enough to work out by hand. Ticks are minutes, amounts GPU ticks."""
+"""Entitlements small enough to compute by hand. Ticks are minutes, amounts GPU ticks."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_a_queue_is_entitled_to_no_more_than_its_work(ran):
 
 
 def test_what_one_leaves_goes_to_the_others_by_weight(ran):
-    """8 GPUs: c asks for one, a and b for more than there is, three to one."""
+    """8 GPUs: c asks for one, a and b for more than all, with weights of three to one."""
     queues = [{"name": "a", "overQuotaWeight": 3}, {"name": "b"}, {"name": "c"}]
     backlog = [
         {"queue": name, "arrivals": {"backlog": "endless"}, "duration": "1h"} for name in "ab"
@@ -76,7 +76,7 @@ def test_time_that_was_not_there_is_not_divided(ran):
 
 
 def test_time_in_which_nothing_was_to_be_done_is_nobodys(ran):
-    """8 GPUs stand idle for two hours; a and b then share the other two."""
+    """8 GPUs are idle for two hours; a and b then share the other two."""
     backlog = {"arrivals": {"backlog": "endless", "begin": "2h"}, "gpus": 2, "duration": "1h"}
     run = ran(jobs=[{"queue": name, **backlog} for name in "ab"])
     assert entitled(run, 2 * HOUR) == [0, 0]
@@ -116,7 +116,7 @@ def test_quotas_beyond_the_cluster_are_told_as_they_are(ran):
 
 
 def by_weight(weights):
-    """A division of one level in plain floats: as much to each weight as its request allows."""
+    """A division of one level in plain floats, by weight and up to each request."""
 
     def divide(total, request):
         share = np.zeros(len(weights))

@@ -1,4 +1,4 @@
-"""Usage in virtual time against sums over small steps, and against what a daemon would see."""
+"""Usage in virtual time against sums over small steps, and against a daemon's samples."""
 
 import math
 from datetime import UTC, datetime
@@ -161,7 +161,7 @@ def test_the_answer_is_the_sum_over_small_steps(changes, half_life_s, size_s, mo
             weight = 1.0 if half_life_s is None else 0.5 ** ((now - middle) / half_life_s)
             top += held[int(middle)] * weight
             bottom += 10 * weight
-    # Where the window begins, use is taken for even within a 720th of it, as in the daemon.
+    # At the window's begin, use counts as even within a 720th of it, as in the daemon.
     assert used(history, float(now)) == pytest.approx(top / bottom, abs=2e-3)
 
 
@@ -177,7 +177,7 @@ WINDOWS = {
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 9), *[st.integers(0, 5)] * 2), min_size=1, max_size=9))
 def test_a_simulation_sees_what_a_daemon_sees_that_looks_all_the_time(kind, changes):
-    """One is told of changes, hours apart, the other takes a sample every five minutes."""
+    """The first is told of changes, hours apart; the second samples every five minutes."""
     window = WINDOWS[kind]
     begin_s = origin_of(window, 0)
     told = virtual(**{name: getattr(window, name) for name in Window.__slots__})
@@ -191,7 +191,7 @@ def test_a_simulation_sees_what_a_daemon_sees_that_looks_all_the_time(kind, chan
             at_s += 300.0
     answer = daemon.usage(snapshot(0, 0), at_s)
     mine = told.usage(snapshot(0, 0), at_s)
-    # A stretch of the daemon's may hold a change: of use even within 1/720 of a week.
+    # A stretch of the daemon may hold a change: its use is even within 1/720 of a week.
     assert np.abs(mine.parts - answer.parts).max() <= PARTS * 2e-3
     assert mine.state == answer.state
 

@@ -1,4 +1,4 @@
-"""Files and pages: what stands in them, and that the same run gives the same bytes."""
+"""Files and pages: their contents, and that equal runs give equal bytes."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def result(ran):
 
 
 class Page(HTMLParser):
-    """Checks that tags are closed in order; gathers what a reader or a browser would look at."""
+    """Checks that tags are closed in order; collects the parts that readers or browsers use."""
 
     def __init__(self, text):
         super().__init__()

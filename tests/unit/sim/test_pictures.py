@@ -1,4 +1,4 @@
-"""Charts and pictures: axes, colours, text that nothing covers, and files."""
+"""Charts and pictures: axes, colours, text without overlaps, and files."""
 
 import itertools
 import re
@@ -42,7 +42,7 @@ CVD = {
         [-0.003882, -0.048116, 1.051998],
     ],
 }
-"""What is left of linear RGB, by Machado, Oliveira and Fernandes (2009)."""
+"""Linear RGB as colour-blind people see it, by Machado, Oliveira and Fernandes (2009)."""
 XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
@@ -81,7 +81,7 @@ def svg_of(path):
 
 
 def tree_of(chart):
-    """Return the tree of a chart as it stands in a page."""
+    """Return the tree of a chart as in a page."""
     named = chart.replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
     return ET.fromstring(named)
 
@@ -111,7 +111,7 @@ def check_layout(tree):
     boxes = list(boxes_of(tree))
     for words, left, top, right, bottom in boxes:
         assert left >= -1, words
-        assert right <= width + 12, words  # half of the last instant stands beyond the axis
+        assert right <= width + 12, words  # half of the last instant's label is beyond the axis
         assert 0 <= top < bottom <= height, words
     for one, other in itertools.combinations(boxes, 2):
         is_apart = (
@@ -304,7 +304,7 @@ def test_pictures_stand_alone_and_are_the_same_again(pair, tmp_path):
 
 
 def test_a_picture_is_a_chart_of_the_report(pair, tmp_path):
-    """There is one way to draw: a file differs from the report in width and legend alone."""
+    """A single way to draw: a file differs from the report only in width and legend."""
     result = pair[0]
     line, shown = result.timeline, shown_of(result)
     allocation, shares, hours = write_pictures(result, tmp_path)

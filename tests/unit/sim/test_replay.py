@@ -1,4 +1,4 @@
-"""Timelines small enough to work out by hand, with a first-fit cycle instead of the real one."""
+"""Timelines small enough to compute by hand, with a first-fit cycle instead of the real one."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_gpu_hours_are_the_sum_over_jobs(write_trace, first_fit):
 
 
 def test_an_evicted_job_goes_a_tick_later_and_keeps_what_it_computed(write_trace, first_fit):
-    """Evicted at tick 1, when another comes; runs again from 2, for the 4 ticks it had left."""
+    """Evicted at tick 1, when another job comes; runs again from 2, for the 4 ticks left."""
     first_fit.evict_at = {60.0: ["trace/job-0000000"]}
     replay = replayed(write_trace("0,300,8,a\n60,60,1,b\n"), first_fit)
     tally = replay.tally
@@ -123,7 +123,7 @@ def test_a_job_that_ends_before_its_first_checkpoint_begins_anew(write_trace, fi
 
 
 def test_a_moved_job_goes_and_comes_back_without_its_promise(write_trace, first_fit):
-    """Its pods are made anew: what was promised to the old ones binds nobody."""
+    """Its pods are replaced by new ones, so a promise to an old pod is void."""
     first_fit.move_at = {60.0: ["trace/job-0000000"]}
     folder = write_trace("0,300,16,a\n60,60,1,b\n")
     seen = []
@@ -241,7 +241,7 @@ def test_a_failure_is_one_line(failed, line):
 
 
 def test_rows_survive_that_the_store_drops_dead_ones(write_trace, first_fit):
-    """Enough short jobs beside a long one that rows are renumbered many times."""
+    """Enough short jobs next to a long one that rows are renumbered many times."""
     jobs = "0,6000000,1,a\n" + "".join(f"{60 * n},60,1,b\n" for n in range(1, 4000))
     replay = replayed(write_trace(jobs), first_fit)
     assert replay.tally.finished == [1, 3999]
@@ -263,7 +263,7 @@ def test_fair_shares_are_those_in_force_at_the_time_of_sampling(write_trace, fir
 
 
 def test_the_distance_is_half_of_all_that_is_away_from_fair_shares(write_trace, first_fit):
-    """Queue a holds 8 of 8 GPUs for 60 ticks; shares are 6 and 2: a quarter of the GPUs is away."""
+    """Queue a holds 8 of 8 GPUs for 60 ticks; shares are 6 and 2, a distance of a quarter."""
 
     def share(snapshot, now_s):
         result = first_fit(snapshot, now_s)

@@ -56,7 +56,7 @@ def test_nothing_at_all_is_a_report_too(write_trace, first_fit):
 
 
 def test_what_evictions_cost_is_in_the_report(write_trace, first_fit):
-    """Evicted after 1 tick with 8 GPUs: that tick again, and another in which it stops."""
+    """Evicted after 1 tick with 8 GPUs: it repeats that tick, and stops for another one."""
     first_fit.evict_at = {60.0: ["trace/job-0000000"]}
     report = reported(write_trace("0,300,8,a\n60,60,1,b\n"), first_fit)
     a, b = report.queues
@@ -71,7 +71,7 @@ def test_what_evictions_cost_is_in_the_report(write_trace, first_fit):
 
 
 def test_the_distance_from_fair_shares_is_a_line_and_a_number(write_trace, first_fit):
-    """Fair shares are zero here: of 8 GPUs that are held, half counts as away."""
+    """Fair shares are zero here, so the distance is half of the 8 GPUs held."""
     report = reported(write_trace("0,6000,8,a\n"), first_fit, until=60)
     assert report.fair_share_distance == 0.5
     assert "\nOn average 50.0% of the GPUs were away from fair shares.\n" in table_of(report)

@@ -1,4 +1,4 @@
-"""Scenarios small enough to work out by hand, through the real cycle, each of which is checked."""
+"""Scenarios small enough to compute by hand, through the real cycle with all invariants."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def job(queue, gpus, hours, at="0s", **more):
 
 
 def ticks(run, queue):
-    """The (tick, GPUs) at which what a queue holds changes."""
+    """Return the (tick, GPUs) of each change of what a queue holds."""
     steps = run.record.held[queue]
     return list(zip(steps.ticks, steps.values, strict=True))
 
@@ -51,7 +51,7 @@ def test_jobs_run_when_they_come_and_for_as_long_as_they_say(ran):
 
 
 def test_an_evicted_job_makes_room_and_does_its_work_again(ran):
-    """Half of the GPUs is taken back from a, whose job of an hour had run for half of it."""
+    """Half of the GPUs is reclaimed from a, whose job of an hour had run for half of it."""
     run = ran(nodes=NODE, jobs=[job("a", 8, 1), job("b", 4, 2, at="30m")])
     assert ticks(run, 0) == [(0, 8), (30, 0), (151, 8), (211, 0)]
     assert ticks(run, 1)[1:] == [(31, 4), (151, 0)]
@@ -63,7 +63,7 @@ def test_an_evicted_job_makes_room_and_does_its_work_again(ran):
 
 
 def test_a_failed_node_stops_its_jobs_which_begin_again_from_a_checkpoint(ran):
-    """A job of 3 hours, saved each hour, fails after 90 minutes and can go on at 3 hours."""
+    """A job of 3 hours with a checkpoint each hour fails after 90 minutes, and continues at 3 h."""
     nodes = [{"count": 1, "gpus": 8, "outages": [{"at": "90m", "until": "3h"}]}]
     run = ran(nodes=nodes, jobs=[job("a", 8, 3)], time={"duration": "8h"})
     assert ticks(run, 0) == [(0, 8), (90, 0), (180, 8), (300, 0)]
@@ -137,7 +137,7 @@ def test_a_drained_run_ends_though_a_job_never_fits(ran):
 
 
 def test_the_cycle_is_told_of_the_past(ran, scenario, monkeypatch):
-    """What the history answers is what run_cycle gets, at each of its cycles."""
+    """Each run_cycle gets the usage that the history answers at that time."""
     from kaisched.sim import simulation
 
     seen = []
@@ -189,7 +189,7 @@ def test_a_cron_window_begins_when_the_calendar_says(ran, monkeypatch):
 
 @pytest.mark.proportion
 def test_a_budget_begins_with_the_clock(ran, monkeypatch):
-    """Whenever its window began in the world, a quarter of it has passed after a quarter."""
+    """Wherever its window began in real time, a quarter has passed after a quarter."""
     from kaisched_plugins.time_based_fairshare.config import TimeBasedFairshareArguments
 
     passed = []

@@ -1,4 +1,4 @@
-"""A log that is read late, or never, makes nobody wait and loses no more than it says."""
+"""A log that is read late, or never, blocks nothing and reports every line it loses."""
 
 import json
 import os
@@ -40,10 +40,10 @@ def test_who_writes_does_not_wait_and_is_told_later_what_was_lost(ends, monkeypa
     monkeypatch.setattr(LinePipe, "_tell_dropped", lambda pipe: told.append(pipe.dropped))
     pipe = LinePipe(write)
     for _ in range(5000):
-        pipe.write("x" * 999 + "\n")  # nobody reads: who waited here would wait for ever
+        pipe.write("x" * 999 + "\n")  # there is no reader, so a blocking write would wait for ever
     assert not pipe.drain(0.05)
     dropped = pipe.dropped
-    assert dropped >= 5000 - 100 - 66  # beside what waits, what a pipe holds
+    assert dropped >= 5000 - 100 - 66  # besides the waiting lines and those in a pipe
     lines = []
 
     def reading():

@@ -30,7 +30,7 @@ def share(name, gpus=1000, deserved=-1):
 
 
 class Waiting:
-    """Two jobs, of which no more than the reason may be asked."""
+    """Two pending jobs, whose records may be asked for the reason only."""
 
     def counts(self):
         return {"NoRoom": 2}
@@ -196,7 +196,7 @@ def test_the_adapter_shows_what_it_is_asked_and_zeros_for_the_rest():
         'kaisched_api_requests_total{answer="busy",method="POST"} 9.0',
         'kaisched_api_seconds_total{answer="busy",method="POST"} 0.25',
     }
-    # A kind that is not served was never heard of: its age would only grow.
+    # A kind that is not served sends nothing: its age would only grow.
     assert not any(it.startswith('kaisched_watch_age_seconds{kind="jobs') for it in lines)
 
 

@@ -1,4 +1,4 @@
-"""Builders: a cluster in a few lines, one cycle, and what came of it."""
+"""Builders: a cluster in a few lines, one cycle, and its outcome."""
 
 import numpy as np
 import pytest

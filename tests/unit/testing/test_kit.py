@@ -1,4 +1,4 @@
-"""The plugin kit: it accepts what keeps the promises and names what does not."""
+"""Plugin kit: it accepts plugins that keep the promises and names broken promises."""
 
 from typing import ClassVar
 

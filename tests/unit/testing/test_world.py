@@ -1,4 +1,4 @@
-"""Worlds: pictures that a cycle turns into pictures, and what must hold of any of them."""
+"""Worlds: pictures that a cycle turns into pictures, and invariants of all pictures."""
 
 import pytest
 from hypothesis import given
@@ -155,7 +155,7 @@ def test_no_queue_that_was_served_is_over_its_limit(drawing):
 
 @given(drawings(is_fresh=True))
 def test_a_second_cycle_finds_nothing_more_to_place(drawing):
-    """What is leaving keeps its room meanwhile, so nothing has changed but what was placed."""
+    """Leaving pods keep their room meanwhile, so only the placed pods change."""
     after = World(drawing).after("allocate")
     again = after.after("allocate")
     assert not again.ran.placed

@@ -1,4 +1,4 @@
-"""Short ways to write samples, and the sums once more as a plain loop."""
+"""Short ways to write samples, and a plain loop that computes their sums."""
 
 import numpy as np
 

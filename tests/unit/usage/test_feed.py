@@ -1,4 +1,4 @@
-"""What a turn is told: when the store is asked, and what is not to be used."""
+"""Usage of a turn: when the store is asked, and which answers are not used."""
 
 import numpy as np
 import pytest

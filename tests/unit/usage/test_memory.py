@@ -22,7 +22,7 @@ def every_minute(hours, held):
 
 @pytest.mark.parametrize("held", [(8, 3), (6, 4), (12, 2)], ids=str)
 def test_24_gpu_hours_of_100_are_024(held):
-    """10 GPUs, 10 hours, 24 GPU-hours used, whichever way: 0.24 of what there was."""
+    """10 GPUs, 10 hours, 24 GPU-hours used at any time: 0.24 of the capacity."""
     gpus, hours = held
     store = fill(MemoryStore(Window()), every_minute(10, lambda at: gpus if at < 60 * hours else 0))
     usage = store.usage(10 * HOUR, ["a"], RESOURCES)
@@ -47,7 +47,7 @@ def test_use_has_its_own_age_even_within_a_stretch():
 
 @pytest.mark.parametrize(("first", "then", "share"), [(8, 0, 0.8 / 3), (0, 8, 1.6 / 3)])
 def test_hourly_use_decays_as_published(first, then, share):
-    """Half-life 1 h, 10 GPUs: 8 an hour ago and 0 now is 0.267, the other way round 0.533."""
+    """Half-life 1 h, 10 GPUs: 8 an hour ago and 0 now give 0.267, and vice versa 0.533."""
     held = [first] * 60 + [then] * 60
     store = MemoryStore(Window(half_life_s=HOUR))
     fill(store, [sample(60 * at, a=gpus) for at, gpus in enumerate(held)])
@@ -197,7 +197,7 @@ def test_sums_are_those_of_the_definition(steps, window, after):
     expected = [
         independent(samples, now_s, start_s, window.half_life_s, queue) for queue in ("a", "b")
     ]
-    # Within a stretch (1/720 of the window) use is taken for even; slices are a second wide.
+    # Within a stretch (1/720 of the window) use counts as even; slices are a second wide.
     assert usage.parts[2] / PARTS == pytest.approx(expected, abs=0.005)
     assert (usage.parts[0] == usage.parts[2]).all()
     assert 0 <= usage.coverage <= 1
@@ -212,7 +212,7 @@ def test_sums_kept_up_to_date_are_those_made_anew(steps, window):
     before = store.usage(now_s, ["a", "b"], RESOURCES)
     store.history._sum_anew()
     after = store.usage(now_s, ["a", "b"], RESOURCES)
-    # Made anew, use is even within a stretch: it is at most so much too old or too young.
+    # In a new sum, use is even within a stretch: it is at most this much too old or too young.
     half_life_s = window.half_life_s or math.inf
     blurred = PARTS * math.log(2) * store.history.grain_s / half_life_s
     assert np.abs(before.parts - after.parts).max() <= 1 + blurred
@@ -229,7 +229,7 @@ def test_a_week_of_a_thousand_queues_stays_small():
 
 
 def test_an_answer_for_a_time_before_the_first_sample_held_has_no_use_in_it():
-    """What an answer included of the last sample must not be taken for a part of the sums."""
+    """The part of the last sample that an answer included must not stay in the sums."""
     first = sample(100, a=8, b=2)
     store = fill(MemoryStore(Window()), [first])
     assert units_of(store.usage(160, first.queues, first.resources)) > 0

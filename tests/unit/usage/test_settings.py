@@ -1,4 +1,4 @@
-"""What a shard says of usage history, with the defaults of KAI-Scheduler filled in."""
+"""Usage settings of a shard, with KAI-Scheduler's defaults."""
 
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def test_a_quoted_value_stays_one_value(value):
 @pytest.mark.fault("C50")
 @given(st.text("ab(){}[]\"'`\\#\n&=,", max_size=12))
 def test_what_is_accepted_cannot_leave_its_parentheses(text):
-    """Read by a plain automaton: the bracket put before the text is closed by the one after it."""
+    """A plain automaton checks: the bracket after the text closes the one before it."""
     try:
         check_expression(text)
     except UnitError:

@@ -1,4 +1,4 @@
-"""The file: what is in it after an orderly end and after a kill, and what can be wrong with it."""
+"""File of usage history: its contents after a stop and after a kill, and its faults."""
 
 import os
 import random
@@ -30,7 +30,7 @@ def opened(path, now_s=0.0, window=None, **options):
 
 
 def asked(path, statement):
-    """Run a statement on a closed file and let go of it again."""
+    """Run a statement on a closed file and close it again."""
     with closing(sqlite3.connect(path)) as db:
         rows = db.execute(statement).fetchall()
         db.commit()
@@ -57,7 +57,7 @@ def test_what_was_recorded_is_there_after_a_restart(tmp_path, window):
     second = opened(path, 5 * HOUR, window)
     after = second.usage(5 * HOUR, ["a", "b"], RESOURCES)
     second.close()
-    # What is brought back has use that is even within each stretch; without decay that is the same.
+    # Restored use is even within each stretch; without decay that makes no difference.
     assert after.parts == pytest.approx(before.parts, rel=1e-4 if window.half_life_s else 0, abs=2)
     assert after.coverage == before.coverage
     assert before.parts[2].tolist() == pytest.approx(
@@ -75,7 +75,7 @@ def test_a_day_of_the_past_is_at_most_720_rows_twice_over(tmp_path):
 
 
 def test_the_file_is_as_large_after_ten_windows_as_after_three(tmp_path):
-    """What is deleted leaves room that is used again: two windows stay, and no more is needed."""
+    """Deleted rows leave room that is used again: two windows are kept, and no more."""
     file, sizes = UsageFile(tmp_path / "u.db"), []
     amounts = np.ones((len(RESOURCES), 50)), np.ones(len(RESOURCES))
     queues = tuple(f"queue-{at}" for at in range(50))
@@ -105,7 +105,7 @@ def test_coverage_remembers_the_first_sample_ever(tmp_path):
     fill(second, [sample(4 * HOUR, a=1)])
     usage = second.usage(4 * HOUR, ["a"], RESOURCES)
     second.close()
-    # The last sample before the restart holds for five minutes, as any other.
+    # The last sample before the restart holds for five minutes, as any sample does.
     assert usage.coverage == pytest.approx((HOUR + 300) / (4 * HOUR))
 
 
@@ -259,7 +259,7 @@ def test_a_disk_that_stands_still_makes_nobody_wait(tmp_path):
     store.writer._file.write = lambda *args: (until(lambda: gate), write(*args))
     fill(store, samples_of(10))
     store.usage(10 * HOUR, ["a"], RESOURCES)
-    assert store.writer.written_until_s <= 0  # nobody has waited for the file
+    assert store.writer.written_until_s <= 0  # no call has waited for the file
     gate.append(True)
     store.close()
     assert store.writer.dropped == 0
@@ -269,7 +269,7 @@ def test_a_disk_that_stands_still_makes_nobody_wait(tmp_path):
 
 
 def modes(folder):
-    """Name to mode, of a folder and of what is in it."""
+    """Name to mode, for a folder and its contents."""
     return {
         path.name: f"{stat.S_IMODE(path.stat().st_mode):o}" for path in (folder, *folder.iterdir())
     }
@@ -277,7 +277,7 @@ def modes(folder):
 
 @pytest.fixture
 def lenient():
-    """Whoever starts us lets everybody read what we make."""
+    """The umask of our parent lets everybody read our files."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -301,7 +301,7 @@ def test_a_file_that_others_could_read_is_tightened(tmp_path, lenient):
     store = opened(path, HOUR)
     assert store.usage(HOUR, ["a"], RESOURCES).reasons == ()
     store.close()
-    # A folder that was there may be somebody else's: it is left alone.
+    # A folder that existed before may belong to somebody else: it is left alone.
     assert modes(tmp_path) == {tmp_path.name: "755", "u.db": "600"}
 
 

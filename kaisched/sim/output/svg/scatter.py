@@ -64,8 +64,8 @@ def scatter_chart(
     for dot in sorted(dots, key=lambda dot: dot.is_chosen):
         radius, series = (7, 1) if dot.is_chosen else (4, 0)
         place = f'cx="{number(x(dot.x))}" cy="{number(y(dot.y))}" r="{radius}"'
-        told = f"<title>{escape(dot.name)}</title>"
-        parts.append(f"<circle {place} {fill(series, 0.85)}>{told}</circle>")
+        title = f"<title>{escape(dot.name)}</title>"
+        parts.append(f"<circle {place} {fill(series, 0.85)}>{title}</circle>")
         if dot.is_chosen:
             parts.append(_name_of(dot, (x(dot.x), y(dot.y)), width, bottom))
     return Chart(title, width, bottom + 40, "".join(parts))

@@ -1,4 +1,4 @@
-"""Every fault in the catalogue is told in one exact line, with path, value and fix."""
+"""Every fault in the catalogue is reported in one exact line, with path, value and fix."""
 
 import copy
 from pathlib import Path

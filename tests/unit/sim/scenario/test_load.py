@@ -1,4 +1,4 @@
-"""What scenario files come to."""
+"""Scenarios that are made from files."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Traces of others: what is taken from them, and what is wrong with them."""
+"""Readers of foreign traces: the jobs they return, and the faults they report."""
 
 import gzip
 
@@ -102,7 +102,7 @@ def test_openb_nodes_have_their_model_as_a_label(write, tmp_path):
 
 
 def test_pods_go_only_to_nodes_with_the_model_they_name(scenario, tmp_path, write):
-    """Both pods ask for a T4; there is one node with one, and a larger one without."""
+    """Both pods ask for a T4; one node has one, and a larger node has none."""
     from kaisched.sim.running import policy_of, run_scenario
 
     write("pods.csv", PODS.replace("V100M32|T4", "T4").replace("1000,,LS", "1000,T4,LS"))
