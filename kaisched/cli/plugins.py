@@ -54,20 +54,26 @@ def _print(found: tuple[PluginDescription, ...]) -> None:
             if not plugin.problem
         ),
     )
-    print_table(
-        "Arguments",
-        tuple(map(Column, ("PLUGIN", "ARGUMENT", "DEFAULT", "TYPE"))),
-        (
+    for plugin in found:
+        print_table(
+            f"Arguments of {plugin.name}",
+            (Column("ARGUMENT"), Column("DEFAULT"), Column("TYPE", may_go=True)),
             (
-                plugin.name,
-                argument.name,
-                "required" if argument.is_required else json.dumps(argument.default, default=str),
-                argument.type,
-            )
-            for plugin in found
-            for argument in plugin.arguments
-        ),
-    )
+                (
+                    argument.name,
+                    "required" if argument.is_required else _as_text(argument.default),
+                    argument.type,
+                )
+                for argument in plugin.arguments
+            ),
+        )
     for plugin in found:
         if plugin.problem:
             warn(plugin.problem)
+
+
+def _as_text(default: object) -> str:
+    """Return a default on a line that can be broken between the values of a list."""
+    if isinstance(default, list | tuple) and default:
+        return ", ".join(map(_as_text, default))
+    return default if isinstance(default, str) and default else json.dumps(default, default=str)
