@@ -73,9 +73,8 @@ class Prices:
         if future.allowed is not None:
             nodes = nodes[future.allowed[nodes]]
         nodes = nodes[self._could_hold_more(nodes)]
-        asked = [(main, dict(future.asked)[main])]
-        lack = self._session.capacity.without().lack(asked, future.room[nodes] + 1, nodes)[0]
-        least = np.maximum(lack, 0)
+        capacity, asked = self._session.capacity, dict(future.asked)[main]
+        least = np.maximum(capacity.lack_of(main, asked, future.room[nodes] + 1, nodes), 0)
         order = np.argsort(least, kind="stable")
         bounds = zip(least[order].tolist(), nodes[order].tolist(), strict=True)
         priced: list[tuple[tuple[int, int], int, int]] = []

@@ -190,6 +190,10 @@ class Capacity:
         free: IntVec = self.idle[resource].take(rows) + self.releasing[resource].take(rows)
         return free
 
+    def lack_of(self, resource: int, amount: int, pods: IntVec, rows: RowVec) -> IntVec:
+        """``(K,)`` what some nodes lack of a resource for so many pods that ask for ``amount``."""
+        return amount * pods - self.free_of(resource, rows)
+
     def unpromised(self, rows: RowVec) -> Amounts:
         """``(R, K)`` what is idle now and not promised: a promise makes ``releasing`` negative."""
         promised = self.releasing.take(rows, axis=1)
