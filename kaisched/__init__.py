@@ -15,7 +15,7 @@ _HOME = {
     "Arguments": "kaisched.framework.plugins.plugin",
     "Plugin": "kaisched.framework.plugins.plugin",
     "hookimpl": "kaisched.framework.plugins.specification",
-    "Session": "kaisched.framework.session.session",
+    "Session": "kaisched.framework.session.view",
     "Claim": "kaisched.framework.session.claims",
     "Units": "kaisched.framework.session.claims",
     "SubGroup": "kaisched.core.tables",
@@ -45,7 +45,7 @@ _HOME = {
     "jobs_by_age": "kaisched.framework.session.job_order",
     "ordered_jobs": "kaisched.framework.session.job_order",
     "ordered_tasks": "kaisched.framework.session.task_order",
-    "Unit": "kaisched.framework.session.units",
+    "Unit": "kaisched.framework.session.claims",
     "units_of": "kaisched.framework.session.units",
     "Amounts": "kaisched.core.axis",
     "BoolVec": "kaisched.core.axis",
@@ -121,16 +121,16 @@ if TYPE_CHECKING:
     from kaisched.framework.report.reason import Reason as Reason
     from kaisched.framework.report.records import Step as Step
     from kaisched.framework.session.claims import Claim as Claim
+    from kaisched.framework.session.claims import Unit as Unit
     from kaisched.framework.session.claims import Units as Units
     from kaisched.framework.session.job_order import jobs_by_age as jobs_by_age
     from kaisched.framework.session.job_order import ordered_jobs as ordered_jobs
     from kaisched.framework.session.next_batch import asked_of as asked_of
     from kaisched.framework.session.next_batch import batch_of as batch_of
     from kaisched.framework.session.next_batch import main_resource as main_resource
-    from kaisched.framework.session.session import Session as Session
     from kaisched.framework.session.task_order import ordered_tasks as ordered_tasks
-    from kaisched.framework.session.units import Unit as Unit
     from kaisched.framework.session.units import units_of as units_of
+    from kaisched.framework.session.view import Session as Session
     from kaisched.framework.shard_settings import former_values as former_values
     from kaisched.framework.shard_settings import shard_setting as shard_setting
     from kaisched.objects.podgroup import SubGroupSpec as SubGroupSpec

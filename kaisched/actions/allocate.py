@@ -19,12 +19,12 @@ from kaisched.actions.order.candidates import (
     drop_roomless,
     drop_shut,
     gather,
-    keep_best,
     measure_again,
     note_no_room,
     pending_jobs,
 )
 from kaisched.actions.order.fair_order import PredictedOrder
+from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.rations import rations_of
 from kaisched.actions.order.sequence import Pick
 from kaisched.actions.order.stepwise import FEW, StepwiseOrder

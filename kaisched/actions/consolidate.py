@@ -18,19 +18,19 @@ from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.eviction.reasons import consolidate_reason
 from kaisched.actions.eviction.relocation import Relocation
 from kaisched.actions.eviction.search import Search
-from kaisched.actions.order.candidates import ANY, drop_gated, gather, keep_best, pending_jobs
+from kaisched.actions.order.candidates import ANY, drop_gated, gather, pending_jobs
+from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.clearing import Clearing, Movable, Prices
 from kaisched.actions.room.placing import place_waiting
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import Refusal
-from kaisched.framework.session.claims import Claim
+from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
 from kaisched.framework.session.next_batch import main_resource
 from kaisched.framework.session.task_order import pending_tasks
-from kaisched.framework.session.units import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -148,23 +148,26 @@ def _lacking(session: Session, job: int, counting: BoolVec) -> list[tuple[str, i
     if not any(counts.values()):
         return []
 
-    def pods(rows: list[int]) -> int:
-        return sum(int(podsets.minimum[row]) - counts[row] for row in rows)
-
-    def missing(group: SubGroup) -> list[int]:
-        if group.podset >= 0:
-            short = counts[group.podset] < podsets.minimum[group.podset]
-            return [group.podset] if short else []
-        of_children = sorted(map(missing, group.children), key=pods)
-        return [row for rows in of_children[: group.min_subgroup] for row in rows]
-
+    missing = {row: int(podsets.minimum[row]) - count for row, count in counts.items()}
     tree = session.jobs.structure.get(job)
-    rows = missing(tree) if tree is not None else list(counts)
+    rows = _missed(tree, missing) if tree is not None else list(counts)
     return [
         (podsets.name[row], counts[row], int(podsets.minimum[row]))
         for row in rows
-        if counts[row] < podsets.minimum[row]
+        if missing[row] > 0
     ]
+
+
+def _missed(group: SubGroup, missing: Mapping[int, int]) -> list[int]:
+    """Return the pod sets below a subgroup that are missed, where by row so many pods are missing.
+
+    Of those it could do without, the fullest are taken for needed.
+    """
+    if group.podset >= 0:
+        return [group.podset] if missing[group.podset] > 0 else []
+    of_children = [_missed(child, missing) for child in group.children]
+    of_children.sort(key=lambda rows: sum(missing[row] for row in rows))
+    return [row for rows in of_children[: group.min_subgroup] for row in rows]
 
 
 def _present(session: Session, job: int, counting: BoolVec) -> dict[int, int]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 DEFAULT_WIDTH: Final = 80
+_DAY_S: Final = 86_400
 _GAP: Final = "  "
 _LEAST_TEXT: Final = 14
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -102,3 +103,10 @@ def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
 def warn(text: str) -> None:
     """Print one line to standard error."""
     print(f"kaisched: {text}", file=sys.stderr)  # noqa: T201
+
+
+def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
+    """Say how long a run took: for stderr, because it differs from run to run."""
+    took_s = max(took_s, 1e-6)
+    days_per_s = simulated_s / _DAY_S / took_s
+    return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"

@@ -45,8 +45,7 @@ def load(path: Path, wish: Wish) -> Scenario:
 
 def run(scenario: Scenario, wish: Wish) -> Result:
     """Run a scenario with a progress bar, and say on stderr how long it took."""
-    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
-    from kaisched.cli.simulate import timing_line  # noqa: PLC0415
+    from kaisched.cli.printing import timing_line, warn  # noqa: PLC0415 - not for the help
     from kaisched.sim.bar import Bar  # noqa: PLC0415
     from kaisched.sim.output.files import result_of  # noqa: PLC0415
     from kaisched.sim.running import policy_of, run_scenario  # noqa: PLC0415

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kaisched.sim.simulation import Stretch
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
-_DAY_S = 86_400
 _QUOTA = typer.Option(help="GPU quotas: none, or the published nodes, scaled to the cluster.")
 _SHARD = typer.Option(help="SchedulingShard to run by; the default one unless given.")
 _ACTIONS = typer.Option(help="Run only these actions, in this order: a,b.")
@@ -179,6 +178,7 @@ def timed(
     is_progress_wanted: bool | None,
 ) -> tuple[Report, str]:
     """Simulate with a progress bar; return the report, and a line on the time it took."""
+    from kaisched.cli.printing import timing_line  # noqa: PLC0415 - not for the help
     from kaisched.sim.bar import Bar  # noqa: PLC0415 - not for the help
     from kaisched.sim.reading import find_trace, read_trace  # noqa: PLC0415 - not for the help
     from kaisched.sim.simulation import (  # noqa: PLC0415 - not for the help
@@ -202,13 +202,6 @@ def timed(
         )
     took_s = time.perf_counter() - began
     return report, timing_line(report.until_s - report.from_s, took_s, report.cycles)
-
-
-def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:
-    """Say how long a run took: for stderr, because it differs from run to run."""
-    took_s = max(took_s, 1e-6)
-    days_per_s = simulated_s / _DAY_S / took_s
-    return f"took {took_s:.2f} s: {days_per_s:.1f} simulated days/s, {cycles / took_s:.0f} cycles/s"
 
 
 def _policy_of(wish: Wish) -> Policy:

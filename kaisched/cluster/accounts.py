@@ -78,18 +78,10 @@ class Accounts:
             self._charge_one(job, shape, old, state)
 
     def _hold(self, node: int, state: int, shape: int, sign: int, *, is_foreign: bool) -> None:
-        nodes, shapes = self.nodes, self.shapes
-        more, less = shapes.request_of_shape[shape], shapes.refund_of_shape[shape]
+        more, less = self.shapes.request_of_shape[shape], self.shapes.refund_of_shape[shape]
         if sign < 0:
             more, less = less, more
-        nodes.idle.add(node, less)
-        if state == RELEASING:
-            nodes.releasing.add(node, more)
-        if is_foreign:
-            nodes.foreign.add(node, more)
-            nodes.touch_total()
-        nodes.version.edit()[node] += 1
-        nodes.is_changed = True
+        self.nodes.hold(node, more, less, is_releasing=state == RELEASING, is_foreign=is_foreign)
 
     def _count(self, podset: int, job: int, old: int, new: int, at_s: float) -> None:
         jobs, podsets = self.jobs, self.podsets
@@ -168,11 +160,10 @@ class Accounts:
         if is_releasing.any():
             _add_at(nodes.releasing, node[is_releasing], amount[:, is_releasing])
         is_foreign = self.tasks.job_of_task.data[tasks] < 0
-        if is_foreign.any():
+        has_foreign = bool(is_foreign.any())
+        if has_foreign:
             _add_at(nodes.foreign, node[is_foreign], amount[:, is_foreign])
-            nodes.touch_total()
-        np.add.at(nodes.version.own(), node, 1)
-        nodes.is_changed = True
+        nodes.note_held(node, is_foreign=has_foreign)
 
     def _count_many(
         self, tasks: RowVec, old: NDArray[np.int8], new: NDArray[np.int8], at_s: float

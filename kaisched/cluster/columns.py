@@ -261,6 +261,10 @@ class ListColumn(Generic[T]):
         self._is_shared = False
         self._view: Prefix[T] | None = None
 
+    def keep(self, rows: NDArray[np.int64]) -> None:
+        """Keep only these rows, in this order."""
+        self.replace([self.data[row] for row in rows.tolist()])
+
     def frozen(self) -> Prefix[T]:
         """Return all rows there are now; the same object while nothing changed."""
         view = self._view

@@ -91,6 +91,10 @@ class Disruptions:
         if self._budgets and key not in self._unready:
             self.unseen.add(key)
 
+    def restore(self, keys: Iterable[str]) -> None:
+        """Count these evictions and no others, as was known elsewhere."""
+        self.unseen = set(keys)
+
     def forget(self, key: str) -> None:
         """Count a pod's eviction no longer: it was not evicted after all."""
         if self.unseen:

@@ -146,7 +146,7 @@ class Groups:
         job = self._store.row_of_job(name)
         if job < 0 or name not in self._group:
             return
-        self._store.revision += 1
+        self._store.touch()
         self._note_done(name, job)
         spec = self._spec(self._group[name])
         if spec is not None:

@@ -79,6 +79,20 @@ def podset_names(store: RowStore, job: int) -> list[str]:
     return store.podsets.name.data[first : first + int(store.jobs.podset_count.data[job])]
 
 
+def claim_of(store: RowStore, name: str) -> tuple[object, ...]:
+    """Return what a job's right to room rests on: queue, priority and how many pods it needs.
+
+    Empty for none. Two are equal while nothing of it has changed.
+    """
+    row = store.row_of_job(name)
+    if row < 0:
+        return ()
+    jobs = store.jobs
+    first, count = int(jobs.first_podset.data[row]), int(jobs.podset_count.data[row])
+    minimums = store.podsets.minimum.data[first : first + count].tolist()
+    return (jobs.queue_name[row], int(jobs.priority.data[row]), tuple(minimums))
+
+
 def divide(store: RowStore, job: int, spec: JobRow) -> bool:
     """Give a job the pod sets of ``spec``; return whether its tasks must be assigned again."""
     jobs, podsets = store.jobs, store.podsets

@@ -31,8 +31,8 @@ def add_tasks(accounts: Accounts, job: int, tasks: Sequence[tuple[str, int]]) ->
     end = first + count
     names = [name for name, _ in tasks]
     shape_of_task = [shape for _, shape in tasks]
-    rows.name.data += names
-    rows.uid.data += names
+    rows.name.data.extend(names)
+    rows.uid.data.extend(names)
     rows.row_of_name.update(zip(names, range(first, end), strict=True))
     rows.job_of_task.data[first:end] = job
     rows.podset_of_task.data[first:end] = podset

@@ -104,14 +104,40 @@ class NodeRows:
         newest = int(self.version.data.max(initial=0))
         self.version.replace(np.full(count, newest + 1, np.int64))
         self._statics = self._annotations = None
-        self.touch_total()
+        self._touch_total()
 
     def set_axis(self, axis: ResourceAxis) -> None:
         """Count by another axis; every node is empty afterwards."""
         self._axis = axis
         self.reset()
 
-    def touch_total(self) -> None:
+    def hold(
+        self,
+        node: int,
+        more: tuple[int, ...],
+        less: tuple[int, ...],
+        *,
+        is_releasing: bool,
+        is_foreign: bool,
+    ) -> None:
+        """Let a task hold ``more`` of a node, which is ``less`` idle; the other way round, less."""
+        self.idle.add(node, less)
+        if is_releasing:
+            self.releasing.add(node, more)
+        if is_foreign:
+            self.foreign.add(node, more)
+            self._total = None
+        self.version.edit()[node] += 1
+        self.is_changed = True
+
+    def note_held(self, rows: RowVec, *, is_foreign: bool) -> None:
+        """Take note that tasks hold more or less of these nodes."""
+        if is_foreign:
+            self._total = None
+        np.add.at(self.version.own(), rows, 1)
+        self.is_changed = True
+
+    def _touch_total(self) -> None:
         """Take note that what is divided may have changed."""
         self._total = None
         self.is_changed = True
@@ -123,7 +149,7 @@ class NodeRows:
             usable = self.allocatable.data[:, ready].sum(axis=1)
             usable -= self.foreign.data[:, ready].sum(axis=1)
             np.maximum(usable, 0, out=usable)
-            usable.flags.writeable = False
+            usable.setflags(write=False)
             self._total = usable
         return self._total
 
@@ -170,7 +196,7 @@ class NodeRows:
             self.allocatable.own()[:, row] = allocatable
             self.idle.own()[:, row] += more
             self.version.own()[row] += 1
-            self.touch_total()
+            self._touch_total()
 
 
 def _statics_of(node: NodeRow) -> tuple[object, ...]:
@@ -179,5 +205,5 @@ def _statics_of(node: NodeRow) -> tuple[object, ...]:
 
 def _flags(values: list[bool]) -> BoolVec:
     flags = np.array(values, np.bool_)
-    flags.flags.writeable = False
+    flags.setflags(write=False)
     return flags

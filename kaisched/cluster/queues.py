@@ -167,7 +167,7 @@ class QueueRows:
             table.borrowing_limit,
             table.lending_limit,
         ):
-            column.flags.writeable = False
+            column.setflags(write=False)
         return table
 
     def _why_not(self, tree: QueueTree) -> Mapping[str, str]:

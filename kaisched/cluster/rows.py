@@ -7,6 +7,7 @@ once is the business of :mod:`kaisched.cluster.accounts`.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -177,15 +178,36 @@ class JobRows(Table):
     def set_structure(self, row: int, tree: SubGroup | None) -> None:
         """Set or drop the tree of subgroups of a job."""
         if self._table is not None and self._shown is self._table.structure:
-            self.replace_structure(dict(self.structure))
+            self._replace_structure(dict(self.structure))
         if tree is None:
             self.structure.pop(row, None)
         else:
             self.structure[row] = tree
 
-    def replace_structure(self, structure: dict[int, SubGroup]) -> None:
-        """Put other trees in the place of all there are."""
+    def _replace_structure(self, structure: dict[int, SubGroup]) -> None:
         self.structure, self._shown = structure, MappingProxyType(structure)
+
+    def keep(self, kept: RowVec, job_map: RowVec, podset_map: RowVec, task_map: RowVec) -> None:
+        """Keep only these rows; each map has the new row of each old one, -1 for none."""
+        rows, old_tasks = kept.tolist(), self.tasks.data
+        self.keep_columns(kept)
+        renumber(self.first_podset.data, self.size, podset_map)
+        self.name.keep(kept)
+        self.metadata.keep(kept)
+        self.queue_name = [self.queue_name[row] for row in rows]
+        self.is_dead = [False] * len(rows)
+        self.dead = 0
+        self.row_of_name = {name: row for row, name in enumerate(self.name.data)}
+        self._replace_structure(
+            {
+                int(job_map[job]): _renumbered_tree(tree, podset_map)
+                for job, tree in self.structure.items()
+                if job_map[job] >= 0
+            }
+        )
+        self.tasks.replace([_renumbered(old_tasks[row], task_map) for row in rows])
+        first = [tasks[0] if tasks else -1 for tasks in self.tasks.data]
+        self.first_task.data[: len(rows)] = first
 
     def table(self) -> JobTable:
         """Freeze; the same object while nothing changed."""
@@ -248,6 +270,13 @@ class PodSetRows(Table):
         self.name.data.append(name)
         return row
 
+    def keep(self, kept: RowVec, job_map: RowVec) -> None:
+        """Keep only these rows."""
+        self.keep_columns(kept)
+        renumber(self.job_of_podset.data, self.size, job_map)
+        self.dropped = set()
+        self.name.keep(kept)
+
     def table(self) -> PodSetTable:
         """Freeze; the same object while nothing changed."""
         table, name = self._table, self.name.frozen()
@@ -309,9 +338,36 @@ class TaskRows(Table):
         """``(T,)`` False for the rows of tasks that are gone."""
         return np.asarray(self.state.data[: self.size] != GONE)
 
+    def keep(self, kept: RowVec, job_map: RowVec, podset_map: RowVec) -> None:
+        """Keep only these rows."""
+        self.keep_columns(kept)
+        renumber(self.job_of_task.data, self.size, job_map)
+        renumber(self.podset_of_task.data, self.size, podset_map)
+        self.name.keep(kept)
+        self.uid.keep(kept)
+        self.row_of_name = {name: row for row, name in enumerate(self.name.data)}
+        self.gone = 0
+
     def table(self) -> TaskTable:
         """Freeze; the same object while nothing changed."""
         table = self._table
         if self.refresh() or table is None:
             self._table = table = TaskTable(self.name.frozen(), self.uid.frozen(), *self._views)
         return table
+
+
+def renumber(column: RowVec, size: int, mapping: RowVec) -> None:
+    """Put the new row of each old one into a column of rows; the last one stands for "none"."""
+    column[:size] = mapping[column[:size]]
+
+
+def _renumbered(tasks: range | tuple[int, ...], mapping: RowVec) -> range | tuple[int, ...]:
+    new = [row for row in mapping[list(tasks)].tolist() if row >= 0] if tasks else []
+    if new and new[-1] - new[0] == len(new) - 1 and new == sorted(new):
+        return range(new[0], new[-1] + 1)
+    return tuple(new)
+
+
+def _renumbered_tree(tree: SubGroup, mapping: RowVec) -> SubGroup:
+    children = tuple(_renumbered_tree(child, mapping) for child in tree.children)
+    return replace(tree, podset=int(mapping[tree.podset]), children=children)

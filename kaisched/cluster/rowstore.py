@@ -1,7 +1,7 @@
 """The state store at row level: typed events on rows, and the snapshot.
 
-For sources that know rows themselves (the simulator, the embedded cluster): no API object is made
-or read. :class:`kaisched.cluster.store.StateStore` adds the events of API objects.
+For sources that know rows themselves, such as the simulator: no API object is made or read. It is
+the part of :class:`kaisched.cluster.store.StateStore` that writes what its other parts know.
 """
 
 from __future__ import annotations
@@ -58,11 +58,17 @@ class RowStore:
         self.generation = 1
         self.revision = 0
         self.compactions = 0
+        self.layouts = 0
+        """How often nodes have got other rows."""
         self.remap: Remap | None = None
         self._own_refusal: dict[int, Refusal] = {}
         self._away: dict[int, str] = {}
         """Tasks on nodes that are not known (yet, or any more)."""
         self._snapshot: Snapshot | None = None
+
+    def touch(self) -> None:
+        """Take note that something has changed, so that the next snapshot is another one."""
+        self.revision += 1
 
     # -- nodes and queues ------------------------------------------------------------------------
 
@@ -86,6 +92,11 @@ class RowStore:
         self.revision += 1
         self.queues.remove(name)
 
+    def leave_out_queue(self, name: str, fault: str) -> None:
+        """Note why a queue that was declared is not used, for what its jobs are told."""
+        self.revision += 1
+        self.queues.leave_out(name, fault)
+
     def row_of_node(self, name: str) -> int:
         """Return the row of a node in this generation, -1 for none."""
         self.settle()
@@ -106,7 +117,7 @@ class RowStore:
         A resource the axis lacks joins it, which starts a new generation. Numbers that this
         returned stay good for the life of the store.
         """
-        self.shapes.are_pinned = True
+        self.shapes.pin()
         return self.shape_of(request, constraints)
 
     def shape_of(self, request: Mapping[str, int], constraints: Constraints) -> int:
@@ -230,6 +241,19 @@ class RowStore:
             self._away.pop(task, None)
         self.accounts.move(task, int(state), node, at_s)
 
+    def put_on(self, task: int, state: TaskState, node: str, at_s: float) -> None:
+        """Bring a task to a state on a node by name, known (yet) or not; changes no revision."""
+        row = -1
+        if not _HOLDS[state]:
+            self._away.pop(task, None)
+        else:
+            row = self.nodes.row_of_name.get(node, -1) if self.nodes.is_laid_out else -1
+            if row < 0:
+                self._away[task] = node
+            else:
+                self._away.pop(task, None)
+        self.accounts.move(task, int(state), row, at_s)
+
     def evict(self, task: int, at_s: float = math.nan) -> None:
         """Let a task release its room because we said so; its job was evicted then."""
         self.set_state(task, TaskState.RELEASING)
@@ -240,6 +264,11 @@ class RowStore:
         self.revision += 1
         self._away.pop(task, None)
         self.accounts.move(task, GONE, -1)
+
+    def state_of(self, name: str) -> TaskState:
+        """Return the state of a task, GONE for none of that name."""
+        row = self.tasks.row_of_name.get(name, -1)
+        return TaskState.GONE if row < 0 else TaskState(self.tasks.state.cells[row])
 
     def nominate(self, task: int, node: int) -> None:
         """Remember (or with -1 forget) the node promised to a pending task."""
@@ -307,6 +336,7 @@ class RowStore:
                 node_of_task[task] = row
                 del self._away[task]
         self.accounts.recount_nodes()
+        self.layouts += 1
         self.generation += 1
 
     def _lay_out_queues(self) -> None:

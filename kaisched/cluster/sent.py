@@ -49,6 +49,32 @@ class Sent:
         """Tell whether something was sent about a pod that is not seen yet."""
         return key in self.binds or key in self.evictions
 
+    def bind(self, pod: PodRow, node: str) -> None:
+        """Note that a bind was sent, unless its pod shows that it has happened, or never can."""
+        self.binds[pod.key] = SentBind(pod.uid, node)
+        self.hear(pod)
+
+    def evict(self, pod: PodRow) -> None:
+        """Note that an eviction was sent, unless its pod is leaving already."""
+        self.evictions[pod.key] = pod.uid
+        self.hear(pod)
+
+    def take_back_bind(self, key: str, uid: str = "") -> bool:
+        """Forget a bind, with a UID only that pod's; tell whether there was one."""
+        bind = self.binds.get(key)
+        if bind is None or uid not in {"", bind.uid}:
+            return False
+        del self.binds[key]
+        return True
+
+    def take_back_eviction(self, key: str, uid: str = "") -> bool:
+        """Forget an eviction, with a UID only that pod's; tell whether there was one."""
+        evicted = self.evictions.get(key)
+        if evicted is None or uid not in {"", evicted}:
+            return False
+        del self.evictions[key]
+        return True
+
     def of(self, key: str) -> SentOf:
         """Return what was sent about a pod and is not seen yet."""
         return SentOf(self.binds.get(key), self.evictions.get(key))
@@ -67,11 +93,8 @@ class Sent:
 
     def forget(self, key: str, uid: str = "") -> None:
         """Drop everything about a pod that is gone; with a UID, only about that one."""
-        bind = self.binds.get(key)
-        if bind is not None and uid in ("", bind.uid):
-            del self.binds[key]
-        if key in self.evictions and uid in ("", self.evictions[key]):
-            del self.evictions[key]
+        self.take_back_bind(key, uid)
+        self.take_back_eviction(key, uid)
 
     def node_of(self, pod: PodRow) -> str:
         """Return the node that a pod has, or may have by now; empty for none."""

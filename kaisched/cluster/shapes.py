@@ -70,6 +70,10 @@ class ShapeRows:
         }
         self._table = None
 
+    def pin(self) -> None:
+        """Keep every number for good: somebody outside the store knows it."""
+        self.are_pinned = True
+
     def spread(self, axis: ResourceAxis, rows: IntVec) -> None:
         """Move to a wider axis."""
         self._axis = axis
@@ -115,8 +119,8 @@ class LabelRows:
 
     def keep(self, rows: RowVec) -> None:
         """Keep only these label sets."""
-        self.namespace.replace([self.namespace.data[row] for row in rows.tolist()])
-        self.labels.replace([self.labels.data[row] for row in rows.tolist()])
+        self.namespace.keep(rows)
+        self.labels.keep(rows)
         self._number = {
             (namespace, frozenset(labels.items())): number
             for number, (namespace, labels) in enumerate(

@@ -6,20 +6,18 @@ evicted last, and which resources were ever asked for are the store's own knowle
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import msgspec
-import numpy as np
 
 from kaisched.cluster.events import owner_of, upsert
 from kaisched.cluster.grouping import Owner
+from kaisched.cluster.past import JobPast
 from kaisched.cluster.store import StateStore
 from kaisched.core.axis import FIXED
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.tables import EVICTED
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.owners import PartialObject
 from kaisched.objects.pod import Pod
@@ -44,14 +42,6 @@ class Assumed:
     """Its eviction was sent; else its bind."""
     is_promise: bool = False
     """Neither was: the node is freed for it, and its own status does not say so yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobPast:
-    """What a store remembers of a job, in seconds since 1970; None where nothing is known."""
-
-    started_s: float | None = None
-    evicted_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +119,13 @@ class Kept:
         """Return what a store rests on that was told of just these objects."""
         return replace(
             self.bare_state(),
-            extended=store.axis.names[len(FIXED) :],
+            extended=store.rows.axis.names[len(FIXED) :],
             assumed=tuple(_assumed(store)),
-            past=dict(_past(store)),
-            evictions_s=tuple(store.accounts.evictions_s),
-            disrupted=tuple(sorted(store.disruptions.unseen)),
-            stuck=tuple(sorted(store.stuck)),
-            without_owner=tuple(sorted(store.unsettled)),
+            past=dict(store.past.of_jobs()),
+            evictions_s=tuple(store.rows.accounts.evictions_s),
+            disrupted=tuple(sorted(store.facts.disruptions.unseen)),
+            stuck=tuple(sorted(store.facts.stuck)),
+            without_owner=tuple(sorted(store.members.unsettled)),
             has_volumes=store.volumes.is_read,
         )
 
@@ -172,8 +162,8 @@ def restored(
         extended=state.extended,
         workloads=workloads,
     )
-    store.stuck.restore(state.stuck)
-    store.unsettled.restore(state.without_owner)
+    store.facts.stuck.restore(state.stuck)
+    store.members.unsettled.restore(state.without_owner)
     for owner in state.owners:
         store.upsert_owner(owner)
     store.heed_volumes(is_read=state.has_volumes)
@@ -186,42 +176,18 @@ def restored(
             store.assume_evicted(assumed.pod)
         else:
             store.assume_bound(assumed.pod, assumed.node)
-    store.disruptions.unseen = set(state.disrupted)
-    for name, past in state.past.items():
-        job = store.row_of_job(name)
-        if job >= 0:
-            store.jobs.last_start_s.own()[job] = _or_nan(past.started_s)
-            store.jobs.set_rare(job, EVICTED, _or_nan(past.evicted_s))
-    store.accounts.evictions_s.extend(state.evictions_s)
+    store.facts.disruptions.restore(state.disrupted)
+    store.past.restore(state.past, state.evictions_s)
     return store
 
 
 def _assumed(store: StateStore) -> Iterable[Assumed]:
-    sent = store.sent
+    sent = store.facts.sent
     for pod in sorted(sent.binds.keys() | sent.evictions.keys()):
         if pod in sent.binds:
             yield Assumed(pod, sent.binds[pod].node, is_leaving=False)
         if pod in sent.evictions:
             yield Assumed(pod, store.node_of(pod), is_leaving=True)
-    for pod, name in sorted(store.promises()):
-        yield Assumed(pod, name, is_leaving=False, is_promise=True)
-
-
-def _past(store: StateStore) -> Iterable[tuple[str, JobPast]]:
-    """Yield what objects do not say of each living job, by name."""
-    started_s, rare = store.jobs.last_start_s.data, store.jobs.rare.data
-    for name, job in sorted(store.jobs.row_of_name.items()):
-        past = JobPast(_known(started_s[job]), _known(rare[job, EVICTED]))
-        if past != _NO_PAST:
-            yield name, past
-
-
-_NO_PAST: Final = JobPast()
-
-
-def _known(seconds: np.float64) -> float | None:
-    return None if math.isnan(seconds) else float(seconds)
-
-
-def _or_nan(seconds: float | None) -> float:
-    return math.nan if seconds is None else seconds
+    for pod, name in sorted(store.facts.promised()):
+        if not store.pods.is_told(pod, name):
+            yield Assumed(pod, name, is_leaving=False, is_promise=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -145,18 +145,25 @@ def divided(
         children.setdefault(part.parent, []).append(part)
     podsets: list[tuple[str, int]] = []
 
-    def build(part: SubGroupSpec) -> SubGroup:
-        below = children.get(part.name)
-        if not below:
-            podsets.append((part.name, part.min_member or 0))
-            return SubGroup(part.name, len(podsets) - 1, 0)
-        needed = len(below) if part.min_sub_group is None else part.min_sub_group
-        return SubGroup(part.name, -1, needed, tuple(build(child) for child in below))
-
     top = children[""]
     needed = len(top) if min_sub_group is None else min_sub_group
-    tree = SubGroup("", -1, needed, tuple(build(part) for part in top))
+    tree = SubGroup("", -1, needed, tuple(_subtree(part, children, podsets) for part in top))
     return tuple(podsets), tree if len(podsets) > 1 or needed > 1 else None
+
+
+def _subtree(
+    part: SubGroupSpec,
+    children: Mapping[str, Sequence[SubGroupSpec]],
+    podsets: list[tuple[str, int]],
+) -> SubGroup:
+    """Return the tree below a subgroup, and add its pod sets to those there are."""
+    below = children.get(part.name)
+    if not below:
+        podsets.append((part.name, part.min_member or 0))
+        return SubGroup(part.name, len(podsets) - 1, 0)
+    needed = len(below) if part.min_sub_group is None else part.min_sub_group
+    parts = tuple(_subtree(child, children, podsets) for child in below)
+    return SubGroup(part.name, -1, needed, parts)
 
 
 def placed_at(tree: SubGroup, first: int) -> SubGroup:

@@ -59,6 +59,13 @@ class Volumes:
         self._claims_on: dict[tuple[type[Storage], str], set[str]] = {}
         """By volume and by class, the claims that name it."""
 
+    def heed(self, *, is_read: bool) -> list[str]:
+        """Let pods wait for their claims or not; return those that it matters to."""
+        if self.is_read == is_read:
+            return []
+        self.is_read = is_read
+        return sorted(self._claims_of_pod)
+
     # -- objects ---------------------------------------------------------------------------------
 
     def put(self, obj: Storage) -> list[str]:
@@ -98,10 +105,6 @@ class Volumes:
             return sorted(self._users.get(obj.key, ()))
         claims = self._claims_on.get((type(obj), obj.name), ())
         return sorted({pod for key in claims for pod in self._users.get(key, ())})
-
-    def users(self) -> list[str]:
-        """Return all pods that use claims."""
-        return sorted(self._claims_of_pod)
 
     # -- pods ------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kaisched.core.axis import RowVec
-    from kaisched.core.snapshot import Snapshot
 
     Column = NDArray[Any]
 
@@ -26,45 +25,47 @@ class Mark(NamedTuple):
 
     names: tuple[str, ...]
     """Names of the columns, such as ``jobs.pending``."""
+    get: Callable[[object], Any]
+    """Returns the columns of a snapshot: a tuple, or the only one."""
     columns: tuple[Column, ...]
 
-    def unchanged_in(self, snapshot: Snapshot) -> int:
+    def unchanged_in(self, snapshot: object) -> int:
         """Return how many first rows are unchanged in every column.
 
         Return 0 if that would need a comparison row by row.
         """
-        count = -1
-        for old, new in zip(self.columns, _columns(snapshot, self.names), strict=True):
+        found = self.get(snapshot)
+        if found is self.columns[0]:  # the only one, as nearly always: a tuple is none of them
+            return len(self.columns[0])
+        now = found if len(self.columns) > 1 else (found,)
+        for old, new in zip(self.columns, now, strict=True):
             if not _is_same_buffer(old, new) or len(old) > len(new):
                 return 0
-            count = len(old) if count < 0 else min(count, len(old))
-        return max(count, 0)
+        return min(len(old) for old in self.columns)
 
-    def changed_in(self, snapshot: Snapshot) -> Iterator[tuple[str, RowVec]]:
+    def changed_in(self, snapshot: object) -> Iterator[tuple[str, RowVec]]:
         """Yield the columns with changed rows, and those rows.
 
         New rows are not included.
         """
-        columns = _columns(snapshot, self.names)
-        for name, old, new in zip(self.names, self.columns, columns, strict=True):
+        found = self.get(snapshot)
+        now = found if len(self.columns) > 1 else (found,)
+        for name, old, new in zip(self.names, self.columns, now, strict=True):
             if not _is_same_buffer(old, new):
                 rows: RowVec = (old != new[: len(old)]).nonzero()[0]
                 if rows.size:
                     yield name, rows
 
 
-def mark_of(snapshot: Snapshot, *names: str) -> Mark:
+def mark_of(snapshot: object, *names: str) -> Mark:
     """Return a mark of some columns of a snapshot."""
-    return Mark(names, _columns(snapshot, names))
-
-
-def _columns(snapshot: Snapshot, names: tuple[str, ...]) -> tuple[Column, ...]:
-    found: Any = _getter(names)(snapshot)
-    return found if len(names) > 1 else (found,)
+    get = _getter(names)
+    found = get(snapshot)
+    return Mark(names, get, found if len(names) > 1 else (found,))
 
 
 @lru_cache(maxsize=64)
-def _getter(names: tuple[str, ...]) -> Callable[[Snapshot], Any]:
+def _getter(names: tuple[str, ...]) -> Callable[[object], Any]:
     return attrgetter(*names)
 
 

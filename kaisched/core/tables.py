@@ -160,7 +160,7 @@ class JobTable:
     refusal: NDArray[np.int16]
     """Non-zero: the job is never tried, for this reason."""
     first_task: RowVec
-    """First task row. The rows of a job need not be together; use :meth:`Snapshot.tasks_of_job`."""
+    """First task row; ``tasks`` has them all, which need not be together."""
     first_podset: RowVec
     podset_count: IntVec
     shape_of_job: RowVec

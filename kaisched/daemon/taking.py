@@ -63,7 +63,7 @@ def from_manifests(files: Sequence[str], shard_file: Path | None) -> Taken:
         cluster.state(),
         what.shard,
         what.policy,
-        schedulers=cluster.store.schedulers,
+        schedulers=cluster.store.ours.schedulers,
         now_s=cluster.clock.now_s(),
     )
     return Taken(_with_result(made), what.warnings, list(map(str, problems)))

@@ -169,9 +169,9 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
 def _leave_out_queues(cluster: EmbeddedCluster, problems: Iterable[ObjectError]) -> None:
     """Tell the cluster of queues that were left out, so that their jobs' reasons name the cause."""
     for problem in problems:
-        if problem.kind == Queue.KIND and cluster.store.row_of_queue(problem.name) < 0:
+        if problem.kind == Queue.KIND and cluster.store.rows.row_of_queue(problem.name) < 0:
             fault = ": ".join(filter(None, (problem.path, problem.message)))
-            cluster.store.leave_out_queue(problem.name, fault)
+            cluster.store.rows.leave_out_queue(problem.name, fault)
 
 
 def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]]:

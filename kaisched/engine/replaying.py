@@ -12,7 +12,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from kaisched.cluster.grouping import Owner
-from kaisched.cluster.state import Assumed, JobPast, StoreState, restored
+from kaisched.cluster.past import JobPast
+from kaisched.cluster.state import Assumed, StoreState, restored
 from kaisched.core.usage import Usage, UsageState
 from kaisched.engine.policy import build_policy
 from kaisched.errors import ConfigError, ObjectError, join_path

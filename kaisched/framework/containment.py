@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kaisched.core.refusals import Refusal
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.records import RUN, PluginFailure
+from kaisched.framework.session.capacity import Capacity
 
 if TYPE_CHECKING:
     from kaisched.framework.policy import Action
@@ -69,8 +70,9 @@ def start_over(session: Session) -> None:
     outcome = session.outcome
     outcome.take_back()
     session.trying = _NOBODY
-    for made in ("ledger", "capacity", "placement"):
+    for made in ("ledger", "placement"):
         session.__dict__.pop(made, None)
+    session.capacity = Capacity(session.snapshot)
     for kept in (session.state, session.found, session.hints):
         kept.clear()
     session.has_kept_promises = False

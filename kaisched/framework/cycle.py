@@ -15,6 +15,7 @@ from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.report.records import CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
+from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session
 
@@ -65,8 +66,9 @@ def run_cycle(
 def _forget(session: Session) -> None:
     """Take back all that an abandoned cycle has decided: its result tells of the snapshot alone."""
     session.outcome = Outcome(len(session.jobs.name))
-    for moved in ("ledger", "capacity", "placement"):
+    for moved in ("ledger", "placement"):
         session.__dict__.pop(moved, None)
+    session.capacity = Capacity(session.snapshot)
 
 
 def _result(session: Session, abandoned: str) -> CycleResult:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kaisched.framework.plugins.dispatch import Questions
 from kaisched.framework.plugins.registry import PluginSetting, Registry
@@ -16,7 +16,6 @@ from kaisched.objects.known_workloads import KNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kaisched.framework.session.session import Session
     from kaisched.objects.workloads import Table
 
 
@@ -28,8 +27,8 @@ class Action(Protocol):
         """Its name in shard files."""
         ...
 
-    def run(self, session: Session) -> None:
-        """Act on the session through statements."""
+    def run(self, session: Any) -> None:
+        """Act on the session, which has this policy, through statements."""
         ...
 
 

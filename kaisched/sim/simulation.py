@@ -93,7 +93,7 @@ class CheckedCycle:
         self._cycles += 1
         is_short = int(np.count_nonzero(snapshot.jobs.pending)) <= _FEW
         with_records = is_short or self._cycles % RECORDS_EVERY == 0
-        policy = result.records.session.policy
+        policy: Policy = result.records.session.policy
         found = violations(snapshot, result, policy, with_records=with_records)
         if found:
             raise InvariantBroken(

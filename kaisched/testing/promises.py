@@ -92,7 +92,8 @@ def _unequal_claims(plugin: Plugin, session: Session) -> Iterator[str]:
         yield "job_gate: it promises to answer every action alike, but the action matters"
     jobs = session.jobs
     job = np.flatnonzero(jobs.queue_of_job >= 0)
-    classes = list(zip(jobs.queue_of_job[job].tolist(), jobs.is_preemptible[job], strict=True))
+    columns = (jobs.queue_of_job, jobs.priority, jobs.is_preemptible)
+    classes = list(zip(*(column[job].tolist() for column in columns), strict=True))
     for action in ("reclaim", "preempt"):
         for amount in (1, _HUGE):
             ask = np.full((len(session.axis), len(job)), amount, np.int64)
@@ -100,7 +101,7 @@ def _unequal_claims(plugin: Plugin, session: Session) -> Iterator[str]:
             told = [0] * len(job) if codes is None else np.asarray(codes).tolist()
             if len(set(zip(classes, told, strict=True))) > len(set(classes)):
                 yield (
-                    "claim_gate: it promises to look at queue, ask and preemptibility only, but it"
-                    " tells equal claims apart"
+                    "claim_gate: it promises to look at queue, ask, priority and preemptibility"
+                    " only, but it tells equal claims apart"
                 )
                 return

@@ -121,26 +121,33 @@ class History:
     # -- stretches -----------------------------------------------------------------------------
 
     def _extend(self, sample: Sample, start_s: float, end_s: float) -> list[Stretch]:
-        fresh = _constant(sample, start_s, end_s)
-        self._add_up(fresh)
+        """Add the time for which a sample held, and return the stretches that became complete.
+
+        A sample that is too long for the open stretch is cut at its end. Otherwise the number of
+        stretches in a window, and with it memory and file, would depend on how long samples are.
+        """
+        self._add_up(_constant(sample, start_s, end_s))
         done: list[Stretch] = []
-        if self.open is not None and not self._is_like(self.open, sample, fresh.span_s):
+        if self.open is not None and not _has_names_of(self.open, sample):
             done = self._close()
-        if self.open is None:
-            self.open = fresh
-        else:
-            self.open.used += fresh.used
-            self.open.capacity += fresh.capacity
-            self.open.end_s = end_s
+        full_s = end_s if self.open is None else self.open.start_s + self.grain_s
+        if end_s > full_s:
+            if full_s > start_s:
+                self._join(sample, start_s, full_s)
+                start_s = full_s
+            done += self._close()
+        self._join(sample, start_s, end_s)
         return done
 
-    def _is_like(self, stretch: Stretch, sample: Sample, span_s: float) -> bool:
-        """Tell whether a sample may join a stretch: equal names, and a stretch not too long."""
-        return (
-            stretch.span_s + span_s <= self.grain_s
-            and stretch.queues == sample.queues
-            and stretch.resources == sample.resources
-        )
+    def _join(self, sample: Sample, start_s: float, end_s: float) -> None:
+        """Add the time of a sample to the end of the open stretch, or begin one."""
+        part = _constant(sample, start_s, end_s)
+        if self.open is None:
+            self.open = part
+        else:
+            self.open.used += part.used
+            self.open.capacity += part.capacity
+            self.open.end_s = end_s
 
     def _held(self, now_s: float) -> Stretch | None:
         """Return the time since the last sample as a stretch, as long as the sample holds."""
@@ -191,6 +198,11 @@ class History:
     ) -> None:
         seconds = weighed_s(start_s, end_s, now_s, self.window.half_life_s)
         sums.add(stretch, sign * seconds, sign * (end_s - start_s))
+
+
+def _has_names_of(stretch: Stretch, sample: Sample) -> bool:
+    """Tell whether a stretch has the queues and resources of a sample."""
+    return stretch.queues == sample.queues and stretch.resources == sample.resources
 
 
 def _constant(sample: Sample, start_s: float, end_s: float) -> Stretch:

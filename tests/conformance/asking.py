@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kaisched import Arguments, Plugin, Session, hookimpl
+from kaisched import Arguments, Plugin, hookimpl
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -13,6 +13,7 @@ from kaisched.core.axis import FIXED
 from kaisched.framework.memory import Memory
 from kaisched.framework.plugins.registry import PluginSetting
 from kaisched.framework.policy import Policy
+from kaisched.framework.session.session import Session
 from kaisched.testing.rows import Job, add_job
 from kaisched.units import UNLIMITED
 from tests.conformance import policy as policies

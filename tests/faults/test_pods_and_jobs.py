@@ -143,7 +143,7 @@ def pod_of(owner, **changes):
 def test_a_chain_of_owners_ends(above, looked_up):
     owners = [job_owned_by(name, owner) for name, owner in above.items()]
     store = store_of(*owners, pod_of("j0"), pod("other"))
-    assert len(store._pods["ns/p"][1].owner_uids) == looked_up
+    assert len(store.pods.find("ns/p")[1].owner_uids) == looked_up
     assert placed(decide(store)) == {"p": "n0", "other": "n0"}
 
 
@@ -152,9 +152,9 @@ def test_the_group_that_a_pod_names_counts_before_its_owner():
     both = pod_of("train")
     both.metadata.annotations.update(IN_G)
     store = store_of(make(Job, "train", uid="uid-train"), group("g"), both)
-    assert store._pods["ns/p"][1].job == "ns/g"
+    assert store.pods.find("ns/p")[1].job == "ns/g"
     again = store_of(both, group("g"), make(Job, "train", uid="uid-train"))
-    assert again._pods["ns/p"][1].job == "ns/g"
+    assert again.pods.find("ns/p")[1].job == "ns/g"
 
 
 @pytest.mark.fault("D68")
@@ -217,18 +217,18 @@ def test_a_storm_of_jobs_leaves_nothing_behind(monkeypatch):
             remove(store, obj)
         store.snapshot()
     for table in (
-        store.tasks.name.data,
-        store.jobs.name.data,
-        store.shapes,
-        store.labels.labels.data,
+        store.rows.tasks.name.data,
+        store.rows.jobs.name.data,
+        store.rows.shapes,
+        store.rows.labels.labels.data,
     ):
         assert len(table) < 300
     kept = (
-        store._pods,
-        store._dependents._of_owner,
-        store._dependents._done,
-        store._groups._group,
-        store._grouper._owner,
+        store.pods,
+        store.members._dependents._of_owner,
+        store.members._dependents._done,
+        store.members._groups._group,
+        store.members._grouper._owner,
     )
     assert [len(them) for them in kept] == [0] * len(kept)
     assert_adds_up(store.snapshot())
@@ -278,7 +278,7 @@ def test_finished_pods_hold_no_room_and_no_row():
     upsert(store, pod("last", where="n0", phase="Running"))
     snapshot = store.snapshot()
     assert len(snapshot.tasks.state) < 100
-    assert set(store._pods) == {"ns/first", "ns/last"}
+    assert set(store.pods._pods) == {"ns/first", "ns/last"}
     assert snapshot.nodes.idle[GPU].tolist() == [6000]
     assert_adds_up(snapshot)
 

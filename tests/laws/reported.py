@@ -229,14 +229,14 @@ class Cluster:
                 yield f"pod {name} says {said}, not {messages.get(f'team/{name}')}"
 
     def _wrong_queues(self, snapshot, result):
-        wanted = dict(queue_statuses(snapshot, result.shares, self.store.queue_faults()))
+        wanted = dict(queue_statuses(snapshot, result.shares, self.store.declared.queue_faults()))
         for queue in self.objects(GROUP, "queues"):
             name = queue["metadata"]["name"]
             if not matches(queue.get("status"), wanted[name]):
                 yield f"queue {name} says {queue.get('status')}, not {wanted[name]}"
 
     def _wrong_groups(self, snapshot, why):
-        amounts = dict(GroupAmounts().changed(snapshot, self.store.is_declared))
+        amounts = dict(GroupAmounts().changed(snapshot, self.store.members.is_declared))
         for group in self.objects(GROUP, "podgroups"):
             job = f"team/{group['metadata']['name']}"
             said = group.get("status") or {}

@@ -23,12 +23,14 @@ from kaisched.cluster.kubernetes.client import Answer
 from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.reports import Reporter
+from kaisched.cluster.members import Members
 from kaisched.cluster.store import StateStore
 from kaisched.core.states import TaskState
 from kaisched.framework.advice import advice
 from kaisched.framework.advice.advice import Advice, Kind
 from kaisched.framework.advice.look import HOLD_S
 from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.podgroup import PodGroup
 from kaisched.units import base_units
 from tests.laws.clusters import NOW_S, make_cluster
@@ -43,8 +45,8 @@ _FIXED = {
 }
 
 
-class Store(StateStore):
-    """Holds rows; a pod group stands behind each job."""
+class Declared(Members):
+    """Says that a pod group stands behind each job."""
 
     def is_declared(self, job):
         return True
@@ -79,7 +81,8 @@ class Daemon:
 
     def see(self, cluster):
         """Begin to report on a cluster."""
-        store = Store()
+        store = StateStore()
+        store.members = Declared(store.rows, KNOWN, store.pods.meta_of, owner_wait_s=0.0)
         self.reporter = Reporter(
             self.server, self.box, ManualClock(NOW_S), store, advice=self.advice
         )  # fmt: skip
@@ -87,7 +90,7 @@ class Daemon:
             meta = {"name": job.name, "namespace": "default", "uid": job.name}
             group = msgspec.convert({"metadata": meta, "spec": {}}, PodGroup)
             self.reporter.tell(Change(group))
-        cluster.load(store)
+        cluster.load(store.rows)
         return store
 
     def live(self, cluster, now_s):

@@ -271,8 +271,8 @@ class StoreMachine(RuleBasedStateMachine):
                 assert names[tasks.node_of_task[row]] == where
         for name, told in self.server.told.items():
             # A read may be ahead of the watch; the store stands by the newer of the two.
-            is_newest = self.store.version_of(f"ns/{name}") == (told.uid, str(told.version))
-            if is_newest and not self.store.is_assumed(f"ns/{name}"):
+            is_newest = self.store.pods.version_of(f"ns/{name}") == (told.uid, str(told.version))
+            if is_newest and not self.store.facts.is_assumed(f"ns/{name}"):
                 self.is_as_told(told, stands.get(name), snapshot)
 
     @invariant()
@@ -327,7 +327,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.tell_all(name)
         snapshot = self.shard.snapshot()
         assert not self.outbox.works
-        assert not any(self.store.is_assumed(f"ns/{name}") for name in PODS)
+        assert not any(self.store.facts.is_assumed(f"ns/{name}") for name in PODS)
         fresh = StateStore()
         for obj in (*self.others.values(), *(pod.obj() for pod in self.server.pods.values())):
             upsert(fresh, obj)

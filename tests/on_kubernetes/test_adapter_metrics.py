@@ -58,7 +58,9 @@ def test_one_that_stands_by_takes_in_what_it_hears(cluster):
         cluster.pod(f"p{number}", "a")
     cluster.wait_placed(*(f"p{number}" for number in range(8)))
     store = other.daemon.tenures[0].cluster.store
-    until(lambda: state_of(other).news == 0 and store.row_of_task(f"{cluster.namespace}/p7") >= 0)
+    until(
+        lambda: state_of(other).news == 0 and store.rows.row_of_task(f"{cluster.namespace}/p7") >= 0
+    )
 
 
 def test_watches_that_break_are_counted_with_the_lists_they_cost(cluster, server):

@@ -230,14 +230,14 @@ def test_a14_what_a_watch_lost_is_found_by_comparing(cluster, server):
     key = f"{cluster.namespace}/p"
     cluster.pod("p", "a", 9)
     store = daemon.daemon.tenures[0].cluster.store
-    until(lambda: store.row_of_task(key) >= 0)
+    until(lambda: store.rows.row_of_task(key) >= 0)
     # No more is written of a pod whose condition is written; and that has been heard of, too.
     until(lambda: cluster.condition("p"))
     version = cluster.pods()["p"]["metadata"]["resourceVersion"]
-    until(lambda: store.version_of(key)[1] == version)
+    until(lambda: store.pods.version_of(key)[1] == version)
     # As if the event had never come.
     daemon.daemon.tenures[0].cluster.post(lambda store: store.remove_pod(key))
-    until(lambda: store.row_of_task(key) < 0)
+    until(lambda: store.rows.row_of_task(key) < 0)
 
     def is_found():
         pods._known.pop(key, None)
@@ -246,7 +246,7 @@ def test_a14_what_a_watch_lost_is_found_by_comparing(cluster, server):
         return pods.tally.mismatches
 
     until(is_found)
-    until(lambda: store.row_of_task(key) >= 0)
+    until(lambda: store.rows.row_of_task(key) >= 0)
     assert events(cluster, "cache_mismatch_repaired")
 
 
@@ -372,22 +372,22 @@ def test_a24_what_was_bound_holds_its_room_though_no_event_says_so(cluster, serv
         cluster.pod(f"p{number}", "a", 8, schedulingGates=[{"name": "x.io/wait"}])
     store = daemon.daemon.tenures[0].cluster.store
     keys = [f"{cluster.namespace}/p{number}" for number in range(3)]
-    until(lambda: all(store.row_of_task(key) >= 0 for key in keys))
+    until(lambda: all(store.rows.row_of_task(key) >= 0 for key in keys))
     # Long enough for the watch to fall silent between the decision and the bind.
     server.faults.add(Fault(subresource="binding", delay_s=1.0, times=None))
     for number in range(3):
         cluster.must("PATCH", f"{cluster.pods_path}/p{number}",
                      {"spec": {"schedulingGates": None}}, MERGE)  # fmt: skip
-    until(lambda: sum(store.is_assumed(key) for key in keys) == 2)
+    until(lambda: sum(store.facts.is_assumed(key) for key in keys) == 2)
     server.mute_watches("pods")
     until(lambda: len(cluster.placed()) == 2)
     bound = set(cluster.placed())
-    assert all(store.is_assumed(f"{cluster.namespace}/{name}") for name in bound)
+    assert all(store.facts.is_assumed(f"{cluster.namespace}/{name}") for name in bound)
     cycles = daemon.daemon.tenures[0].loop.cycles
     until(lambda: daemon.daemon.tenures[0].loop.cycles >= cycles + 3)
     assert set(cluster.placed()) == bound
     # After a while the pods are read, aside of the silent watch.
-    until(lambda: not any(store.is_assumed(key) for key in keys))
+    until(lambda: not any(store.facts.is_assumed(key) for key in keys))
     assert {line["pod"] for line in events(cluster, "assumption_checked")} == {
         f"{cluster.namespace}/{name}" for name in bound
     }

@@ -85,11 +85,16 @@ def test_a_standby_sees_the_leader_bind_and_stays(cluster):
     cluster.pod("too-large", "a", 9)
     (tenure,) = until(lambda: standby.daemon.tenures)
     store, namespace = tenure.cluster.store, cluster.namespace
-    until(lambda: store.is_waiting(f"{namespace}/too-large"))
+    until(lambda: store.pods.is_waiting(f"{namespace}/too-large"))
     cluster.pod("p", "a")
-    until(lambda: store.version_of(f"{namespace}/p")[0] and not store.is_waiting(f"{namespace}/p"))
+    until(
+        lambda: (
+            store.pods.version_of(f"{namespace}/p")[0]
+            and not store.pods.is_waiting(f"{namespace}/p")
+        )
+    )
     cluster.delete_pod("too-large")
-    until(lambda: standby.has_ended or not store.is_waiting(f"{namespace}/too-large"))
+    until(lambda: standby.has_ended or not store.pods.is_waiting(f"{namespace}/too-large"))
     assert [leader.has_ended, standby.has_ended] == [False, False]
 
 

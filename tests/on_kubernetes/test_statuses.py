@@ -149,7 +149,7 @@ def test_our_own_reports_start_no_cycle_and_change_no_snapshot(cluster):
 
     def state():
         tenure.cluster.snapshot()
-        return tenure.loop.cycles, tenure.cluster.store.revision
+        return tenure.loop.cycles, tenure.cluster.store.rows.revision
 
     def is_quiet():
         before = state()

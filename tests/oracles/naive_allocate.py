@@ -31,6 +31,8 @@ class PlainSession:
         self.axis, self.nodes, self.queues = snapshot.axis, snapshot.nodes, snapshot.queues
         self.jobs, self.podsets, self.tasks = snapshot.jobs, snapshot.podsets, snapshot.tasks
         self.shapes, self.label_sets = snapshot.shapes, snapshot.label_sets
+        self.total, self.generation = snapshot.total, snapshot.generation
+        self.over_quota_weights, self.facts_before = policy.over_quota_weights, {}
         self.hints, self.state, self.failures = {}, {}, []
         self.usage, self.fold, self.head_start = None, None, None
         self.gates, self.barred = {}, set()
@@ -43,6 +45,19 @@ class PlainSession:
     @cached_property
     def fair_share(self):
         return self.ask.fair_share(self)
+
+    def __getattr__(self, name):
+        """As of now: what the ledger says."""
+        if name.endswith("_now"):
+            return getattr(self.ledger, name.removesuffix("_now"))
+        raise AttributeError(name)
+
+    def subgroup_order(self, active, minimum):
+        return self.ask.subgroup_order(self, active, minimum)
+
+    @property
+    def requested_by_jobs(self):
+        return self.snapshot.allocated + self.snapshot.pending
 
     def divide(self):
         return self.fair_share

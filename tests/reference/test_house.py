@@ -62,6 +62,41 @@ def test_a_long_function_would_be_noticed():
     assert too_long_functions(ast.parse(f"def f():\n{body.removesuffix('    x = 1')}")) == []
 
 
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def inner_rings(tree: ast.Module) -> list[str]:
+    """Return the functions within functions that come upon themselves, by way of others or not."""
+    found = []
+    for outer in (it for it in ast.walk(tree) if isinstance(it, FUNCTIONS)):
+        inner = {it.name: it for it in ast.walk(outer) if isinstance(it, FUNCTIONS)}
+        del inner[outer.name]
+        names = {
+            name: {it.id for it in ast.walk(function) if isinstance(it, ast.Name)} & inner.keys()
+            for name, function in inner.items()
+        }
+        for name in inner:
+            met, line = set(), [name]
+            while line:
+                new = names[line.pop()] - met
+                met |= new
+                line += new
+            found += [f"{outer.name}: {name}"] if name in met else []
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_no_inner_function_calls_itself(path):
+    """It would keep itself alive, with all that it has of the outer one, until Python finds it."""
+    assert inner_rings(tree_of(path)) == []
+
+
+def test_an_inner_function_that_calls_itself_would_be_noticed():
+    ring = "def f(x):\n    def g():\n        return h()\n    def h():\n        return g()\n"
+    assert inner_rings(ast.parse(ring)) == ["f: g", "f: h"]
+    assert inner_rings(ast.parse(ring.replace("return g()", "return f(x)"))) == []
+
+
 @pytest.mark.parametrize("path", PACKAGED)
 def test_a_module_says_what_lives_in_it(path):
     assert ast.get_docstring(tree_of(path))

@@ -5,6 +5,7 @@ small one of the tests instead. All tests run there but those that are marked as
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ NAMED = {
     "config/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
 }
 """Where the default policy is listed, with what is replaced by what."""
+TURNED_OFF = re.compile(rf'\b{GONE}(?="?: {{"?enabled"?: (False|false)}})')
+"""How another policy says in a shard that it stands in place of the default one."""
 CHECK = f"""
 from importlib.util import find_spec
 from kaisched.engine.policy import default_policy
@@ -55,6 +58,9 @@ def copy(tree: Path) -> None:
     replace(tree / "pyproject.toml", *entry_point())
     for name, (old, new) in NAMED.items():
         replace(tree / name, old, new)
+    for kind in ("*.py", "*.md"):
+        for path in (tree / "plugins" / "kaisched_plugins").rglob(kind):
+            path.write_text(TURNED_OFF.sub(INSTEAD, path.read_text("utf-8")), "utf-8")
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:

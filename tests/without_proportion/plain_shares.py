@@ -23,6 +23,7 @@ from kaisched import (
     Kind,
     Plugin,
     PluginRefusal,
+    Problem,
     Proposal,
     Reason,
     RowVec,
@@ -172,6 +173,18 @@ class PlainShares(Plugin):
             yield from larger_bounds(session, job, Kind.LIMIT, session.queues.limit)
         else:
             yield from larger_bounds(session, job, Kind.QUOTA, session.queues.deserved)
+
+    @hookimpl
+    def queue_problems(self, session: Session) -> dict[int, Problem]:
+        """Report leaf queues that ask for something of which they have no share."""
+        lacks = (session.requested > 0) & (session.fair_share == 0) & session.queues.tree.is_leaf
+        lacks[PODS] = False
+        found: dict[int, Problem] = {}
+        for at, queue in np.argwhere(lacks).tolist():
+            what, asked = session.axis.names[at], int(session.requested[at, queue])
+            said = f"its jobs ask for {what} {format_amount(what, asked)} and its fair share is 0"
+            found.setdefault(queue, Problem("NoFairShare", said))
+        return found
 
 
 def _is_over(session: Session, claim: Claim, held: Amounts, queue: int) -> bool:

@@ -7,25 +7,25 @@ claim is really placed, and whatever it left unused stays too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from kaisched.actions.eviction.by_node import may_suffice, openings
 from kaisched.actions.eviction.need import Need, take_all
 from kaisched.actions.eviction.plan import Demand, Plan
-from kaisched.actions.eviction.protected import PROTECTED, judged
+from kaisched.actions.eviction.protected import PROTECTED
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.placing import place_waiting
 from kaisched.core.refusals import Refusal, text_of
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.search import Search
     from kaisched.actions.eviction.victim_list import VictimList
+    from kaisched.actions.room.future import Future
     from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
-    from kaisched.framework.session.units import Unit
 
     UnitList = list[Unit]
 _FEWEST: Final = 2
@@ -37,11 +37,23 @@ _GROWTH: Final = 16
 _FEW: Final = 4
 
 
+class Searching(Protocol):
+    """What an attempt needs of the search that it is part of."""
+
+    def future(self, shape: int) -> Future:
+        """Return the room of a shape once all is released, as of now."""
+        ...
+
+    def step(self) -> bool:
+        """Count a step; False when there have been enough."""
+        ...
+
+
 class Attempt:
     """One pass over a list of victims."""
 
     def __init__(
-        self, search: Search, session: Session, demand: Demand, victim_list: VictimList
+        self, search: Searching, session: Session, demand: Demand, victim_list: VictimList
     ) -> None:
         self._search = search
         self._session = session
@@ -205,11 +217,11 @@ class Attempt:
         return left
 
     def _judge(self, places: RowVec) -> CodeVec:
-        return judged(self._session, self.victim_list, self.demand.claim, places)
+        return self.victim_list.judged(self.demand.claim, places)
 
     def judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
         """Return what budgets and plugins say of the units of several sets."""
-        codes = judged(self._session, self.victim_list, self.demand.claim, places, sets)
+        codes = self.victim_list.judged(self.demand.claim, places, sets)
         self._count(codes)
         return codes
 

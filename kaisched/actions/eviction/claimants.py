@@ -1,7 +1,7 @@
 """The waiting jobs that may claim what others hold, asked about class by class.
 
 In a cluster that is full for weeks every cycle has thousands of waiting jobs and three actions that
-might evict for them. Jobs of one queue, ask and preemptibility are told the same about claims where
+might evict for them. Jobs of one queue, ask, priority and preemptibility are told the same where
 the plugins promise so: one of each class of the backlog is asked about for all of them, and what
 was refused is noted for all of them at once.
 """

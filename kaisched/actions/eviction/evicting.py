@@ -21,7 +21,8 @@ from kaisched.actions.eviction.reasons import eviction_reason
 from kaisched.actions.eviction.relocation import Relocation
 from kaisched.actions.eviction.search import Search
 from kaisched.actions.eviction.victim_list import VictimList
-from kaisched.actions.order.candidates import gather, keep_best, pending_jobs
+from kaisched.actions.order.candidates import gather, pending_jobs
+from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
 from kaisched.actions.room.promises import keep_promises
 from kaisched.core.refusals import Refusal, text_of

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from kaisched.actions.eviction.plan import Demand, Plan
-from kaisched.actions.eviction.protected import judged
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.room.clearing import Item, Movable
 from kaisched.actions.room.placing import place_waiting
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.core.axis import Amounts, BoolVec, RowVec
     from kaisched.framework.session.capacity import Without
+    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
-    from kaisched.framework.session.units import Unit
 
 TRIES: Final = 8
 """How many nodes one claim may try."""
@@ -60,7 +59,7 @@ class MakingWay:
         if not victim_list.places.size:
             return None
         most, shape = self._session.policy.max_consolidation_preemptees, demand.shapes[0][0]
-        able = _givers(self._session, victim_list, demand)
+        able = _givers(victim_list, demand)
         if not able.size:
             return None
         movable = self._movable_for(demand.claim.job, running)
@@ -112,7 +111,7 @@ class MakingWay:
         entry, place, _ = victim_list.pods.by_node([at for at, _ in future.asked])
         here = np.intersect1d(place[entry == node], able)
         places = np.concatenate((here, np.setdiff1d(able, here)[:_LOOKED_AT]))
-        may_go = judged(session, victim_list, demand.claim, places) == 0
+        may_go = victim_list.judged(demand.claim, places) == 0
         gone = here[may_go[: len(here)]].tolist()
         extra = places[len(here) :][may_go[len(here) :]][:_EXTRA].tolist()
         left = session.capacity.without(victim_list.pods.holding(np.array(gone, np.int64)))
@@ -135,9 +134,7 @@ class MakingWay:
         if not tried.units:
             return None  # nobody has to lose anything: consolidate moves
         tasks = [task for unit in (*tried.units, *node.moved) for task in unit.tasks]
-        if not may_disrupt(session, tasks) or not _may_go(
-            session, victim_list, demand, tried.units
-        ):
+        if not may_disrupt(session, tasks) or not _may_go(victim_list, demand, tried.units):
             return None
         return self._carried_out(demand, tried.units, node.moved, [])
 
@@ -168,10 +165,10 @@ class MakingWay:
         return Plan(statement, kept, moved=sum(len(p.tasks) for p in moved))
 
 
-def _givers(session: Session, victim_list: VictimList, demand: Demand) -> RowVec:
+def _givers(victim_list: VictimList, demand: Demand) -> RowVec:
     """Return the units, by their places, of queues that may lose any of the first on the list."""
     first = victim_list.places[:_LOOKED_AT]
-    may_go = judged(session, victim_list, demand.claim, first) == 0
+    may_go = victim_list.judged(demand.claim, first) == 0
     queue = victim_list.victims.queue
     able: RowVec = victim_list.places[np.isin(queue[victim_list.places], queue[first[may_go]])]
     return able
@@ -198,7 +195,7 @@ def _fewest(items: list[Item], missing: list[tuple[int, int]]) -> list[Unit] | N
     return [item.unit for item in sorted(chosen, key=lambda item: -item.place)]
 
 
-def _may_go(session: Session, victim_list: VictimList, demand: Demand, units: list[Unit]) -> bool:
+def _may_go(victim_list: VictimList, demand: Demand, units: list[Unit]) -> bool:
     """Tell whether plugins let units go together, none of them a core that leaves elastic pods."""
     wanted = set(units)
     job, is_core = victim_list.victims.job, victim_list.victims.is_core
@@ -208,7 +205,7 @@ def _may_go(session: Session, victim_list: VictimList, demand: Demand, units: li
     cores = {int(job[place]) for place in chosen if is_core[place]}
     if any(int(job[place]) in cores and place not in set(chosen) for place in places):
         return False
-    return not judged(session, victim_list, demand.claim, np.array(chosen, np.int64)).any()
+    return not victim_list.judged(demand.claim, np.array(chosen, np.int64)).any()
 
 
 def _evict(statement: Statement, units: list[Unit]) -> None:

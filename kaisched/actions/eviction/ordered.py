@@ -12,17 +12,16 @@ import numpy as np
 
 from kaisched.actions.eviction.attempt import Attempt
 from kaisched.actions.eviction.plan import Demand, Plan
-from kaisched.actions.eviction.protected import judged
 from kaisched.actions.eviction.victim_list import as_units
 from kaisched.core.refusals import Refusal
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.search import Search
+    from kaisched.actions.eviction.attempt import Searching
     from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.core.axis import RowVec
+    from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
-    from kaisched.framework.session.units import Unit
 
     UnitList = list[Unit]
 
@@ -32,7 +31,7 @@ class OrderedAttempt(Attempt):
 
     def __init__(
         self,
-        search: Search,
+        search: Searching,
         session: Session,
         demand: Demand,
         victim_list: VictimList,
@@ -78,7 +77,7 @@ class OrderedAttempt(Attempt):
 
     def _offered(self) -> UnitList:
         """Return the units that budgets and other plugins let go, in order."""
-        codes = judged(self._session, self.victim_list, self.demand.claim, self._places)
+        codes = self.victim_list.judged(self.demand.claim, self._places)
         self._count(codes)
         places = self._not_shut(self._places.tolist(), codes.tolist())
         return [self.victim_list.unit(place) for place in places]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.claims import Claim
+    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.statement import Statement
-    from kaisched.framework.session.units import Unit
 
 
 @dataclass(slots=True)

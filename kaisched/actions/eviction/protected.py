@@ -16,7 +16,6 @@ from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.session.disruptions_left import disruptions_left, has_budgets
 
 if TYPE_CHECKING:
-    from kaisched.actions.eviction.victim_list import VictimList
     from kaisched.actions.eviction.victim_order import Victims
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.claims import Claim, Units
@@ -108,20 +107,6 @@ def _charged(session: Session, victims: Victims) -> tuple[IntVec, IntVec]:
     if session.stranded is not None:
         rows &= ~session.stranded
     return place_of_task[rows], of_task[rows]
-
-
-def judged(
-    session: Session,
-    victim_list: VictimList,
-    claim: Claim,
-    places: RowVec,
-    sets: RowVec | None = None,
-) -> CodeVec:
-    """Return codes ``(K,)`` of units of a list in order, or of several sets of them."""
-    units = victim_list.units(places, sets)
-    if victim_list.charges is None:
-        return session.ask.scenario_gate(session, claim, units)
-    return victim_list.charges.judge(claim, units, places, sets)
 
 
 def charges_in(session: Session, victims: Victims) -> Charges | None:

@@ -21,9 +21,9 @@ from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from kaisched.actions.eviction.victim_order import Victims
-    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.session import Session
-    from kaisched.framework.session.units import Unit
 
 
 class VictimList:
@@ -80,6 +80,13 @@ class VictimList:
             _Tasks(victims, places),
             alternative,
         )
+
+    def judged(self, claim: Claim, places: RowVec, sets: RowVec | None = None) -> CodeVec:
+        """Return codes ``(K,)`` of units of the list in order, or of several sets of them."""
+        units = self.units(places, sets)
+        if self.charges is None:
+            return self._session.ask.scenario_gate(self._session, claim, units)
+        return self.charges.judge(claim, units, places, sets)
 
     def most(self, shape: int, allowed: BoolVec | None) -> int:
         """Return how many pods of a shape would fit if every unit of the list were gone.

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.job_order import last_first
-from kaisched.framework.session.units import Unit, units_of
+from kaisched.framework.session.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

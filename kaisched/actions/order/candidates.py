@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.actions.order.job_order import leaf_lists
 from kaisched.actions.order.rations import rations_of, waiting_jobs
 from kaisched.core.refusals import Refusal
 from kaisched.framework.session.batches import asks_of, measure
@@ -236,14 +235,3 @@ def drop_gated(session: Session, action: str, candidates: Candidates) -> Candida
     refused = code != 0
     session.outcome.refusal[candidates.job[refused]] = code[refused]
     return candidates.keep(~refused)
-
-
-def keep_best(session: Session, candidates: Candidates, depth: int) -> Candidates:
-    """Keep the best ``depth`` jobs of every leaf queue, in job order."""
-    mask = np.zeros(len(candidates), np.bool_)
-    for jobs in leaf_lists(session, candidates):
-        jobs.settle(depth)
-        mask[jobs.rows[:depth]] = True
-    if not mask.all():
-        session.outcome.refusal[candidates.job[~mask]] = int(Refusal.QUEUE_DEPTH)
-    return candidates.keep(mask)

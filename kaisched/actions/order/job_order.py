@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.core.refusals import Refusal
+
 if TYPE_CHECKING:
     from kaisched.actions.order.candidates import Candidates
     from kaisched.core.axis import BoolVec, IntVec, RowVec
@@ -111,3 +113,14 @@ def order_entry(session: Session, candidates: Candidates, rows: list[int]) -> li
     columns.append(session.jobs.created_s[job].tolist())
     columns.append([session.jobs.name[row] for row in job.tolist()])
     return list(zip(*columns, strict=True))
+
+
+def keep_best(session: Session, candidates: Candidates, depth: int) -> Candidates:
+    """Keep the best ``depth`` jobs of every leaf queue, in job order."""
+    mask = np.zeros(len(candidates), np.bool_)
+    for jobs in leaf_lists(session, candidates):
+        jobs.settle(depth)
+        mask[jobs.rows[:depth]] = True
+    if not mask.all():
+        session.outcome.refusal[candidates.job[~mask]] = int(Refusal.QUEUE_DEPTH)
+    return candidates.keep(mask)

@@ -14,9 +14,10 @@ import numpy as np
 
 from kaisched.core.states import ALLOCATED_STATES
 from kaisched.framework.session.capacity import Holding
+from kaisched.framework.session.claims import Unit
 from kaisched.framework.session.disruptions_left import disruptions_left
 from kaisched.framework.session.job_order import ordered_jobs
-from kaisched.framework.session.units import Unit, units_of
+from kaisched.framework.session.units import units_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

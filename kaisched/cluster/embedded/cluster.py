@@ -12,7 +12,7 @@ from kaisched.clock import Clock, ManualClock
 from kaisched.cluster.embedded.history import HISTORY_LENGTH, Happening, What
 from kaisched.cluster.embedded.kubelet import Kubelet, Step, run_s
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.known import OUR_SCHEDULERS
+from kaisched.cluster.ours import OUR_SCHEDULERS
 from kaisched.cluster.problems import Problem
 from kaisched.cluster.state import Kept, StoreState
 from kaisched.cluster.store import StateStore
@@ -230,9 +230,7 @@ class EmbeddedCluster:
             )
             return
         self._record("evicted", pod, detail=evict.reason)
-        task = self.store.row_of_task(pod.key)
-        self.store.accounts.note_eviction(task, self.clock.now_s())  # the pod's change tells it
-        self.store.disruptions.note_eviction(pod.key)
+        self.store.note_eviction(pod.key, self.clock.now_s())  # the pod's change tells the rest
         if self._is_recreating:
             self._to_recreate.add(pod.metadata.uid)
         self._let_go(pod)
@@ -254,10 +252,11 @@ class EmbeddedCluster:
             return f"already on {pod.spec.node_name}"
         if pod.spec.scheduling_gates:
             return "it has scheduling gates"
-        row = self.store.row_of_node(bind.node)
+        rows = self.store.rows
+        row = rows.row_of_node(bind.node)
         if row < 0:
             return f"no node {bind.node}"
-        short = self.store.shortage(self.store.row_of_task(pod.key), row)
+        short = rows.shortage(rows.row_of_task(pod.key), row)
         return f"out of {short}" if short else ""
 
     # -- time ------------------------------------------------------------------------------------

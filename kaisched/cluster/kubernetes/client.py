@@ -5,6 +5,7 @@ The official client decodes every answer into models, which costs six times as m
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, Final, NamedTuple
@@ -97,7 +98,9 @@ class Stream:
             yield from self._response.stream(_BLOCK)
         except (HTTPError, OSError, ValueError, AttributeError) as wrong:
             # The last two are raised when another thread closes the stream during a read.
-            raise ClusterUnavailable(f"the stream broke: {_error_name(wrong)}") from wrong
+            raise ClusterUnavailable(
+                f"the stream broke: {_error_name(wrong)}"
+            ) from _without_locals(wrong)
 
     def interrupt(self) -> None:
         """End the stream from any thread; a thread that waits for a piece stops waiting."""
@@ -185,7 +188,7 @@ class Client:
         try:
             answer = _answer(response, response.read(_BLOCK))
         except HTTPError as wrong:
-            raise ClusterUnavailable(f"no answer: {_error_name(wrong)}") from wrong
+            raise ClusterUnavailable(f"no answer: {_error_name(wrong)}") from _without_locals(wrong)
         finally:
             response.close()
         self._check_ready(answer)
@@ -236,7 +239,7 @@ class Client:
         except (HTTPError, OSError) as wrong:
             raise ClusterUnavailable(
                 f"no answer from the API server: {_error_name(wrong)}"
-            ) from wrong
+            ) from _without_locals(wrong)
 
 
 class RefusedError(Exception):
@@ -269,3 +272,13 @@ def _error_name(wrong: Exception) -> str:
     """Return the name of an error, without the address, which may hold a password."""
     cause: Any = getattr(wrong, "reason", None) or wrong
     return type(cause).__name__
+
+
+def _without_locals(wrong: Exception) -> Exception:
+    """Return an error after clearing the local variables of the functions that raised it.
+
+    Some of them refer to the error, so the connection and everything else they held would stay in
+    memory until Python's cyclic garbage collection, which seldom runs here.
+    """
+    traceback.clear_frames(wrong.__traceback__)
+    return wrong

@@ -167,7 +167,7 @@ class KubernetesCluster:
         with self._store_lock:
             if not self._has_loop:
                 self._take_in_all()
-                self.store.tidy()
+                self.store.rows.tidy()
 
     def _take_in_all(self) -> None:
         for _ in range(len(self._news)):
@@ -205,7 +205,7 @@ class KubernetesCluster:
 
         Pods that were bound when first seen do not count: a deleted lease begins again at 0.
         """
-        if pod.spec.node_name and self.store.is_waiting(pod.key):
+        if pod.spec.node_name and self.store.pods.is_waiting(pod.key):
             holder = later_leader(pod, self._writers.gate.term)
             if holder:
                 self.on_overthrown(f"{holder} leads now: it has bound pod {pod.key}")
@@ -220,7 +220,7 @@ class KubernetesCluster:
             return True
         if not change.is_read:
             return not self._reads.are_ahead_of(change)
-        if is_older(meta, self.store.version_of(change.obj.key)):
+        if is_older(meta, self.store.pods.version_of(change.obj.key)):
             return False
         self._reads.note(meta)
         return True
@@ -232,11 +232,13 @@ class KubernetesCluster:
         to_be_sent = self._plans.victims()
         while self._sent and self._sent[0][0] <= now_s:
             _, key = self._sent.popleft()
-            if not self.store.is_assumed(key):
+            if not self.store.facts.is_assumed(key):
                 continue
-            uid = self.store.version_of(key)[0]
+            uid = self.store.pods.version_of(key)[0]
             if (key, uid) not in self._writers.under_way and key not in to_be_sent:
-                self._outbox.put(READ, _ReadWork(self._writers, key, uid, self.store.sent.of(key)))
+                self._outbox.put(
+                    READ, _ReadWork(self._writers, key, uid, self.store.facts.sent.of(key))
+                )
             self._sent.append((now_s + CONFIRM_S, key))
 
     # -- intents ---------------------------------------------------------------------------------
@@ -258,7 +260,7 @@ class KubernetesCluster:
         for nominate in nominations:
             if self._nominated.get(nominate.pod) != nominate.node and not (
                 self._plans.is_promised(nominate.pod)
-                or self.store.is_told(nominate.pod, nominate.node)
+                or self.store.pods.is_told(nominate.pod, nominate.node)
             ):
                 self._outbox.put(NOMINATE, NominateWork(self._writers, nominate))
         self._nominated = {

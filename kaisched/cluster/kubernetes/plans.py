@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from kaisched.cluster.changes import is_same_task
 from kaisched.cluster.grouping import Membership
+from kaisched.cluster.jobs import claim_of
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan
 from kaisched.cluster.kubernetes.pods import why_not_waiting
@@ -64,12 +65,14 @@ class Plans:
             at_s: the present time.
 
         """
-        evicted_s = {it.pod_group: store.last_evicted_s(it.pod_group) for it in plan.evictions}
+        evicted_s = {it.pod_group: store.past.last_evicted_s(it.pod_group) for it in plan.evictions}
         for evict in plan.evictions:
             store.assume_evicted(evict.pod, at_s)
         pods = [promise.pod for promise in plan.promises]
-        beneficiaries = {pod: store.known_as(pod) for pod in pods}
-        live = _Live(plan, beneficiary, beneficiaries, store.claim_of(beneficiary), at_s, evicted_s)
+        beneficiaries = {pod: store.pods.find(pod) for pod in pods}
+        live = _Live(
+            plan, beneficiary, beneficiaries, claim_of(store.rows, beneficiary), at_s, evicted_s
+        )
         self._live.append(live)
         with self._lock:
             self._of_pod.update(dict.fromkeys(pods, live))
@@ -108,7 +111,7 @@ class Plans:
             if live.plan.is_settled and not live.is_settled:
                 live.is_settled = True
                 _uncount(live, store)
-            is_named = all(store.is_told(it.pod, it.node) for it in live.plan.promises)
+            is_named = all(store.pods.is_told(it.pod, it.node) for it in live.plan.promises)
             if live.is_settled and (why or is_named):
                 self._forget(live)
             elif not why:
@@ -154,7 +157,7 @@ def _uncount(live: _Live, store: StateStore) -> None:
     if unsent:
         hit = {it.pod_group for it in plan.evictions if it.pod in plan.sent}
         before = {job: at_s for job, at_s in live.evicted_s.items() if job not in hit}
-        store.forget_evictions(live.at_s, len(unsent), before)
+        store.past.forget_evictions(live.at_s, len(unsent), before)
 
 
 def _is_of_another(change: Change, promise: Nominate) -> bool:
@@ -165,14 +168,14 @@ def _is_of_another(change: Change, promise: Nominate) -> bool:
 def _why_changed(live: _Live, store: StateStore) -> str:
     """Return what has changed about the beneficiaries of a plan; empty for nothing."""
     for pod, then in live.beneficiaries.items():
-        now = store.known_as(pod)
+        now = store.pods.find(pod)
         if now is None:
             return f"{pod} is gone"
         if then is None or not is_same_task(then, now):
             return f"{pod} has changed"
-        if store.state_of(pod) != TaskState.PENDING:
+        if store.rows.state_of(pod) != TaskState.PENDING:
             return f"{pod} no longer waits for a node"
-    if live.beneficiaries and store.claim_of(live.beneficiary) != live.claim:
+    if live.beneficiaries and claim_of(store.rows, live.beneficiary) != live.claim:
         return f"{live.beneficiary} has changed"
     return ""
 
@@ -180,10 +183,10 @@ def _why_changed(live: _Live, store: StateStore) -> str:
 def _spare(plan: EvictionPlan, store: StateStore) -> str:
     """Leave out victims whose room is free already; return why the plan is over, if it is."""
     for evict in plan.left:
-        is_it = store.version_of(evict.pod)[0] == evict.uid
-        if is_it and evict.pod in store.sent.evictions:
+        is_it = store.pods.version_of(evict.pod)[0] == evict.uid
+        if is_it and evict.pod in store.facts.sent.evictions:
             continue
-        if is_it and store.state_of(evict.pod) not in _FREE:
+        if is_it and store.rows.state_of(evict.pod) not in _FREE:
             return f"{evict.pod} has changed"
         plan.spare(evict.pod)
     return ""

@@ -89,7 +89,7 @@ class Reporter:
         """Writes the next report that is due; from any thread."""
         self._last_s = -ROUND_S
         self._advice = advice or StandingAdvice()
-        self._jobs = WaitingJobs(store.is_declared)
+        self._jobs = WaitingJobs(store.members.is_declared)
         self._pods: dict[str, list[str]] = {}
         """The pods of each job that have a desired status."""
         self._stuck, self._alone = StuckPods(), LonePods()
@@ -142,7 +142,7 @@ class Reporter:
             record, job = records.record(row), names[row]
             message = self._message(record, self._advice.words(records.session, row, record))
             self._pods_of(job, message)
-            if self._store.is_declared(job):
+            if self._store.members.is_declared(job):
                 self._group(job, [self._condition(record.reason, message)])
 
     def _pods_of(self, job: str, message: str) -> None:
@@ -156,7 +156,7 @@ class Reporter:
 
     def _message(self, record: DecisionRecord, advice: str | None = None) -> str:
         """Return why a job waits, its fault, and what would help, if that is known."""
-        fault = self._store.fault_of(record.pod_group)
+        fault = self._store.members.fault_of(record.pod_group)
         message = f"{record.message}: {fault}" if fault else record.message
         before = self._found_before(record.pod_group, f"{message}; ")
         if advice is None or (before and is_same(advice, before)):
@@ -187,7 +187,7 @@ class Reporter:
 
     def _group(self, job: str, ours: list[dict[str, str]]) -> None:
         """Set the conditions of a pod group for our node pool; those of other pools are kept."""
-        if self._store.is_declared(job):
+        if self._store.members.is_declared(job):
             self._desired.set_desired(GROUP, f"podgroups/{job}", (self._node_pool, ours))
 
     # -- amounts ---------------------------------------------------------------------------------
@@ -199,12 +199,12 @@ class Reporter:
         for job in self._ripening:
             self._seen.fresh.pop(job, None)
         store = self._store
-        rows = [row for job in ripe if (row := store.row_of_job(job)) >= 0]
-        for job, desired in self._amounts.changed(snapshot, store.is_declared, rows):
+        rows = [row for job in ripe if (row := store.rows.row_of_job(job)) >= 0]
+        for job, desired in self._amounts.changed(snapshot, store.members.is_declared, rows):
             self._desired.set_desired(AMOUNTS, f"podgroups/{job}", desired)
 
     def _queues(self, snapshot: Snapshot, result: CycleResult) -> None:
-        faults = self._store.queue_faults()
+        faults = self._store.declared.queue_faults()
         for name, desired in self._statuses.changed(snapshot, result.shares, faults):
             self._desired.set_desired(QUEUE, f"queues/{name}", desired)
 

@@ -105,7 +105,7 @@ class SeenObjects:
         says_so = said is not None and said.status == "False" and said.reason == UNSCHEDULABLE
         message = said.message if said is not None and says_so else None
         is_placed = bool(pod.spec.node_name)
-        is_wrong = is_placed and says_so and self._store.may_place(pod)
+        is_wrong = is_placed and says_so and self._store.ours.may_place(pod)
         if is_wrong:
             self.wrongly_waiting[key] = None
         else:

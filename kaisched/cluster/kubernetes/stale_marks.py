@@ -42,7 +42,7 @@ class StaleMarks:
             at_s: the present time.
 
         """
-        current = store.stale_marks()
+        current = store.members.stale_marks()
         if not (stale or current):
             return
         now_s = monotonic_s()
@@ -50,11 +50,11 @@ class StaleMarks:
         self._written = {it: when_s for it, when_s in written if now_s - when_s < AGAIN_S}
         for job, since_s in stale.items():
             if abs(max(current.get(job, {}).values(), default=0.0) - since_s) >= 1.0:
-                for pod, uid in store.running_pods(job)[:1]:
+                for pod, uid in store.members.running_pods(job)[:1]:
                     self._mark(pod, uid, since_s, is_stale=True)
         for job, pods in current.items():
             for pod in pods if job not in stale else ():
-                self._mark(pod, store.version_of(pod)[0], at_s, is_stale=False)
+                self._mark(pod, store.pods.version_of(pod)[0], at_s, is_stale=False)
 
     def _mark(self, pod: str, uid: str, since_s: float, *, is_stale: bool) -> None:
         if (pod, is_stale) in self._written:

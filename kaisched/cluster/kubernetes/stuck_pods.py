@@ -23,7 +23,7 @@ class StuckPods:
 
     def after(self, store: StateStore, result: CycleResult) -> list[Note]:
         """Return the events to be sent after a cycle."""
-        now = frozenset(store.stuck)
+        now = frozenset(store.facts.stuck)
         fresh, self._reported = sorted(now - self._reported), now
         if not fresh:
             return []
@@ -33,17 +33,19 @@ class StuckPods:
 
 
 def _notes(store: StateStore, key: str, kept: set[tuple[str, str]]) -> Iterator[Note]:
-    node, age = store.node_of(key), format_duration(round(store.stuck.after_s(key)))
+    node, age = store.node_of(key), format_duration(round(store.facts.stuck.after_s(key)))
     text = (
         f"its deletion was requested {age} ago and it has not ended: it holds its room on node"
         f" {node}, and no job waits for that room any more; look for a finalizer, a container that"
         " cannot be killed, or a node whose kubelet is down"
     )
-    yield Note(key, store.version_of(key)[0], STUCK, "Terminating", text, is_warning=True)
-    for pod in sorted(store.promised_to(node)):
+    yield Note(key, store.pods.version_of(key)[0], STUCK, "Terminating", text, is_warning=True)
+    for pod in sorted(store.facts.promised_to(node)):
         if (pod, node) not in kept:
             text = (
                 f"node {node} is no longer promised to it: the deletion of pod {key} there was"
                 f" requested {age} ago and it has not ended; every node is tried again"
             )
-            yield Note(pod, store.version_of(pod)[0], VOID, "Scheduling", text, is_warning=True)
+            yield Note(
+                pod, store.pods.version_of(pod)[0], VOID, "Scheduling", text, is_warning=True
+            )

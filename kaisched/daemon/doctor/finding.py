@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.resources import Watched
     from kaisched.config.settings import SchedulerConfiguration
-    from kaisched.daemon.doctor.served import Served
     from kaisched.engine.shards import FoundShard
 
 Level = Literal["ok", "warn", "fail"]
@@ -28,6 +27,19 @@ class Finding:
     text: str
     fix: str = ""
     """Empty if nothing is to be done."""
+
+
+class Served(NamedTuple):
+    """API groups and kinds that a server has."""
+
+    versions: Mapping[str, tuple[str, ...]]
+    """By group."""
+
+    def has(self, kind: Watched) -> bool:
+        """Tell whether our version of a kind's group is served; the kind itself may be absent."""
+        group, _, version = kind.api_version.rpartition("/")
+        is_served = not group or version in self.versions.get(group, ())
+        return is_served or any(map(self.has, kind.others))
 
 
 @dataclass(slots=True)

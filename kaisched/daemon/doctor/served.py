@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kaisched.cluster.kubernetes.discovery import find_gang_api
 from kaisched.cluster.kubernetes.resources import OWNERS, POD_GROUPS, QUEUES, SHARDS
-from kaisched.daemon.doctor.finding import Finding
+from kaisched.daemon.doctor.finding import Finding, Served
 from kaisched.errors import ClusterUnavailable
 from kaisched.objects import gang_api
 from kaisched.objects.topology import Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from kaisched.cluster.kubernetes.client import Answer
-    from kaisched.cluster.kubernetes.resources import Watched
     from kaisched.daemon.doctor.finding import Visit
 
 SKEW_WARN_S: Final = 5.0
@@ -28,19 +27,6 @@ _HEADER_S: Final = 1.0
 """Resolution of a Date header."""
 _ANONYMOUS: Final = "system:anonymous"
 _APPLY: Final = "kaisched config crds | kubectl apply --server-side -f -"
-
-
-class Served(NamedTuple):
-    """API groups and kinds that a server has."""
-
-    versions: Mapping[str, tuple[str, ...]]
-    """By group."""
-
-    def has(self, kind: Watched) -> bool:
-        """Tell whether our version of a kind's group is served; the kind itself may be absent."""
-        group, _, version = kind.api_version.rpartition("/")
-        is_served = not group or version in self.versions.get(group, ())
-        return is_served or any(map(self.has, kind.others))
 
 
 def reachable(visit: Visit) -> Iterator[Finding]:

@@ -5,21 +5,41 @@ from __future__ import annotations
 import asyncio
 import ssl
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     import socket
-
-    from kaisched.daemon.front.listener import Listener
+    from collections import Counter
 
 TEXT: Final = "text/plain; charset=utf-8"
 _BLOCK: Final = 1 << 16
 
 
+class Listening(Protocol):
+    """What a client needs of the listener that took it."""
+
+    loop: asyncio.AbstractEventLoop
+    limits: dict[str, Any]
+    refused: Counter[str]
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """How connections are encrypted; None if they are not."""
+        ...
+
+    def received(self, client: Client, head: bytes) -> None:
+        """Answer a request whose head is complete."""
+        ...
+
+    def forget(self, client: Client) -> None:
+        """Note that a connection has ended."""
+        ...
+
+
 class Client(asyncio.Protocol):
     """Client that sends one request and gets its answer, bounded in bytes and in time."""
 
-    def __init__(self, listener: Listener, sock: socket.socket, address: str) -> None:
+    def __init__(self, listener: Listening, sock: socket.socket, address: str) -> None:
         """Start the timers."""
         self.address = address
         self.is_gone = False

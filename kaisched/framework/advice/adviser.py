@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kaisched.framework.advice.advice import Change
     from kaisched.framework.report.records import CycleResult, DecisionRecord
+    from kaisched.framework.session.session import Session
 
 BUDGET: Final = 100_000
 """What the trials of one result may cost, in steps of 5 us: half a second (measured)."""
@@ -35,7 +36,8 @@ class Adviser:
 
     def __init__(self, result: CycleResult, budget: int = BUDGET) -> None:
         """Have tried nothing yet."""
-        self._records, self._session = result.records, result.records.session
+        self._records = result.records
+        self._session: Session = result.records.session
         # A trial asks the same plugins: where one failed, it would speak of that failure.
         self._left = 0 if result.stats.abandoned or result.failures else budget
         self._trials = Trials(self._session)

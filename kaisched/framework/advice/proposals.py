@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, BoolVec
     from kaisched.framework.session.session import Session
+    from kaisched.framework.session.view import SessionView
 
 _ROOM: Final = frozenset({Refusal.NO_ROOM, Refusal.GANG_NO_ROOM})
 _LOOKED_AT: Final = 50
@@ -111,13 +112,13 @@ def _rules(session: Session, job: int) -> Iterator[Proposal]:
         return
 
 
-def larger_bounds(session: Session, job: int, kind: Kind, bound: Amounts) -> Iterator[Proposal]:
+def larger_bounds(session: SessionView, job: int, kind: Kind, bound: Amounts) -> Iterator[Proposal]:
     """Yield a quota or limit ``bound`` ``(R, Q)`` that leaves the job's queues room for its batch.
 
     At all levels where what is held and the batch together are over it.
     """
     queues, ask = session.queues, asked_of(session, job)
-    held = session.ledger.held if session.has_moved else session.held
+    held = session.held_now
     changes = [
         Change(queues.name[row], session.axis.names[resource], needed)
         for row in queues.tree.path(int(session.jobs.queue_of_job[job])).tolist()
@@ -188,13 +189,13 @@ def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
             return
 
 
-def end_of_work(session: Session, job: int, bound: Amounts) -> Iterator[Proposal]:
+def end_of_work(session: SessionView, job: int, bound: Amounts) -> Iterator[Proposal]:
     """Yield the end of the smallest running job that leaves the batch room under ``bound``.
 
     ``bound`` is ``(R, Q)``; all queues on the job's path that would be over it must lose enough.
     """
     queues, ask = session.queues, asked_of(session, job)
-    held = session.ledger.held if session.has_moved else session.held
+    held = session.held_now
     path = queues.tree.path(int(session.jobs.queue_of_job[job])).tolist()
     over = [
         (row, held[:, row] + ask - bound[:, row])
@@ -211,10 +212,10 @@ def end_of_work(session: Session, job: int, bound: Amounts) -> Iterator[Proposal
             return
 
 
-def _running(session: Session) -> Iterator[int]:
+def _running(session: SessionView) -> Iterator[int]:
     """Yield jobs all of whose pods run and go on running, smallest first."""
     jobs = session.jobs
-    active = session.ledger.job_active if session.has_moved else jobs.active
+    active = session.job_active_now
     rows = np.flatnonzero((jobs.active > 0) & (jobs.pending == 0) & (active == jobs.active))
     for row in rows[np.lexsort((rows, jobs.active[rows]))].tolist():
         state = session.tasks.state[list(jobs.tasks[row])]

@@ -74,7 +74,8 @@ class StandingAdvice:
         """
         if result.stats.abandoned or result.failures:
             return
-        records, session = result.records, result.records.session
+        records = result.records
+        session: Session = records.session
         snapshot, now_s = session.snapshot, session.now_s
         state = snapshot.revision, records.codes.tobytes()
         self.left = min(self.left + STEPS, STEPS)
@@ -90,10 +91,11 @@ class _Round:
     """What is tried after one cycle."""
 
     def __init__(self, standing: StandingAdvice, records: Records) -> None:
-        self._of, self._session = standing, records.session
-        self._now_s = records.session.now_s
-        self._groups = {each.key: each for each in alike(records.session, records)}
-        self._trials = Trials(records.session, len(self._groups))
+        session: Session = records.session
+        self._of, self._session = standing, session
+        self._now_s = session.now_s
+        self._groups = {each.key: each for each in alike(session, records)}
+        self._trials = Trials(session, len(self._groups))
         # With history, what is due to queues shifts by itself.
         self._revision = self._session.snapshot.revision if self._session.usage is None else -1
         self._forget(records)

@@ -8,7 +8,7 @@ session's failures, and what happens then is declared with the question, see
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.registry import Registry
 from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.session.view import SessionView
 from kaisched.objects.known_workloads import KNOWN, WORKLOADS
 from kaisched.objects.workloads import table_of
 
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.report.reason import Problem, Reason
-    from kaisched.framework.session.claims import Claim, Units
-    from kaisched.framework.session.session import Fold, Session
-    from kaisched.framework.session.units import Unit
+    from kaisched.framework.session.claims import Claim, Unit, Units
+    from kaisched.framework.session.view import Fold
     from kaisched.objects.workloads import Table
 
     _P = ParamSpec("_P")
@@ -55,6 +55,20 @@ def workloads_of(plugins: Iterable[PluginSetting]) -> Table:
     return table_of((*rows, *WORKLOADS)) if rows else KNOWN
 
 
+class AskingSession(SessionView, Protocol):
+    """Session as it is asked about: what plugins see of it, and what the host notes beside."""
+
+    @property
+    def barred(self) -> set[int]:
+        """Jobs that an action has failed on."""
+        ...
+
+    @property
+    def gates(self) -> dict[str, Callable[..., CodeVec | None] | None]:
+        """Gates of queues by action, each worked out when first needed."""
+        ...
+
+
 class Questions:
     """Every question of the specification, ready to be asked."""
 
@@ -69,7 +83,7 @@ class Questions:
         }
         self._open = self._asker(Plugin.session_open)
         self._close = self._asker(Plugin.session_close)
-        self.fair_share: Callable[[Session], Amounts | None] = self._asker(Plugin.fair_share)
+        self.fair_share: Callable[[SessionView], Amounts | None] = self._asker(Plugin.fair_share)
         """Return the fair shares ``(R, Q)``, or None when nobody divides."""
         self._compile_orders()
         self._compile_gates()
@@ -78,41 +92,43 @@ class Questions:
 
     def _compile_orders(self) -> None:
         """Compile the questions about order, whose answers are key columns, low first."""
-        self.queue_order: Callable[[Session, RowVec, Amounts, Amounts], Columns] = self._asker(
+        self.queue_order: Callable[[SessionView, RowVec, Amounts, Amounts], Columns] = self._asker(
             Plugin.queue_order
         )
         self._head_order = self._asker(Plugin.head_order)
         self._has_heads = bool(self._answers["head_order"])
-        self.job_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.job_order)
-        self.task_order: Callable[[Session, RowVec], Columns] = self._asker(Plugin.task_order)
-        self.subgroup_order: Callable[[Session, IntVec, IntVec], Columns] = self._asker(
+        self.job_order: Callable[[SessionView, RowVec], Columns] = self._asker(Plugin.job_order)
+        self.task_order: Callable[[SessionView, RowVec], Columns] = self._asker(Plugin.task_order)
+        self.subgroup_order: Callable[[SessionView, IntVec, IntVec], Columns] = self._asker(
             Plugin.subgroup_order
         )
 
     def _compile_gates(self) -> None:
         """Compile the gates, whose answers are codes, or None for no objection, and the batches."""
         self._job_gate = self._asker(Plugin.job_gate)
-        self.claim_gate: Callable[[Session, str, RowVec, Amounts], CodeVec | None] = self._asker(
-            Plugin.claim_gate
+        self.claim_gate: Callable[[SessionView, str, RowVec, Amounts], CodeVec | None] = (
+            self._asker(Plugin.claim_gate)
         )
-        self.victim_filter: Callable[[Session, Claim, RowVec], CodeVec | None] = self._asker(
+        self.victim_filter: Callable[[SessionView, Claim, RowVec], CodeVec | None] = self._asker(
             Plugin.victim_filter
         )
         self._scenario_gate = self._over("scenario_gate", self._answers["scenario_gate"])
-        self.victim_order: Callable[[Session, Claim, Units], tuple[RowVec, int] | None] = (
+        self.victim_order: Callable[[SessionView, Claim, Units], tuple[RowVec, int] | None] = (
             self._asker(Plugin.victim_order)
         )
         """Return the units in the order in which they go, or None where the host's order stands."""
         self.orders_victims = bool(self._answers["victim_order"])
-        self.plan_gate: Callable[[Session, Claim, Units], CodeVec | None] = self._asker(
+        self.plan_gate: Callable[[SessionView, Claim, Units], CodeVec | None] = self._asker(
             Plugin.plan_gate
         )
         self.takes_from_own_queue = any(
             answer.owner.takes_from_own_queue for answer in self._answers["victim_order"]
         )
         """True when reclaim takes from the claim's own queue, too."""
-        self.batch_size: Callable[[Session, RowVec], IntVec] = self._asker(Plugin.batch_size)
-        self.next_batch: Callable[[Session, int], RowVec | None] = self._asker(Plugin.next_batch)
+        self.batch_size: Callable[[SessionView, RowVec], IntVec] = self._asker(Plugin.batch_size)
+        self.next_batch: Callable[[SessionView, int], RowVec | None] = self._asker(
+            Plugin.next_batch
+        )
         self.is_job_bound = all(
             answer.owner.is_job_bound
             for question in ("job_order", "job_gate", "batch_size")
@@ -124,20 +140,20 @@ class Questions:
             for question in ("job_gate", "claim_gate")
             for answer in self._answers[question]
         )
-        """True when jobs of one queue, ask and preemptibility are told the same about claims."""
+        """True when claims of one queue, ask, priority and preemptibility are told the same."""
 
     def _compile_nodes(self) -> None:
         """Compile the questions about nodes."""
-        self.node_filter: Callable[[Session, int, RowVec], CodeVec | None] = self._asker(
+        self.node_filter: Callable[[SessionView, int, RowVec], CodeVec | None] = self._asker(
             Plugin.node_filter
         )
-        self.node_room: Callable[[Session, int, RowVec], IntVec | None] = self._asker(
+        self.node_room: Callable[[SessionView, int, RowVec], IntVec | None] = self._asker(
             Plugin.node_room
         )
-        self.node_score: Callable[[Session, int, RowVec, IntVec], FloatVec] = self._asker(
+        self.node_score: Callable[[SessionView, int, RowVec, IntVec], FloatVec] = self._asker(
             Plugin.node_score
         )
-        self.on_moves: Callable[[Session, RowVec, RowVec, int], list[Stale]] = self._asker(
+        self.on_moves: Callable[[SessionView, RowVec, RowVec, int], list[Stale]] = self._asker(
             Plugin.on_moves
         )
         self.has_moves = bool(self._answers["on_moves"])
@@ -150,12 +166,12 @@ class Questions:
     def _compile_words(self) -> None:
         """Compile the questions whose answers people read."""
         self._is_guaranteed = self._asker(Plugin.is_guaranteed)
-        self.refusal_reason: Callable[[Session, str, int, int], Reason | None] = self._asker(
+        self.refusal_reason: Callable[[SessionView, str, int, int], Reason | None] = self._asker(
             Plugin.refusal_reason
         )
         self._proposals = self._asker(Plugin.proposals)
         self._eviction_reason = self._asker(Plugin.eviction_reason)
-        self.queue_problems: Callable[[Session], dict[int, Problem]] = self._asker(
+        self.queue_problems: Callable[[SessionView], dict[int, Problem]] = self._asker(
             Plugin.queue_problems
         )
         self.broken_rules: Callable[[Moves], Iterator[str]] = self._asker(Plugin.broken_rules)
@@ -178,31 +194,31 @@ class Questions:
 
     # -- once a cycle ------------------------------------------------------------------------
 
-    def open(self, session: Session) -> None:
+    def open(self, session: AskingSession) -> None:
         """Fill ``session.state``; a plugin may ask for what those before it have opened."""
         for plugin, state in self._open(session):
             session.state[plugin] = state
 
-    def close(self, session: Session) -> dict[str, Any]:
+    def close(self, session: AskingSession) -> dict[str, Any]:
         """Return the facts of all plugins that have some."""
         return {plugin: fact for plugin, fact in self._close(session) if fact is not None}
 
-    def fold(self, session: Session) -> Fold | None:
+    def fold(self, session: AskingSession) -> Fold | None:
         """Return the weight fold as one function, or None when nobody answers."""
         return self._division(session, "over_quota_weights")
 
-    def head_start(self, session: Session) -> Callable[..., IntVec | None] | None:
+    def head_start(self, session: AskingSession) -> Callable[..., IntVec | None] | None:
         """Return the head starts as one function, or None when nobody answers."""
         return self._division(session, "head_start")
 
-    def _division(self, session: Session, question: str) -> Callable[..., Any] | None:
+    def _division(self, session: AskingSession, question: str) -> Callable[..., Any] | None:
         answers = self._may_speak[question](session, question)
         return partial(self._over(question, answers), session) if answers else None
 
     # -- order -----------------------------------------------------------------------------------
 
     def contest(
-        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+        self, session: AskingSession, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> Columns:
         """Return the keys by which sibling queues compete, each with its best job, low first."""
         columns = self.queue_order(session, queue, held, ask)
@@ -210,7 +226,7 @@ class Questions:
             columns = [*columns, *self._head_order(session, queue, job, held, ask)]
         return columns
 
-    def rests_on_sums(self, session: Session) -> bool:
+    def rests_on_sums(self, session: AskingSession) -> bool:
         """Tell whether positions of inner queues may be foreseen by adding up what is below."""
         asked = ("queue_order", "head_order", "queue_gate")
         owners = {id(it.owner): it.owner for name in asked for it in self._answers[name]}
@@ -218,7 +234,7 @@ class Questions:
 
     # -- gates -----------------------------------------------------------------------------------
 
-    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
+    def job_gate(self, session: AskingSession, action: str, job: RowVec) -> CodeVec | None:
         """Return codes ``(K,)``, or None for no objection."""
         codes: CodeVec | None = self._job_gate(session, action, job)
         if session.barred:
@@ -226,7 +242,7 @@ class Questions:
             codes = np.where(is_barred, _BARRED, 0 if codes is None else codes)
         return codes
 
-    def gates(self, session: Session, action: str) -> Callable[..., CodeVec | None] | None:
+    def gates(self, session: AskingSession, action: str) -> Callable[..., CodeVec | None] | None:
         """Return the queue gates that may close for an action in this cycle; None without any."""
         if action not in session.gates:
             answers = self._may_speak["queue_gate"](session, action)
@@ -235,7 +251,7 @@ class Questions:
 
     def queue_gate(
         self,
-        session: Session,
+        session: AskingSession,
         action: str,
         queue: RowVec,
         job: RowVec,
@@ -250,7 +266,7 @@ class Questions:
         return gates(session, action, queue, job, ask, held, held_non_preemptible)
 
     def scenario_gate(
-        self, session: Session, claim: Claim, units: Units, refused: CodeVec | None = None
+        self, session: AskingSession, claim: Claim, units: Units, refused: CodeVec | None = None
     ) -> CodeVec:
         """Return codes ``(V,)``; what one plugin refuses, the next is not asked about.
 
@@ -262,23 +278,23 @@ class Questions:
 
     # -- words -----------------------------------------------------------------------------------
 
-    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
+    def is_guaranteed(self, session: AskingSession, job: RowVec, ask: Amounts) -> BoolVec:
         """Tell, ``(K,)``, which jobs are entitled to what they ask for at any time."""
         said: BoolVec | None = self._is_guaranteed(session, job, ask)
         return np.zeros(len(job), np.bool_) if said is None else said
 
-    def proposals(self, session: Session, job: int, code: int) -> list[Proposal]:
+    def proposals(self, session: AskingSession, job: int, code: int) -> list[Proposal]:
         """Return the changes that the plugin whose refusal it is thinks worth a trial."""
         return self._proposals(session, job, code) or []
 
     def eviction_reason(
-        self, session: Session, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[[Session], str] | None:
+        self, session: AskingSession, claim: Claim, units: Sequence[Unit]
+    ) -> Callable[..., str] | None:
         """Return what makes the sentence of a claim's evictions, or None where nobody answers."""
         made = self._eviction_reason(session, claim, units)
         return None if made is None else partial(_sentence, made)
 
-    def gate_owner(self, session: Session, question: str, arguments: dict[str, Any]) -> str:
+    def gate_owner(self, session: AskingSession, question: str, arguments: dict[str, Any]) -> str:
         """Return the plugin whose refusal stands, asking one by one (for records only)."""
         asked = [arguments[name] for name in QUESTIONS[question].parameters[1:]]
         for answer in self._answers[question]:
@@ -288,7 +304,7 @@ class Questions:
         return ""
 
 
-def _sentence(made: Callable[[Session], str], session: Session) -> str:
+def _sentence(made: Callable[..., str], session: AskingSession) -> str:
     """Return a plugin's sentence, or that it has none: it is read when the cycle is long over."""
     try:
         return str(made(session))

@@ -16,7 +16,7 @@ from kaisched.framework.plugins.words import Words
 
 if TYPE_CHECKING:
     from kaisched.core.refusals import PluginRefusal
-    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.view import SessionView
 
 
 class Arguments(BaseModel):
@@ -55,7 +55,7 @@ class Plugin(Decisions, Words):
 
     is_job_bound: bool = False
     """Promise that ``job_order``, ``job_gate`` and ``batch_size`` look at nothing but the job's own
-    row (its counts, pod sets, priority, creation) and the arguments.
+    row (its counts, pod sets, priority, creation, labels, annotations) and the arguments.
 
     Answers may then be kept from cycle to cycle for jobs of which nothing has changed.
     """
@@ -88,7 +88,7 @@ class Plugin(Decisions, Words):
         """Keep the typed arguments of this shard."""
         self.arguments: Any = arguments
 
-    def has_gates(self, session: Session, action: str) -> bool:
+    def has_gates(self, session: SessionView, action: str) -> bool:
         """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
 
         It is then not asked: where no queue is limited, thousands of positions need not be worked
@@ -97,17 +97,17 @@ class Plugin(Decisions, Words):
         del session, action
         return True
 
-    def rests_on_sums(self, session: Session) -> bool:
+    def rests_on_sums(self, session: SessionView) -> bool:
         """Promise that answers about an inner queue rest on what is held below it, added up.
 
         ``queue_order``, ``head_order`` and ``queue_gate`` are then asked about assumed positions,
         many turns ahead. With False they are asked turn by turn, and may read what each queue holds
-        now from ``session.ledger``.
+        now from ``session.held_now``.
         """
         del session
         return True
 
-    def is_silent(self, session: Session, question: str) -> bool:
+    def is_silent(self, session: SessionView, question: str) -> bool:
         """Promise with True that a question has no answer from this plugin in this cycle.
 
         Asked about ``over_quota_weights`` and ``head_start``, before the division: where nobody has

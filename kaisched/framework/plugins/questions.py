@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.framework.session.claims import Claim, Units
-    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.view import SessionView
     from kaisched.objects.workloads import Workload
 
 
-def _one_each(session: Session, job: RowVec) -> IntVec:
+def _one_each(session: SessionView, job: RowVec) -> IntVec:
     return np.minimum(session.pending_of(job), 1)
 
 
@@ -75,7 +75,7 @@ class Decisions:
     # -- once a cycle ------------------------------------------------------------------
 
     @question(Own(fails="It has no state, so that its other answers are likely to fail too."))
-    def session_open(self, session: Session) -> object:
+    def session_open(self, session: SessionView) -> object:
         """Return this cycle's state of the plugin. Asked once, in plugin order, before all else.
 
         It is read back as ``session.state[name]``. Cost: O(rows), no loop per node or task; put
@@ -83,7 +83,7 @@ class Decisions:
         """
 
     @question(Own(fails="Nothing is remembered for it."))
-    def session_close(self, session: Session) -> object:
+    def session_close(self, session: SessionView) -> object:
         """Return facts to remember (JSON-like), or None. Asked once, after all actions.
 
         They are read back as ``memory.facts[name]``, and serialised with a cycle's input.
@@ -92,7 +92,7 @@ class Decisions:
     @question(
         First(share_fault, without="nobody has a fair share: all are zero", abandons="fair share")
     )
-    def fair_share(self, session: Session) -> Amounts | None:
+    def fair_share(self, session: SessionView) -> Amounts | None:
         """Return the fair share ``(R, Q)`` of each queue at every level.
 
         Asked at most once a cycle, when first needed.
@@ -104,7 +104,7 @@ class Decisions:
     )
     def over_quota_weights(
         self,
-        session: Session,
+        session: SessionView,
         resource: RowVec,
         queue: RowVec,
         group: RowVec,
@@ -124,7 +124,7 @@ class Decisions:
     )
     def head_start(
         self,
-        session: Session,
+        session: SessionView,
         resource: RowVec,
         queue: RowVec,
         group: RowVec,
@@ -145,7 +145,7 @@ class Decisions:
 
     @question(Keys("queue"))
     def queue_order(
-        self, session: Session, queue: RowVec, held: Amounts, ask: Amounts
+        self, session: SessionView, queue: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which of several sibling queues goes first.
 
@@ -155,7 +155,7 @@ class Decisions:
 
     @question(Keys("queue", without="of equal queues the older goes first, then the name decides"))
     def head_order(
-        self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
+        self, session: SessionView, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding among siblings that :meth:`queue_order` holds equal.
 
@@ -164,20 +164,22 @@ class Decisions:
         """
 
     @question(Keys("job"))
-    def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
+    def job_order(self, session: SessionView, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
 
         Asked when an action starts, and again for an elastic job whose turn is over. Reads the
-        job's present counts from ``session.ledger``.
+        job's present counts, as of now.
         """
 
     @question(Keys("task"))
-    def task_order(self, session: Session, task: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
+    def task_order(
+        self, session: SessionView, task: RowVec
+    ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which pods of a job are placed first."""
 
     @question(Keys("active", without="the name decides"))
     def subgroup_order(
-        self, session: Session, active: IntVec, minimum: IntVec
+        self, session: SessionView, active: IntVec, minimum: IntVec
     ) -> tuple[IntVec | FloatVec, ...] | None:
         """Return key columns ``(K,)`` deciding which subgroup of a job is served first.
 
@@ -188,7 +190,7 @@ class Decisions:
     # -- what and whether ------------------------------------------------------------------
 
     @question(FirstRefusal("job"))
-    def job_gate(self, session: Session, action: str, job: RowVec) -> CodeVec | None:
+    def job_gate(self, session: SessionView, action: str, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may these jobs be tried by this action at all?
 
         Asked once when an action starts.
@@ -197,7 +199,7 @@ class Decisions:
     @question(FirstRefusal("job"), unless=Promise("has_gates", silent=False))
     def queue_gate(
         self,
-        session: Session,
+        session: SessionView,
         action: str,
         queue: RowVec,
         job: RowVec,
@@ -213,7 +215,7 @@ class Decisions:
 
     @question(FirstRefusal("job"))
     def claim_gate(
-        self, session: Session, action: str, job: RowVec, ask: Amounts
+        self, session: SessionView, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may ``job[i]`` take ``ask[:, i]`` from others at all?
 
@@ -223,7 +225,7 @@ class Decisions:
         """
 
     @question(FirstRefusal("job"))
-    def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
+    def victim_filter(self, session: SessionView, claim: Claim, job: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may running jobs give room to this claim at all?
 
         Asked once per action and class of claims (same queue, shape, size and priority), about
@@ -232,18 +234,18 @@ class Decisions:
 
     @question(FirstRefusalInTurn("units"))
     def scenario_gate(
-        self, session: Session, claim: Claim, units: Units, taken: BoolVec
+        self, session: SessionView, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
         """Return int16 codes ``(V,)``: may these units be taken, one after the other?
 
         A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
-        and not refused here were gone from ``session.ledger``; entries that are not ``taken`` are
+        and not refused here were gone from ``session.held_now``; entries that are not ``taken`` are
         not asked about. To take fewer must never be refused where taking more is not.
         """
 
     @question(First(line_fault, without="the order of candidates, turned around"))
     def victim_order(
-        self, session: Session, claim: Claim, units: Units
+        self, session: SessionView, claim: Claim, units: Units
     ) -> tuple[RowVec, int] | None:
         """Return (units in the order in which they would go, why the others would not).
 
@@ -254,16 +256,16 @@ class Decisions:
         """
 
     @question(FirstRefusal("units"))
-    def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
+    def plan_gate(self, session: SessionView, claim: Claim, units: Units) -> CodeVec | None:
         """Return int16 codes ``(V,)``: may these units go, for this claim and together?
 
         Asked about a plan in the order of :meth:`victim_order`, and before a unit is put back about
-        the others. They are gone from ``session.ledger``; the claim is not placed yet. Where any of
-        them is refused there is no such plan.
+        the others. They are gone from ``session.held_now``; the claim is not placed yet. Where any
+        of them is refused there is no such plan.
         """
 
     @question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))
-    def batch_size(self, session: Session, job: RowVec) -> IntVec | None:
+    def batch_size(self, session: SessionView, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
         Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0
@@ -271,14 +273,14 @@ class Decisions:
         """
 
     @question(First(batch_fault, without="pods are placed one by one"))
-    def next_batch(self, session: Session, job: int) -> RowVec | None:
+    def next_batch(self, session: SessionView, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
         Empty for nothing.
         """
 
     @question(AnyOf("job"))
-    def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec | None:
+    def is_guaranteed(self, session: SessionView, job: RowVec, ask: Amounts) -> BoolVec | None:
         """Tell, ``(K,)``, which jobs are entitled to ``ask[:, i]`` at any time.
 
         Their evictions are not stopped for having gone round in a ring before (R33).
@@ -287,7 +289,7 @@ class Decisions:
     # -- nodes -------------------------------------------------------------------------------
 
     @question(FirstRefusal("rows"))
-    def node_filter(self, session: Session, shape: int, rows: RowVec) -> CodeVec | None:
+    def node_filter(self, session: SessionView, shape: int, rows: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
 
         Asked once per shape for all nodes, then only for rows named stale by :meth:`on_moves`.
@@ -295,7 +297,7 @@ class Decisions:
         """
 
     @question(Least("rows"))
-    def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
+    def node_room(self, session: SessionView, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
         For host ports and anti-affinity. Asked again for every touched row. What the
@@ -304,18 +306,18 @@ class Decisions:
 
     @question(Sum("rows"))
     def node_score(
-        self, session: Session, shape: int, rows: RowVec, extra: IntVec
+        self, session: SessionView, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Return scores ``(K,)`` in [0, 1], higher is better.
 
         As if ``extra`` ``(K,)`` more pods of the shape were already on each node. Row-wise: never
         normalised over the rows asked about (constants of the snapshot are fine).
-        ``session.ledger`` holds the amounts of now.
+        ``session.free`` and ``session.room`` speak of now.
         """
 
     @question(Union())
     def on_moves(
-        self, session: Session, task: RowVec, node: RowVec, sign: int
+        self, session: SessionView, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
         """Hear of tasks placed (``sign`` +1) or taken back (-1) ``(K,)``; return what got stale.
 

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Asked
     from kaisched.framework.report.reason import Problem
-    from kaisched.framework.session.claims import Claim
-    from kaisched.framework.session.session import Session
-    from kaisched.framework.session.units import Unit
+    from kaisched.framework.session.claims import Claim, Unit
+    from kaisched.framework.session.view import SessionView
 
 
 def _without_more(asked: Asked) -> Reason:
@@ -43,7 +42,9 @@ class Words:
             instead=_without_more,
         )
     )
-    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
+    def refusal_reason(
+        self, session: SessionView, action: str, job: int, code: int
+    ) -> Reason | None:
         """Say why this plugin refuses a job, with the numbers, as of the end of the cycle.
 
         ``code`` is one of the plugin's own ``refusals`` that stood when ``action`` tried the job.
@@ -51,7 +52,7 @@ class Words:
         """
 
     @question(OfOwner(without="nothing is proposed", fails="It proposes nothing.", is_listed=True))
-    def proposals(self, session: Session, job: int, code: int) -> Iterable[Proposal] | None:
+    def proposals(self, session: SessionView, job: int, code: int) -> Iterable[Proposal] | None:
         """Return changes that may cure a refusal of this plugin's, likely ones first.
 
         They are tried on a copy before anybody hears of them. Kinds are those that the refusal
@@ -60,17 +61,17 @@ class Words:
 
     @question(First(sentence_fault, without="it names the claim and the queues that lose"))
     def eviction_reason(
-        self, session: Session, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[[Session], str] | None:
+        self, session: SessionView, claim: Claim, units: Sequence[Unit]
+    ) -> Callable[[SessionView], str] | None:
         """Return what makes the sentence that these evictions for a claim carry.
 
-        Asked once a claim that evicts, when all its moves are in ``session.ledger``. The sentence
+        Asked once a claim that evicts, when all its moves are in ``session.held_now``. The sentence
         is made of the session when somebody reads it, and of what was noted now: what is returned
         keeps no session.
         """
 
     @question(FirstOfEach())
-    def queue_problems(self, session: Session) -> Mapping[int, Problem] | None:
+    def queue_problems(self, session: SessionView) -> Mapping[int, Problem] | None:
         """Return what hinders queues under this policy, by queue row; none of those that work.
 
         Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares somebody

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kaisched.core.record import record
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.report.reason import Problem
-    from kaisched.framework.session.session import Session
+
+_ROWS: Final = frozenset({"task", "node_row"})
+"""Row numbers are the store's own business: two stores of the same objects may differ in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class Records(Protocol):
     """
 
     @property
-    def session(self) -> Session:
-        """What they are made of."""
+    def session(self) -> Any:
+        """The session that they are made of; its type rests on ours."""
         ...
 
     @property
@@ -172,6 +175,26 @@ class CycleResult:
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""
-        from kaisched.framework.encoding import encode_result  # noqa: PLC0415 - made of these
+        return _encoded(self)
 
-        return encode_result(self)
+
+def _encoded(result: CycleResult) -> bytes:
+    """Return compact JSON with sorted keys."""
+    document = {
+        "binds": [_intent(intent) for intent in result.binds],
+        "evictions": [_intent(intent) for intent in result.evictions],
+        "nominations": [_intent(intent) for intent in result.nominations],
+        "records": [asdict(record) for record in result.records],
+        "shares": [asdict(share) for share in result.shares],
+        "stats": asdict(result.stats),
+        "failures": [asdict(failure) for failure in result.failures],
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _intent(intent: Any) -> dict[str, Any]:
+    return {
+        field.name: getattr(intent, field.name)
+        for field in fields(intent)
+        if field.name not in _ROWS
+    }

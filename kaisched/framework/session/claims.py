@@ -7,7 +7,7 @@ together: the core of a gang (all of it, since what is left could not run), or o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,15 @@ class Claim:
     pass_number: int = 0
     """How often victims were sought for it before: after a pass in which plugins spared some for a
     reason that is retried, they are asked again, and may be less gentle."""
+
+
+class Unit(NamedTuple):
+    """A unit: what of a job goes together."""
+
+    job: int
+    tasks: tuple[int, ...]
+    """Task rows."""
+    is_core: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

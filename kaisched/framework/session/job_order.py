@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kaisched.framework.session.host import host_of
+
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.view import SessionView
 
 
-def ordered_jobs(session: Session, job: RowVec) -> RowVec:
+def ordered_jobs(session: SessionView, job: RowVec) -> RowVec:
     """Return job rows in job order, the most important first."""
     if len(job) < 2:  # noqa: PLR2004 - nothing to order
         return job
-    keys = [*session.ask.job_order(session, job), session.jobs.created_s[job]]
+    host = host_of(session)
+    keys = [*host.ask.job_order(host, job), session.jobs.created_s[job]]
     ordered: RowVec = job[last_first(session, job, keys)[::-1]]
     return ordered
 
 
-def jobs_by_age(session: Session, job: RowVec) -> RowVec:
+def jobs_by_age(session: SessionView, job: RowVec) -> RowVec:
     """Return job rows by creation and name, the oldest first: where importance does not matter."""
     if len(job) < 2:  # noqa: PLR2004 - nothing to order
         return job
@@ -28,7 +31,7 @@ def jobs_by_age(session: Session, job: RowVec) -> RowVec:
     return ordered
 
 
-def last_first(session: Session, rows: RowVec, columns: list[Any]) -> RowVec:
+def last_first(session: SessionView, rows: RowVec, columns: list[Any]) -> RowVec:
     """Return the places of job rows by key columns, the last first; names settle ties."""
     order: RowVec = np.lexsort(columns[::-1])[::-1]
     same = np.ones(max(len(rows) - 1, 0), np.bool_)

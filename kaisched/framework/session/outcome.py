@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
-    from kaisched.framework.session.session import Session
 
-    Reason: TypeAlias = str | Callable[[Session], str]
+    Reason: TypeAlias = str | Callable[..., str]
     """A sentence, or what makes it of the session once somebody reads it."""
 
 

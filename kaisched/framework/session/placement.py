@@ -9,11 +9,12 @@ scores allow it.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from kaisched.core.refusals import PASSING
+from kaisched.framework.plugins.dispatch import AskingSession
 from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.session.rooms import Rooms
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
-    from kaisched.framework.session.session import Session
 
 _HINT = "rooms"
 _SCARCE = 64
@@ -76,10 +78,34 @@ class Vacancy(NamedTuple):
     """The mask of just this room; None where none is kept."""
 
 
+class PlacingSession(AskingSession, Protocol):
+    """Session as its placement needs it."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Frozen tables of the cycle."""
+        ...
+
+    @property
+    def capacity(self) -> Capacity:
+        """Room of the nodes as of now."""
+        ...
+
+    @property
+    def has_moved(self) -> bool:
+        """True once something may differ from the snapshot."""
+        ...
+
+    @property
+    def ask(self) -> Questions:
+        """Questions of the shard."""
+        ...
+
+
 class Placement:
     """The placing side of a session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PlacingSession) -> None:
         """Pick up the room table of earlier cycles where it still speaks of the same nodes."""
         # Not the session itself: a ring of the two would keep all columns of a cycle until the next
         # garbage collection, and fresh memory costs more than what has just been let go.
@@ -96,7 +122,7 @@ class Placement:
         self._plans: dict[int, ShapePlan] = {}
 
     @property
-    def _session(self) -> Session:
+    def _session(self) -> PlacingSession:
         session = self._of()
         assert session is not None
         return session

@@ -1,10 +1,10 @@
-"""One cycle's view of the world, as actions and plugins see it.
+"""One cycle's view of the world, as actions see it; plugins see what ``SessionView`` names.
 
 Holds the snapshot, the ledger (made on first use: a cycle that places nothing copies nothing), what
-the plugins returned at opening, and the questions, compiled once per shard. The names without an
-underscore are what plugins may rely on. What an action has to remember it puts into ``facts`` under
-its own name, JSON-like; that of the cycle before is in ``memory.facts``. What one action finds out
-and the next can use in the same cycle goes into ``found``, together with what it rests on.
+the plugins returned at opening, and the questions, compiled once per shard. What an action has to
+remember it puts into ``facts`` under its own name, JSON-like; that of the cycle before is in
+``memory.facts``. What one action finds out and the next can use in the same cycle goes into
+``found``, together with what it rests on.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from kaisched.framework.session.placement import Placement
 from kaisched.framework.session.statement import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, ResourceAxis, RowVec
+    from numpy.typing import NDArray
+
+    from kaisched.core.axis import Amounts, BoolVec, CodeVec, IntVec, ResourceAxis, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.core.tables import (
         JobTable,
@@ -40,8 +42,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import PluginFailure
-
-    Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
+    from kaisched.framework.session.view import Columns, Fold
 
 
 class Session:
@@ -82,10 +83,14 @@ class Session:
         self.tasks: TaskTable = snapshot.tasks
         self.shapes: ShapeTable = snapshot.shapes
         self.label_sets: LabelSets = snapshot.label_sets
+        self.total: Amounts = snapshot.total
+        self.generation = snapshot.generation
         self.hints: dict[str, Any] = memory.hints
         self.failures: list[PluginFailure] = []
         self.gates: dict[str, Callable[..., CodeVec | None] | None] = {}
         self.found: dict[str, Any] = {}
+        self.capacity = Capacity(snapshot)
+        """What the nodes have room for, as of now."""
 
     @lazy
     def held(self) -> Amounts:
@@ -101,6 +106,11 @@ class Session:
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, at every level, when the cycle began."""
         return self.held + rolled_up(self.snapshot, self.snapshot.pending)
+
+    @property
+    def requested_by_jobs(self) -> Amounts:
+        """``(R, Q)`` the same of each queue's own jobs; inner queues have none."""
+        return self.snapshot.allocated + self.snapshot.pending
 
     @lazy
     def fair_share(self) -> Amounts:
@@ -132,11 +142,6 @@ class Session:
     def ledger(self) -> Ledger:
         """What queues hold and where every task stands, as of now."""
         return Ledger(self.snapshot, self.held, self.held_non_preemptible, self.capacity)
-
-    @lazy
-    def capacity(self) -> Capacity:
-        """What the nodes have room for, as of now."""
-        return Capacity(self.snapshot)
 
     @lazy
     def placement(self) -> Placement:
@@ -192,6 +197,59 @@ class Session:
     def has_moved(self) -> bool:
         """True once the ledger exists, so that something may differ from the snapshot."""
         return "ledger" in self.__dict__
+
+    @property
+    def held_now(self) -> Amounts:
+        """``(R, Q)`` held at every level as of now."""
+        return self.ledger.held if "ledger" in self.__dict__ else self.held
+
+    @property
+    def held_non_preemptible_now(self) -> Amounts:
+        """``(R, Q)`` the part of it that belongs to non-preemptible jobs."""
+        return (
+            self.ledger.held_non_preemptible
+            if "ledger" in self.__dict__
+            else self.held_non_preemptible
+        )
+
+    @property
+    def state_now(self) -> NDArray[np.int8]:
+        """``(T,)`` the state of each task as of now."""
+        return self.ledger.state if "ledger" in self.__dict__ else self.tasks.state
+
+    @property
+    def node_of_task_now(self) -> RowVec:
+        """``(T,)`` the node of each task as of now, -1 for none."""
+        return self.ledger.node_of_task if "ledger" in self.__dict__ else self.tasks.node_of_task
+
+    @property
+    def job_active_now(self) -> IntVec:
+        """``(J,)`` active tasks of each job as of now."""
+        return self.ledger.job_active if "ledger" in self.__dict__ else self.jobs.active
+
+    @property
+    def podset_active_now(self) -> IntVec:
+        """``(P,)`` active tasks of each pod set as of now."""
+        return self.ledger.podset_active if "ledger" in self.__dict__ else self.podsets.active
+
+    @property
+    def podset_pending_now(self) -> IntVec:
+        """``(P,)`` pending tasks of each pod set as of now."""
+        return self.ledger.podset_pending if "ledger" in self.__dict__ else self.podsets.pending
+
+    @property
+    def over_quota_weights(self) -> str:
+        """How the shard gives over-quota weights."""
+        return self.policy.over_quota_weights
+
+    @property
+    def facts_before(self) -> Mapping[str, Any]:
+        """What plugins and actions had to remember of the cycle before, by name."""
+        return self.memory.facts
+
+    def subgroup_order(self, active: IntVec, minimum: IntVec) -> Columns:
+        """Return the keys by which the plugins order subgroups, low first."""
+        return self.ask.subgroup_order(self, active, minimum)
 
     def room(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that the idle amounts of each node allow now."""

@@ -7,7 +7,7 @@ here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.framework.session.outcome import Reason
-    from kaisched.framework.session.session import Session
+    from kaisched.core.tables import TaskTable
+    from kaisched.framework.plugins.dispatch import Questions
+    from kaisched.framework.session.ledger import Ledger
+    from kaisched.framework.session.outcome import Outcome, Reason
+    from kaisched.framework.session.placement import Placement
 
 _PENDING = int(TaskState.PENDING)
 _ALLOCATED = int(TaskState.ALLOCATED)
@@ -73,12 +76,41 @@ class _Change(NamedTuple):
 _Entry: TypeAlias = _Batch | _Promise | _Release | _Relocation | _Change
 
 
+class Moved(Protocol):
+    """What a statement needs of the session whose work it moves."""
+
+    @property
+    def tasks(self) -> TaskTable:
+        """Tasks by row, as the cycle began."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """What queues hold and where every task stands, as of now."""
+        ...
+
+    @property
+    def placement(self) -> Placement:
+        """Where pods may go, as of now."""
+        ...
+
+    @property
+    def outcome(self) -> Outcome:
+        """What has been decided so far."""
+        ...
+
+    @property
+    def ask(self) -> Questions:
+        """The questions, ready to be asked."""
+        ...
+
+
 class Statement:
     """Tentative moves on the session's ledger. Open with ``session.statement()``."""
 
     __slots__ = ("_journal", "_ledger", "_listens", "_session")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Moved) -> None:
         """Start with an empty journal."""
         self._session = session
         self._ledger = session.ledger

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.core.states import TaskState
+from kaisched.framework.session.host import host_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
-    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.view import SessionView
 
 _PENDING = int(TaskState.PENDING)
 
@@ -31,17 +32,18 @@ class _Known(NamedTuple):
     ordered: RowVec
 
 
-def ordered_tasks(session: Session, tasks: RowVec) -> RowVec:
+def ordered_tasks(session: SessionView, tasks: RowVec) -> RowVec:
     """Return task rows in the order in which they are placed."""
     if len(tasks) < 2:  # noqa: PLR2004 - nothing to order
         return tasks
-    columns = (*session.ask.task_order(session, tasks), session.tasks.created_s[tasks])
+    host = host_of(session)
+    columns = (*host.ask.task_order(host, tasks), session.tasks.created_s[tasks])
     if len(tasks) < _MANY:
         return _sorted(session, tasks, columns)
     known: dict[int, _Known] = session.hints.setdefault(_HINT, {})
     job = int(session.tasks.job_of_task[tasks[0]])
     asked = (
-        session.snapshot.generation,
+        session.generation,
         tasks.tobytes(),
         tuple(column.tobytes() for column in columns),
     )
@@ -54,7 +56,7 @@ def ordered_tasks(session: Session, tasks: RowVec) -> RowVec:
     return found.ordered.copy()
 
 
-def _sorted(session: Session, tasks: RowVec, columns: tuple[Any, ...]) -> RowVec:
+def _sorted(session: SessionView, tasks: RowVec, columns: tuple[Any, ...]) -> RowVec:
     rows = tasks.tolist()
     keys: list[list[Any]] = []
     for column in columns:
@@ -67,10 +69,9 @@ def _sorted(session: Session, tasks: RowVec, columns: tuple[Any, ...]) -> RowVec
     return np.array([entry[-1] for entry in ranked], np.int64)
 
 
-def pending_tasks(session: Session, job: int) -> RowVec:
+def pending_tasks(session: SessionView, job: int) -> RowVec:
     """Return a job's pending task rows, in the order in which they are placed."""
     tasks = np.array(session.jobs.tasks[job], np.int64)
     if session.pending_count(job) == len(tasks):
         return ordered_tasks(session, tasks)
-    state = session.ledger.state if session.has_moved else session.tasks.state
-    return ordered_tasks(session, tasks[state[tasks] == _PENDING])
+    return ordered_tasks(session, tasks[session.state_now[tasks] == _PENDING])

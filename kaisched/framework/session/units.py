@@ -6,29 +6,24 @@ it the rest would be useless.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.session.claims import Unit
+from kaisched.framework.session.host import host_of
 from kaisched.framework.session.task_order import ordered_tasks
 
 if TYPE_CHECKING:
     from kaisched.core.tables import SubGroup
-    from kaisched.framework.session.session import Session
+    from kaisched.framework.session.view import SessionView
 
 
-class Unit(NamedTuple):
-    """A unit: what of a job goes together."""
-
-    job: int
-    tasks: tuple[int, ...]
-    """Task rows."""
-    is_core: bool
-
-
-def units_of(session: Session, job: int, state: npt.NDArray[np.int8] | None = None) -> list[Unit]:
+def units_of(
+    session: SessionView, job: int, state: npt.NDArray[np.int8] | None = None
+) -> list[Unit]:
     """Return a running job's units, the first to go first; the last one is its core.
 
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
@@ -37,8 +32,8 @@ def units_of(session: Session, job: int, state: npt.NDArray[np.int8] | None = No
     """
     rows = session.jobs.tasks[job]
     if state is None:
-        state = session.ledger.state if session.has_moved else session.tasks.state
-    stranded = session.stranded
+        state = session.state_now
+    stranded = host_of(session).stranded
     if len(rows) == 1:
         row = int(rows[0])
         runs = ACTIVE_STATES[state[row]] and (stranded is None or not stranded[row])
@@ -59,7 +54,7 @@ def units_of(session: Session, job: int, state: npt.NDArray[np.int8] | None = No
 
 
 def _split_tree(
-    session: Session, job: int, ranked: list[int], root: SubGroup
+    session: SessionView, job: int, ranked: list[int], root: SubGroup
 ) -> tuple[list[Unit], tuple[int, ...]]:
     """Return the elastic parts of a job with subgroups, and the task rows of its core."""
     podset_of_task, minimum = session.tasks.podset_of_task, session.podsets.minimum

@@ -29,6 +29,9 @@ _BUSY_S: Final = 0.2
 _LOG_PAGES: Final = 256
 """Pages of 4 kB after which the log beside the file is copied into it. SQLite's default would
 let the log grow larger than a history of a few hours."""
+_CACHE_KB: Final = 128
+"""The part of the file that stays in memory. We read the file once, at the start; with SQLite's
+default of 2 MB, memory would grow by nearly every page that is written."""
 _OURS: Final = 0o600
 _ASIDE: Final = ("", "-wal", "-shm")
 _TABLES: Final = """
@@ -94,6 +97,7 @@ class UsageFile:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+        db.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA:
             message = f"{self.path}: written by a later version (schema {version}, ours {SCHEMA})"

@@ -19,7 +19,7 @@ class Elastic(Plugin):
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
         """Answer 0 below, 1 exactly at, 2 above the minimum, by the counts of now."""
         podsets = session.podsets
-        active = session.ledger.podset_active if session.has_moved else podsets.active
+        active = session.podset_active_now
         first = session.jobs.first_podset.take(job)
         surplus = active.take(first) - podsets.minimum.take(first)
         standing = np.sign(surplus) + 1

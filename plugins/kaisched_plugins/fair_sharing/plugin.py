@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,19 +15,26 @@ from kaisched import (
     CodeVec,
     FloatVec,
     IntVec,
+    Moves,
     Plugin,
+    Proposal,
+    Reason,
     RowVec,
     Session,
+    Unit,
     Units,
     hookimpl,
 )
-from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing import reasons, refusals
 from kaisched_plugins.fair_sharing.choosing import PREEMPT, claim_work, in_order, work_of
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.decide import unjust
+from kaisched_plugins.fair_sharing.division import divided
+from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
+from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
-from kaisched_plugins.fair_sharing.tables import Now, Table, table_of
+from kaisched_plugins.fair_sharing.tables import Now, Table, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
 _TAKING = frozenset({"reclaim", PREEMPT})
@@ -57,6 +65,11 @@ class FairSharing(Plugin):
     def rests_on_sums(self, session: Session) -> bool:
         """Promise it while no queue keeps a part of its quota to itself."""
         return not table_of(session).quotas.lends_in_part
+
+    @hookimpl
+    def fair_share(self, session: Session) -> Amounts:
+        """Tell what each queue would hold if everybody had a share by weight."""
+        return divided(session, table_of(session))
 
     # -- order ---------------------------------------------------------------------------------
 
@@ -144,17 +157,17 @@ class FairSharing(Plugin):
         if action not in _TAKING:
             return None
         table, queue = table_of(session), session.jobs.queue_of_job[job]
-        sharing = session.queues.sharing
-        shut = [
-            sharing[row].within == NEVER and (action == PREEMPT or sharing[row].across == NEVER)
-            for row in queue.tolist()
-        ]
-        codes: CodeVec = np.array(shut, np.bool_) * np.int16(refusals.POLICY)
+        own = may_take_own(session, job)
+        if action == PREEMPT:
+            codes: CodeVec = ~own * np.int16(refusals.POLICY)
+        else:
+            holdings = self._now(session).copy(session)
+            codes = np.where(own, 0, Hope(session, table, holdings).codes(job, ask))
+        codes = codes.astype(np.int16)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
-        ledger = session.ledger if session.has_moved else session
         for at in strict.tolist():
             path = session.queues.tree.path(int(queue[at]))
-            firm = ledger.held_non_preemptible[:, path][table.rows]
+            firm = session.held_non_preemptible_now[:, path][table.rows]
             some = np.repeat(ask[table.rows, at : at + 1], len(path), axis=1)
             if is_beyond(table.quotas.subtree[:, path], firm, some).any():
                 codes[at] = refusals.STRICT
@@ -209,9 +222,37 @@ class FairSharing(Plugin):
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
         table, queue = table_of(session), session.jobs.queue_of_job[job]
-        held = session.ledger.held if session.has_moved else session.held
+        held = session.held_now
         quota, some = table.quotas.subtree[:, queue], ask[table.rows]
         return ~is_beyond(quota, held[table.rows][:, queue], some)
+
+    # -- words ---------------------------------------------------------------------------------
+
+    @hookimpl
+    def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
+        """Name the queue that is full, or compare the shares."""
+        holdings = self._now(session).copy(session)
+        return reasons.refused(session, table_of(session), holdings, job, code)
+
+    @hookimpl
+    def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
+        """Propose a quota or a limit that leaves room for the job."""
+        return reasons.cures(session, table_of(session), job, code)
+
+    @hookimpl
+    def eviction_reason(
+        self, session: Session, claim: Claim, units: Sequence[Unit]
+    ) -> Callable[[Session], str] | None:
+        """Say whose share was higher, and what it comes to."""
+        if claim.action not in _TAKING:
+            return None
+        holdings = self._now(session).copy(session)
+        return reasons.taken(session, table_of(session), holdings, claim, units)
+
+    @hookimpl
+    def broken_rules(self, moves: Moves) -> Iterator[str]:
+        """Check room, limits, and who takes from whom."""
+        return broken(moves, table_in(moves.snapshot))
 
     def _now(self, session: Session) -> Now:
         cycle: Cycle = session.state[self.name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,6 +12,18 @@ from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
 
 _TABLE = "fair-sharing.table"
+
+
+class Source(Protocol):
+    """What has queues, and resources in an order."""
+
+    @property
+    def queues(self) -> Any:
+        """A table of queues."""
+
+    @property
+    def axis(self) -> Any:
+        """Resources."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +51,13 @@ def table_of(session: Session) -> Table:
     """Return the table of a session's queues, remembered while they are the same."""
     known: Table | None = session.hints.get(_TABLE)
     if known is None or known.queues is not session.queues or known.axis is not session.axis:
-        known = session.hints[_TABLE] = _made(session)
+        known = session.hints[_TABLE] = table_in(session)
     return known
 
 
-def _made(session: Session) -> Table:
-    queues, tree = session.queues, session.queues.tree
+def table_in(source: Source) -> Table:
+    """Make the table of a session's or a snapshot's queues."""
+    queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
     is_bounded: BoolVec = np.logical_or.reduce(queues.deserved < UNLIMITED, axis=1)
     is_bounded[PODS] = False
@@ -59,7 +73,7 @@ def _made(session: Session) -> Table:
     is_on = np.array([each.is_on for each in queues.sharing], np.bool_)
     return Table(
         queues,
-        session.axis,
+        source.axis,
         rows,
         Quotas(
             parent,
@@ -76,7 +90,7 @@ def _made(session: Session) -> Table:
 
 
 class Now:
-    """What queues hold as of now, kept up with the ledger by what has changed at the leaves."""
+    """What queues hold as of now, kept up by what has changed at the leaves."""
 
     def __init__(self, table: Table) -> None:
         """Hold nothing yet."""
@@ -89,7 +103,7 @@ class Now:
         """Return what is held; nobody may change it."""
         if session.moves != self._moves:
             self._moves = session.moves
-            held = session.ledger.held if session.has_moved else session.held
+            held = session.held_now
             self._catch_up(held[self._table.rows] * self._table.is_leaf)
         return self._holdings
 

@@ -32,12 +32,9 @@ class Counts:
 
     @classmethod
     def of(cls, session: Session) -> Counts:
-        """Return the ledger's counts where something has moved, else the snapshot's."""
-        podsets = session.podsets
-        if session.has_moved:
-            ledger = session.ledger
-            return cls(podsets.minimum, ledger.podset_active, ledger.podset_pending)
-        return cls(podsets.minimum, podsets.active, podsets.pending)
+        """Return the counts as of now."""
+        minimum = session.podsets.minimum
+        return cls(minimum, session.podset_active_now, session.podset_pending_now)
 
 
 def is_met(group: SubGroup, counts: Counts) -> bool:
@@ -98,7 +95,7 @@ class _Growth:
         if self._counts.pending[podset] < number:
             return _NONE
         session, tasks = self._session, self._tasks
-        state = session.ledger.state if session.has_moved else session.tasks.state
+        state = session.state_now
         is_waiting = state[tasks] == int(TaskState.PENDING)
         is_waiting &= session.tasks.podset_of_task[tasks] == podset
         return ordered_tasks(session, tasks[is_waiting])[:number]
@@ -112,9 +109,7 @@ class _Growth:
             np.array(column, np.int64)
             for column in zip(*map(self._standing, children), strict=True)
         )
-        keys = [
-            key.tolist() for key in self._session.ask.subgroup_order(self._session, active, minimum)
-        ]
+        keys = [key.tolist() for key in self._session.subgroup_order(active, minimum)]
         names = [child.name for child in children]
         order = sorted(range(len(children)), key=lambda at: (*(key[at] for key in keys), names[at]))
         return [children[at] for at in order]

@@ -128,7 +128,7 @@ def _resolved(session: Session, arguments: MinRuntimeArguments) -> _Minimums:
 def _is_elastic(session: Session, job: RowVec) -> BoolVec:
     """Tell ``(K,)`` which jobs run more than they need."""
     podsets, jobs = session.podsets, session.jobs
-    active = session.ledger.podset_active if session.has_moved else podsets.active
+    active = session.podset_active_now
     is_surplus = active > podsets.minimum
     elastic: BoolVec = is_surplus[jobs.first_podset[job]]
     if jobs.structure:

@@ -42,9 +42,8 @@ class Crowd:
 
     def counts(self, session: Session) -> IntVec:
         """``(N,)`` how many of them are on each node now."""
-        source = session.ledger if session.has_moved else session.tasks
-        node = source.node_of_task.take(self.tasks)
-        there = self.states.take(source.state.take(self.tasks)) & (node >= 0)
+        node = session.node_of_task_now.take(self.tasks)
+        there = self.states.take(session.state_now.take(self.tasks)) & (node >= 0)
         return np.bincount(node[there], minlength=len(session.nodes))
 
     def has(self, session: Session, task: RowVec) -> bool:

@@ -50,7 +50,7 @@ class PodTerms:
         """Return the index for the session's shapes."""
         terms: PodTerms | None = session.hints.get(_HINT)
         if terms is None or not terms.is_of(session):
-            terms = session.hints[_HINT] = cls(session.snapshot.generation)
+            terms = session.hints[_HINT] = cls(session.generation)
         if terms.shapes is not session.shapes:
             terms.extend(session)
         if terms.dormant:
@@ -62,7 +62,7 @@ class PodTerms:
         if self.shapes is session.shapes:
             return True
         constraints = session.shapes.constraints
-        return self.generation == session.snapshot.generation and (
+        return self.generation == session.generation and (
             not self.seen
             or (len(constraints) >= self.seen and constraints[self.seen - 1] is self.last)
         )

@@ -63,17 +63,17 @@ def divided(session: Session) -> Amounts:
     With a weight fold, or where somebody may get a head start, it is divided anew each cycle: what
     the answers rest on is their plugin's secret.
     """
-    snapshot, queues = session.snapshot, session.queues
-    asked, mode = (session.fold, session.head_start), session.policy.over_quota_weights
+    queues = session.queues
+    asked, mode = (session.fold, session.head_start), session.over_quota_weights
     is_own = asked == (None, None)
     known: _Division | None = session.hints.get(_DIVISION)
-    total = snapshot.total.tobytes()
+    total = session.total.tobytes()
     if known is not None and not (
         known.queues is queues and known.total == total and known.mode == mode and is_own
     ):
         known = None
     ceiling = _ceiling(session) if known is None else known.ceiling
-    requests = roll_up(np.minimum(snapshot.allocated + snapshot.pending, ceiling), queues.tree)
+    requests = roll_up(np.minimum(session.requested_by_jobs, ceiling), queues.tree)
     if known is None:
         share = _divide(session, requests, asked)
         if not is_own:
@@ -112,7 +112,7 @@ def _plan(session: Session, *, is_whole: bool = False) -> _Plan:
 
 def _ceiling(session: Session) -> Amounts:
     """Return, ``(R, 1)``, just above what anyone could be given: sums of such cannot overflow."""
-    most = np.maximum(session.snapshot.total, _plan(session).most)
+    most = np.maximum(session.total, _plan(session).most)
     ceiling: Amounts = (most + session.axis.unit)[:, None]
     return ceiling
 
@@ -135,12 +135,12 @@ def _divide(
     )
     return fairshare.fair_share(
         queues.tree,
-        session.snapshot.total,
+        session.total,
         entitlements,
         session.axis.unit,
         fold,
         start=start,
-        weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
+        weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
         plan=plan.plan,
         known=known,
     )

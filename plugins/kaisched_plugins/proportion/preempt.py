@@ -17,7 +17,7 @@ def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -
     A queue may have its fair share or what it held when the cycle began, and what is nobody's.
     ``held`` and ``ask`` are ``(R, K)``.
     """
-    total = session.snapshot.total[:, None]
+    total = session.total[:, None]
     due = np.maximum(np.minimum(session.fair_share, total), session.held)
     unclaimed = total - due.compress(session.queues.tree.is_leaf, axis=1).sum(axis=1, keepdims=True)
     bound = due.take(queue, axis=1) + np.maximum(unclaimed, 0)

@@ -45,8 +45,8 @@ def refused(session: Session, job: int, code: int) -> Reason | None:
 
 def _over(session: Session, job: int, bound: Amounts, word: str) -> Reason | None:
     """Name the queue nearest to the leaf, and the resource, that stand in the way."""
-    ask, source = asked_of(session, job), session.ledger if session.has_moved else session
-    held = source.held if word == "limit" else source.held_non_preemptible
+    ask = asked_of(session, job)
+    held = session.held_now if word == "limit" else session.held_non_preemptible_now
     names = session.axis.names
     for row in session.queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
         for resource, asked in enumerate(ask.tolist()):
@@ -69,7 +69,7 @@ def _over(session: Session, job: int, bound: Amounts, word: str) -> Reason | Non
 def _over_fair_share(session: Session, job: int) -> Reason | None:
     """Name the first resource in which the job's queue would pass its fair share."""
     queue = int(session.jobs.queue_of_job[job])
-    held = (session.ledger if session.has_moved else session).held[:, queue]
+    held = session.held_now[:, queue]
     share, ask = session.fair_share[:, queue], asked_of(session, job)
     for row in np.flatnonzero((ask > 0) & (held + ask > share) & (share < UNLIMITED)).tolist():
         if row == PODS:
@@ -96,7 +96,7 @@ def reclaimed(session: Session, claim: Claim, units: Sequence[Unit]) -> Callable
     The sentence is made when somebody reads it, of what the queues hold now.
     """
     queues = {int(session.jobs.queue_of_job[unit.job]) for unit in units}
-    held = session.ledger.held.copy()
+    held = session.held_now.copy()
     short = _undershoot(session, units, held) if claim.pass_number else ""
     return partial(_reclaimed, claim, sorted(queues), held, short)
 

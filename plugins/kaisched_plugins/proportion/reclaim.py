@@ -128,7 +128,7 @@ def share_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
 
     KAI tests every resource, asked for or not.
     """
-    held = session.ledger.held if session.has_moved else session.held
+    held = session.held_now
     over = _passes(session.fair_share - held, session.jobs.queue_of_job.take(job), ask)
     return over * _OVER_FAIR_SHARE if np.count_nonzero(over) else None
 
@@ -141,9 +141,7 @@ def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVe
     is_strict = ~session.jobs.is_preemptible.take(job)
     if not np.count_nonzero(is_strict):  # a third of the time of any()
         return None
-    held = (
-        session.ledger.held_non_preemptible if session.has_moved else session.held_non_preemptible
-    )
+    held = session.held_non_preemptible_now
     tree = session.queues.tree
     room = session.queues.deserved - held
     for rows in tree.levels[1:]:
@@ -156,7 +154,7 @@ def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVe
 def is_within_quota(session: Session, job: RowVec, ask: Amounts) -> BoolVec:
     """Tell, ``(K,)``, whose queue has a quota of what is asked for, and stays within it."""
     queue = session.jobs.queue_of_job.take(job)
-    held = (session.ledger if session.has_moved else session).held.take(queue, axis=1)
+    held = session.held_now.take(queue, axis=1)
     quota = session.queues.deserved.take(queue, axis=1)
     asked = ask > 0
     asked[PODS] = False
@@ -178,7 +176,7 @@ def _passes(room: Amounts, queue: RowVec, ask: Amounts) -> BoolVec:
 
 def victim_codes(session: Session, bounds: Bounds, claim: Claim, job: RowVec) -> CodeVec | None:
     """Return NOT_OVER_SHARE ``(K,)`` for jobs of queues that need not give way (R19), or None."""
-    held = session.ledger.held if session.has_moved else session.held
+    held = session.held_now
     tree = session.queues.tree
     gives = np.zeros(len(tree), np.bool_)
     above, begin, end = -1, 0, len(tree)

@@ -81,7 +81,7 @@ class Scenario:
         self._bounds = bounds
         self._claim = claim
         self._ask: Row = claim.ask.tolist()
-        self._held = session.ledger.held if session.has_moved else session.held
+        self._held = session.held_now
         self._left: dict[int, tuple[Row, Floors]] = {}
         self._takers: dict[int, _Taker] = {}
         self._givers: dict[int, _Giver | None] = {}

@@ -58,7 +58,7 @@ class Standing:
         A share of a resource with unlimited quota changes with every pod that asks for it, and only
         the column of shares with it: then the rest of what is known is kept (3 us in place of 12).
         """
-        queues, share, total = session.queues, session.fair_share, session.snapshot.total
+        queues, share, total = session.queues, session.fair_share, session.total
         allocatable = shares.allocatable_share(queues.deserved, queues.limit, share)
         resources = len(allocatable)
         if (
@@ -83,7 +83,7 @@ class Standing:
         return (
             self.queues is session.queues
             and self.fair_share is session.fair_share
-            and (self.total is session.snapshot.total or _same(self.total, session.snapshot.total))
+            and (self.total is session.total or _same(self.total, session.total))
         )
 
     def order(self, queue: RowVec, held: Amounts, ask: Amounts) -> tuple[IntVec | FloatVec, ...]:

@@ -81,7 +81,7 @@ class Debts:
     def _owed_by(self, session: Session, claim: Claim, mine: int, siblings: RowVec) -> FloatVec:
         """Return ``(R, K)`` what siblings owe to ``mine``; infinite where history has no say."""
         queues = session.queues
-        held = (session.ledger if session.has_moved else session).held
+        held = session.held_now
         asked = claim.ask > 0
         asked[PODS] = False
         after = held[:, mine] + claim.ask
@@ -114,12 +114,12 @@ def debts_of(session: Session, counted: FloatVec, history_s: float, cost_s: floa
     )
     plain = fairshare.fair_share(
         queues.tree,
-        session.snapshot.total,
+        session.total,
         entitlements,
         np.ones_like(session.axis.unit),  # a unit that goes to the largest remainder is nobody's
-        weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
+        weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
     )
-    used = counted * session.snapshot.total[:, None] * (history_s / PARTS)
+    used = counted * session.total[:, None] * (history_s / PARTS)
     return Debts(plain, used, cost_s)
 
 
@@ -127,10 +127,10 @@ def _weights(session: Session, siblings: RowVec) -> FloatVec:
     """Return the weights ``(R, K)`` by which siblings share a surplus (R5, R12)."""
     queues = session.queues
     weight = np.maximum(queues.weight.take(siblings, axis=1), 0.0)
-    if session.policy.over_quota_weights != "quota":
+    if session.over_quota_weights != "quota":
         return weight
     quota = queues.deserved.take(siblings, axis=1)
-    quota = np.where(quota == UNLIMITED, session.snapshot.total[:, None], quota)
+    quota = np.where(quota == UNLIMITED, session.total[:, None], quota)
     has_quota: BoolVec = np.logical_or.reduce(quota > 0, axis=1)
     return np.where(has_quota[:, None], quota, weight)
 
@@ -139,7 +139,7 @@ def _least(session: Session, job: RowVec) -> Amounts:
     """Return ``(R, K)`` what the smallest unit of running jobs holds at least."""
     jobs, podsets = session.jobs, session.podsets
     shape, first = jobs.shape_of_job.take(job), jobs.first_podset.take(job)
-    active = session.ledger.podset_active if session.has_moved else podsets.active
+    active = session.podset_active_now
     runs = active.take(first)
     pods = np.where(runs > podsets.minimum.take(first), 1, runs)
     is_plain = (jobs.podset_count.take(job) == 1) & (shape >= 0)

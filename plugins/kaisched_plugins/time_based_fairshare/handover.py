@@ -132,7 +132,7 @@ class Handover:
         Else its queue would take it from others bit by bit, only to give it back.
         """
         ends, leaf = session.queues.tree.end_of_queue, session.jobs.queue_of_job.take(job)
-        held = (session.ledger if session.has_moved else session).held
+        held = session.held_now
         over = np.zeros(len(job), np.bool_)
         for queue, indivisible_job, given in self.granted:
             if not self._still_waits(session, indivisible_job):
@@ -176,7 +176,7 @@ class Handover:
         if not indivisible_jobs:
             return None
         contests: dict[int, Contest] = {}
-        total, held = session.snapshot.total, session.held
+        total, held = session.total, session.held
         for resource, queue, weight, has, wants, surplus, used, holds, asks in rows:
             contest = contests.setdefault(resource, Contest(surplus, 0.0))
             contest.sides[queue] = Side(weight, used / weight, has, wants, holds, asks > holds)

@@ -53,7 +53,7 @@ def indivisible_jobs_of(session: Session, part: FloatVec) -> list[Indivisible]:
         part: ``(R, Q)`` what each queue can count on, parts per billion of the cluster.
 
     """
-    bound = part * (session.snapshot.total / PARTS)[:, None]
+    bound = part * (session.total / PARTS)[:, None]
     bound[PODS] = np.inf
     jobs = session.jobs
     usable = jobs.is_preemptible & (jobs.queue_of_job >= 0) & (jobs.refusal == 0)

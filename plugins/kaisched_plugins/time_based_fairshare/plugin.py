@@ -244,12 +244,12 @@ class TimeBasedFairshare(Plugin):
             k=self.arguments.k_value,
             history_s=self.arguments.history_s,
             elapsed=self.arguments.elapsed(session.now_s),
-            before=session.memory.facts.get(self.name) or {},
+            before=session.facts_before.get(self.name) or {},
         )
 
     def _entitlement(self, session: Session) -> Entitlement:
         known: _Known | None = session.hints.get(self.name)
-        queues, total = session.queues, session.snapshot.total
+        queues, total = session.queues, session.total
         size = total.tobytes()
         if known is None or known.queues is not queues or known.total != size:
             has = entitlement(queues.tree, queues.deserved, queues.weight, total)

@@ -256,7 +256,7 @@ def test_a_pod_that_does_not_end_is_stuck_in_the_cluster_s_own_time():
     def states(at_s):
         cluster.advance_to(at_s)
         cluster.snapshot()
-        return [cluster.store.state_of(f"ns/{name}").name for name in "pq"]
+        return [cluster.store.rows.state_of(f"ns/{name}").name for name in "pq"]
 
     assert states(129.0) == ["RELEASING", "RELEASING"]
     assert states(130.0) == ["STUCK", "RELEASING"]

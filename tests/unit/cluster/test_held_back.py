@@ -10,7 +10,7 @@ from tests.faults.deciding import decide, placed, store_of
 
 
 def state_of(store):
-    return TaskState(int(store.snapshot().tasks.state[store.row_of_task("ns/p")]))
+    return TaskState(int(store.snapshot().tasks.state[store.rows.row_of_task("ns/p")]))
 
 
 @pytest.mark.fault("A10")
@@ -73,5 +73,5 @@ def test_one_that_changes_as_it_ends_is_forgotten():
     store.hold_back("ns/p", 0.0)
     upsert(store, pod("p", uid="1", labels={"other": "x"}, phase="Succeeded"))
     remove(store, pod("p", uid="1"))
-    assert "ns/p" not in store._held_back
-    assert not store._held_back._pause_s
+    assert "ns/p" not in store.facts.held_back
+    assert not store.facts.held_back._pause_s

@@ -80,7 +80,7 @@ def test_what_was_said_of_a_former_pod_is_not_meant(store):
 def test_a_pod_of_the_same_name_has_not_been_bound(store):
     upsert(store, replace_uid(waiting(), "2"))
     assert stands(store) == ("PENDING", "", 8000)
-    assert not store.is_assumed("ns/p")
+    assert not store.facts.is_assumed("ns/p")
 
 
 def replace_uid(obj, uid):
@@ -88,7 +88,7 @@ def replace_uid(obj, uid):
 
 
 def test_a_read_takes_back_only_what_was_sent_before_it(store):
-    sent = store.sent.of("ns/p")
+    sent = store.facts.sent.of("ns/p")
     store.assume_evicted("ns/p", 1.0)
     store.refute("ns/p", sent)
     assert stands(store) == ("GATED", "", 8000)  # the bind came to nothing, the eviction may not

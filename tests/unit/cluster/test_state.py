@@ -3,7 +3,8 @@
 import pytest
 
 from kaisched.cluster.events import remove, upsert
-from kaisched.cluster.state import Assumed, JobPast, Kept, restored
+from kaisched.cluster.past import JobPast
+from kaisched.cluster.state import Assumed, Kept, restored
 from kaisched.cluster.store import StateStore
 from kaisched.core.states import TaskState
 from kaisched.framework.cycle import run_cycle
@@ -99,16 +100,16 @@ def test_a_promise_that_no_status_shows_is_part_of_it(told):
     promise = Assumed("team/p3", "n0", is_leaving=False, is_promise=True)
     assert state.assumed == (Assumed("team/p0", "n0", True), promise)
     assert shown(other) == shown(store)
-    row = other.row_of_task("team/p3")
-    assert other.snapshot().tasks.nominated_node[row] == other.row_of_node("n0")
+    row = other.rows.row_of_task("team/p3")
+    assert other.snapshot().tasks.nominated_node[row] == other.rows.row_of_node("n0")
 
 
 def test_a_resource_that_nobody_asks_for_any_more_still_counts(told):
     store, kept = told
-    store.widen_axis(["x.io/nic"])
+    store.rows.widen_axis(["x.io/nic"])
     other, state = again(store, kept)
     assert state.extended == ("x.io/nic",)
-    assert other.axis == store.axis
+    assert other.rows.axis == store.rows.axis
     assert shown(other) == shown(store)
 
 

@@ -25,7 +25,7 @@ def leaving(name="p", grace_s=30, **rest):
 
 
 def state(store, name="p"):
-    return store.state_of(f"ns/{name}")
+    return store.rows.state_of(f"ns/{name}")
 
 
 def gpus(store, what):
@@ -143,6 +143,6 @@ def test_who_is_stuck_is_in_a_state_that_is_written_down():
     state_of = kept.state_of(store)
     assert state_of.stuck == ("ns/p",)
     again = restored(objects, state_of, ("kaisched",), "", GPU_RESOURCES)
-    assert again.state_of("ns/p") == TaskState.STUCK
+    assert again.rows.state_of("ns/p") == TaskState.STUCK
     remove(again, leaving())
-    assert list(again.stuck) == []
+    assert list(again.facts.stuck) == []

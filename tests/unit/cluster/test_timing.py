@@ -32,7 +32,7 @@ def store_of(*objects):
 def timing(store):
     """Return the rare columns of the only living job."""
     jobs = store.snapshot().jobs
-    (at,) = store.jobs.row_of_name.values()
+    (at,) = store.rows.jobs.row_of_name.values()
     return tuple(float(getattr(jobs, name)[at]) for name in NAMES)
 
 

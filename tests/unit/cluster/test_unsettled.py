@@ -134,10 +134,10 @@ def test_the_limit_is_the_shard_s_and_nobody_starts_before_it():
     for at_s in (100.0, 699.0):
         store.let_go(at_s)
         assert placed(decide(store)) == {}
-    assert set(store.unsettled.waited) == set()
+    assert set(store.members.unsettled.waited) == set()
     store.let_go(700.0)
     assert set(placed(decide(store))) == {"p", "q"}
-    assert set(store.unsettled.waited) == {"ns/p", "ns/q"}
+    assert set(store.members.unsettled.waited) == {"ns/p", "ns/q"}
 
 
 def test_a_pod_with_a_claim_waits_for_its_owner_too():

@@ -122,7 +122,7 @@ def nodes_for(store, name="p"):
     policy = default_policy()
     session = Session(snapshot, None, policy, 0.0, Memory(), policy.questions)
     policy.questions.open(session)
-    task = store.row_of_task(f"team/{name}")
+    task = store.rows.row_of_task(f"team/{name}")
     codes = session.ask.node_filter(session, int(snapshot.tasks.shape_of_task[task]), np.arange(3))
     return [at for at in range(3) if codes is None or not codes[at]]
 
@@ -294,7 +294,7 @@ def test_a_bind_that_is_assumed_stays_assumed_while_its_claim_gets_its_volume():
     store.assume_bound("team/p", "n0")
     tell(store, claim(meta="annotations: {volume.kubernetes.io/selected-node: n0}"))
     tell(store, claim(volume="pv"), volume(zone="a"))
-    assert store.is_assumed("team/p")
+    assert store.facts.is_assumed("team/p")
     assert cycle(store).binds == ()
     store.refute("team/p")
     tell(store, pod())

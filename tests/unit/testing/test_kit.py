@@ -73,8 +73,18 @@ def falling(self, session, shape, rows, extra):
     return np.maximum(1.0 - extra / 10, 0.0)
 
 
-def into_the_ledger(self, session, shape, rows, extra):
-    session.ledger.held[0] += 1
+def into_amounts(self, session, shape, rows, extra):
+    if session.moves:
+        session.held_now[0] += 1
+    return np.zeros(len(rows))
+
+
+def behind_the_view(self, session, shape, rows, extra):
+    return session.placement.vacancy(shape).room[rows].astype(float)
+
+
+def into_the_session(self, session, shape, rows, extra):
+    session.total = None
     return np.zeros(len(rows))
 
 
@@ -105,7 +115,9 @@ def test_arguments_that_do_not_fit_are_the_shard_s_error():
         (counting, "node_score: asked twice, it answers differently"),
         (counting, "an instance holds more than its arguments"),
         (writing, "node_score: it wrote to its arguments"),
-        (into_the_ledger, "something wrote to the session"),
+        (into_amounts, "something wrote to the session"),
+        (behind_the_view, "session.placement is not for plugins"),
+        (into_the_session, "plugins set nothing of a session: total"),
     ],
 )
 def test_a_score_that_breaks_a_promise_is_named(answer, told):
@@ -171,9 +183,9 @@ def test_a_plugin_that_goes_by_the_clock_must_not_promise_to_look_at_their_rows_
 
 def test_a_plugin_that_tells_equal_claims_apart_must_not_promise_to_look_at_classes_only():
     def by_row(self, session, action, job, ask):
-        return np.where(job % 2 == 0, 22, 0).astype(np.int16)
+        return np.where(job % 4 == 0, 22, 0).astype(np.int16)
 
-    with pytest.raises(AssertionError, match="claim_gate: it promises to look at queue, ask and"):
+    with pytest.raises(AssertionError, match="claim_gate: it promises to look at queue, ask, pri"):
         check_plugin(broken("claim_gate", by_row, is_class_bound=True))
     check_plugin(broken("claim_gate", by_row))
 

@@ -1,5 +1,6 @@
 """Windows, decay and coverage, on the store that keeps samples in the process."""
 
+import itertools
 import math
 
 import numpy as np
@@ -226,6 +227,17 @@ def test_a_week_of_a_thousand_queues_stays_small():
     history = store.history
     assert len(history._kept) <= 721
     assert units_of(store.usage(60 * 3 * 10_080, list(names), RESOURCES)) == PARTS // 100
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.35, 0.5, 0.501, 0.7, 0.999])
+def test_the_number_of_stretches_does_not_depend_on_the_length_of_samples(gap):
+    """Otherwise memory and file grow when the time between turns changes."""
+    store = MemoryStore(Window(size_s=720.0))
+    for at in range(round(1500 / gap)):
+        store.record(sample(gap * at, a=at % 5))
+    stretches = [*store.history._kept, store.history.open]
+    assert len(stretches) <= 722
+    assert all(this.end_s == that.start_s for this, that in itertools.pairwise(stretches))
 
 
 def test_an_answer_for_a_time_before_the_first_sample_held_has_no_use_in_it():

@@ -54,7 +54,7 @@ class StrictPriority(Plugin):
     @hookimpl
     def fair_share(self, session: Session) -> Amounts:
         """Give each leaf queue what it asks for while there is something left."""
-        queues, left = session.queues, session.snapshot.total.copy()
+        queues, left = session.queues, session.total.copy()
         share = np.zeros_like(session.requested)
         for queue in np.argsort(-queues.priority, kind="stable").tolist():
             if queues.tree.is_leaf[queue]:
@@ -102,7 +102,7 @@ class StrictPriority(Plugin):
             lowest = f"queue {queues.name[own]} has priority {queues.priority[own]}"
             return Reason(f"{lowest}, and no work of a lower one would make room")
         for row in queues.tree.path(own).tolist():
-            full = session.ledger.held[:, row] >= queues.limit[:, row]
+            full = session.held_now[:, row] >= queues.limit[:, row]
             full[PODS] = False
             if full.any():
                 return Reason(f"queue {queues.name[row]} holds all that its limit allows")

@@ -25,8 +25,7 @@ def session_of(*, active, minimum, first_podset, structure=(), ledger=None):
     return SimpleNamespace(
         jobs=SimpleNamespace(first_podset=np.array(first_podset), structure=dict(structure)),
         podsets=SimpleNamespace(active=np.array(active), minimum=np.array(minimum)),
-        ledger=None if ledger is None else SimpleNamespace(podset_active=np.array(ledger)),
-        has_moved=ledger is not None,
+        podset_active_now=np.array(active if ledger is None else ledger),
     )
 
 

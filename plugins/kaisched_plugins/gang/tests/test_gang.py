@@ -18,14 +18,13 @@ P, R, G = int(TaskState.PENDING), int(TaskState.RUNNING), int(TaskState.GATED)
 def flat(*jobs, ledger=None):
     """Return a session of jobs with one pod set each: (active, pending, minimum)."""
     active, pending, minimum = np.array(jobs, np.int64).T
+    now = (active, pending) if ledger is None else np.array(ledger, np.int64).T
     session: Any = SimpleNamespace(
         jobs=SimpleNamespace(first_podset=np.arange(len(jobs)), structure={}),
         podsets=SimpleNamespace(active=active, pending=pending, minimum=minimum),
-        has_moved=ledger is not None,
+        podset_active_now=now[0],
+        podset_pending_now=now[1],
     )
-    if ledger is not None:
-        active, pending = np.array(ledger, np.int64).T
-        session.ledger = SimpleNamespace(podset_active=active, podset_pending=pending)
     return session
 
 
@@ -86,22 +85,18 @@ class Structured(SimpleNamespace):
             jobs=SimpleNamespace(
                 structure={0: root}, first_podset=np.array([0]), tasks=[list(range(count))]
             ),
-            podsets=SimpleNamespace(
-                minimum=np.array(minimum),
-                active=np.array([pods.count(R) for pods in states]),
-                pending=np.array([pods.count(P) for pods in states]),
-            ),
+            podsets=SimpleNamespace(minimum=np.array(minimum)),
+            podset_active_now=np.array([pods.count(R) for pods in states]),
+            podset_pending_now=np.array([pods.count(P) for pods in states]),
             tasks=SimpleNamespace(
                 state=state,
                 podset_of_task=podset,
                 created_s=np.zeros(count),
                 name=[f"pod-{row}" for row in range(count)],
             ),
-            has_moved=False,
-            ask=SimpleNamespace(
-                task_order=lambda session, task: [-task],  # the later pod first
-                subgroup_order=lambda session, active, minimum: [active / np.maximum(minimum, 1)],
-            ),
+            state_now=state,
+            ask=SimpleNamespace(task_order=lambda session, task: [-task]),  # the later pod first
+            subgroup_order=lambda active, minimum: [active / np.maximum(minimum, 1)],
         )
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kaisched import Claim, Session, Units
-from kaisched.framework.memory import Memory
+from kaisched import Claim, Units
 from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import policy_of
+from kaisched.testing.guard import open_session
 from kaisched_plugins.minruntime import MinRuntime
 from kaisched_plugins.minruntime.minimums import inherited, is_protected, seen_from
 from kaisched_plugins.minruntime.plugin import MIN_RUNTIME
@@ -48,9 +48,7 @@ def test_a_start_nobody_knows_protects_nobody():
 
 
 def session_of(cluster, now_s):
-    return Session(
-        cluster.store().snapshot(), None, rules := policy_of(), now_s, Memory(), rules.questions
-    )
+    return open_session(cluster.store().snapshot(), policy_of(), now_s)
 
 
 def cluster():

@@ -52,13 +52,10 @@ class Cluster:
         column = np.zeros((R, len(self.queues)), np.int64)
         leaf = self.queues.tree.is_leaf
         session: Any = SimpleNamespace(
-            snapshot=SimpleNamespace(
-                allocated=np.where(leaf, column + allocated, 0),
-                pending=np.where(leaf, column + pending, 0),
-                total=np.zeros(R, np.int64) + total,
-            ),
+            requested_by_jobs=np.where(leaf, column + allocated + pending, 0),
+            total=np.zeros(R, np.int64) + total,
             queues=self.queues,
-            policy=SimpleNamespace(over_quota_weights=mode),
+            over_quota_weights=mode,
             axis=SimpleNamespace(unit=UNIT),
             hints=self.hints,
             fold=fold,

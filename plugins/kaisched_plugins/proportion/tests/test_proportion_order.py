@@ -51,7 +51,7 @@ def session_of(*queues, total=100):
             priority=np.array([each.priority for each in queues]),
         ),
         fair_share=column(queues, "share", pods=1),
-        snapshot=SimpleNamespace(total=np.array([total, total, total, 1]) * 1000),
+        total=np.array([total, total, total, 1]) * 1000,
         hints={},
         state={},
     )
@@ -180,7 +180,7 @@ def test_shares_are_those_of_the_library_and_sizes_agree_with_dominance(data):
     session: Any = SimpleNamespace(
         queues=QueueColumns(deserved=deserved, limit=limit, priority=np.zeros(2, np.int64)),
         fair_share=share,
-        snapshot=SimpleNamespace(total=total),
+        total=total,
     )
     keys = Standing.of(session).order(np.arange(2), held, np.zeros_like(held))
     without_pods = [row for row in range(RESOURCES) if row != PODS]
@@ -201,7 +201,7 @@ def test_a_queue_that_holds_nothing_is_not_over_utilised():
             deserved=nothing, limit=nothing + UNLIMITED, priority=np.zeros(2, np.int64)
         ),
         fair_share=nothing,
-        snapshot=SimpleNamespace(total=some[:, 1]),
+        total=some[:, 1],
     )
     over = Standing.of(session).order(np.arange(2), some, nothing)[0]
     assert over.tolist() == [0, 1]

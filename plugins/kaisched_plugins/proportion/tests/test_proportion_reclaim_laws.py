@@ -34,7 +34,7 @@ def worlds(draw):
     held = np.zeros((4, len(world.tree)), np.int64)
     for leaf in leaves:
         held[:, world.row[leaf]] = amounts(draw(GPUS), draw(st.integers(0, 3)))
-    world.session.held = roll_up(held, world.tree)
+    world.session.held = world.session.held_now = roll_up(held, world.tree)
     cpu = st.integers(0, 2)
     units = draw(st.lists(st.tuples(st.sampled_from(leaves), GPUS, cpu), max_size=6))
     claim = world.claim(draw(st.sampled_from(leaves)), draw(GPUS), draw(cpu), draw(st.booleans()))

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from kaisched import GPU, Session
-from kaisched.framework.memory import Memory
+from kaisched import GPU
 from kaisched.testing import ClusterBuilder, check_plugin
 from kaisched.testing.builder import policy_of
+from kaisched.testing.guard import open_session
 from kaisched_plugins.time_based_fairshare import TimeBasedFairshare
 from kaisched_plugins.time_based_fairshare.history import entitlement
 from kaisched_plugins.time_based_fairshare.indivisible import Indivisible, indivisible_jobs_of
@@ -193,14 +193,13 @@ def test_when_all_budgets_are_used_nobody_is_interrupted():
 
 
 def session_of(builder):
-    rules = policy_of()
-    return Session(builder.store().snapshot(), None, rules, NOW_S, Memory(), rules.questions)
+    return open_session(builder.store().snapshot(), policy_of(), NOW_S)
 
 
 def indivisible_jobs_in(builder):
     session = session_of(builder)
     queues = session.queues
-    has = entitlement(queues.tree, queues.deserved, queues.weight, session.snapshot.total)
+    has = entitlement(queues.tree, queues.deserved, queues.weight, session.total)
     return {
         (
             session.jobs.name[indivisible_job.job].partition("/")[2],

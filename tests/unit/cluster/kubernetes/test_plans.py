@@ -106,7 +106,7 @@ def test_what_has_not_changed_is_wanted(store, plans, plan):
 def test_the_room_is_promised_before_the_pod_says_so(store, plans):
     def promised(name):
         snapshot = store.snapshot()
-        row = int(snapshot.tasks.nominated_node[store.row_of_task(f"ns/{name}")])
+        row = int(snapshot.tasks.nominated_node[store.rows.row_of_task(f"ns/{name}")])
         return snapshot.nodes.name[row] if row >= 0 else ""
 
     assert promised("w0") == promised("w1") == "n0"
@@ -196,7 +196,7 @@ def test_a_victim_that_leaves_by_itself_is_left_out(store, plans, plan):
 
 def test_a_victim_that_is_another_now_ends_the_plan(store, plans, plan):
     upsert(store, running("v0", labels={"team": "another"}))
-    assert store.state_of("ns/v0") == TaskState.RUNNING
+    assert store.rows.state_of("ns/v0") == TaskState.RUNNING
     plans.review(store)
     assert plan.withdrawn == ["ns/v0 has changed"]
 
@@ -229,7 +229,7 @@ def test_what_was_not_sent_does_not_count_as_evicted(store, plans, plan, sent):
     plans.review(store)
     assert list(store.snapshot().evictions_s) == len(sent) * [AT_S]
     for name in VICTIMS:
-        at_s = store.last_evicted_s(job_of(name))
+        at_s = store.past.last_evicted_s(job_of(name))
         assert at_s == AT_S if name in sent else math.isnan(at_s)
     plans.review(store)
     assert len(store.snapshot().evictions_s) == len(sent)

@@ -56,7 +56,7 @@ def test_nobody_is_told_that_a_promise_is_void_that_is_kept():
     cluster.overwrite(f"{TEAM}/pods/waits", {"nominatedNodeName": "n000"})
     cluster.pass_time(1.0)
     cluster.store.find_stuck(0.0, cluster.clock.now_s())
-    cluster.store.stuck.forget("team/q")  # that one is clocked from later on
+    cluster.store.facts.stuck.forget("team/q")  # that one is clocked from later on
     cluster.store.find_stuck(150.0, cluster.clock.now_s())
     cluster.pass_time(1.0)
     assert [it.pod for it in cluster.turn.result.nominations] == ["team/waits"]

@@ -53,7 +53,7 @@ def said(reports):
 
 def stale_since(store):
     snapshot = store.snapshot()
-    return float(snapshot.jobs.stale_since_s[store.row_of_job("ns/g")])
+    return float(snapshot.jobs.stale_since_s[store.rows.row_of_job("ns/g")])
 
 
 def test_one_pod_says_it(store, marks, reports):

@@ -1,0 +1,34 @@
+"""Scope of a store: the schedulers and the node pool whose objects it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kaisched.objects import labels
+
+if TYPE_CHECKING:
+    from kaisched.objects.pod import Pod
+    from kaisched.objects.wire import ObjectMeta
+
+OUR_SCHEDULERS: Final = frozenset({"kaisched"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Scope of a store; immutable, so any thread may ask."""
+
+    schedulers: frozenset[str]
+    """Names of schedulers whose pods the store places."""
+    node_pool: str
+    """Node pool label of nodes, queues, pod groups and pods; empty for objects without it."""
+    gpu_resources: tuple[str, ...]
+    """Resource names that count as whole GPUs."""
+
+    def has(self, meta: ObjectMeta) -> bool:
+        """Tell whether an object is in the node pool."""
+        return labels.node_pool_of(meta) == self.node_pool
+
+    def may_place(self, pod: Pod) -> bool:
+        """Tell whether the store places a pod, or has placed it."""
+        return pod.spec.scheduler_name in self.schedulers and self.has(pod.metadata)

@@ -1,0 +1,86 @@
+"""What holds after each cycle in which fair-sharing has a say: room, limits, and who gives way.
+
+F3 and F4: no queue grows beyond its room, its limit, or strictly beyond its quota. F11: nobody
+takes from another tree, or against the policy of its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kaisched import UNLIMITED, Amounts, Moves, format_amount, roll_up
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.tables import Table
+from kaisched_plugins.fair_sharing.work import Work, may_take
+
+_TAKING = frozenset({"reclaim", "preempt"})
+
+
+def broken(moves: Moves, table: Table) -> Iterator[str]:
+    """Yield a line for each rule that the result breaks."""
+    yield from _rooms(moves, table)
+    yield from _limits(moves)
+    yield from _takers(moves, table)
+
+
+def _change(moves: Moves) -> Amounts:
+    return moves.by_queue(moves.placed) - moves.by_queue(moves.gone)
+
+
+def _rooms(moves: Moves, table: Table) -> Iterator[str]:
+    """F3: what grew is within its room at every level."""
+    snapshot, quotas = moves.snapshot, table.quotas
+    before = Holdings(quotas, snapshot.allocated[table.rows])
+    after = Holdings(quotas, (snapshot.allocated + _change(moves))[table.rows])
+    cap = quotas.rows.cap
+    for queue, used in enumerate(after.used):
+        for at, amount in enumerate(used):
+            if amount > before.used[queue][at] and amount > cap[queue][at]:
+                name = snapshot.axis.names[int(table.rows[at])]
+                yield (
+                    f"F3 queue {snapshot.queues.name[queue]} grows to {name}"
+                    f" {format_amount(name, amount)}, its room is"
+                    f" {format_amount(name, cap[queue][at])}"
+                )
+
+
+def _limits(moves: Moves) -> Iterator[str]:
+    """F4: what grew is within its limit."""
+    snapshot = moves.snapshot
+    queues = snapshot.queues
+    growth = roll_up(_change(moves), queues.tree)
+    after = roll_up(snapshot.allocated, queues.tree) + growth
+    over = (growth > 0) & (queues.limit < UNLIMITED) & (after > queues.limit)
+    for resource, row in np.argwhere(over).tolist():
+        name = snapshot.axis.names[resource]
+        yield (
+            f"F4 queue {queues.name[row]} grows to {name}"
+            f" {format_amount(name, int(after[resource, row]))}, over its limit"
+        )
+
+
+def _takers(moves: Moves, table: Table) -> Iterator[str]:
+    """F11: who takes may, and is in the same tree."""
+    snapshot = moves.snapshot
+    jobs, sharing = snapshot.jobs, snapshot.queues.sharing
+    wanted = {each.beneficiary for each in moves.result.evictions if each.action in _TAKING}
+    row_of = {name: row for row, name in enumerate(jobs.name) if name in wanted}
+    moved = set(moves.moved.tolist())
+    for each in moves.result.evictions:
+        taker = row_of.get(each.beneficiary)
+        if each.action not in _TAKING or taker is None or each.task in moved:
+            continue
+        giver = int(snapshot.tasks.job_of_task[each.task])
+        mine, theirs = int(jobs.queue_of_job[taker]), int(jobs.queue_of_job[giver])
+        said = sharing[mine]
+        policy = said.within if mine == theirs else said.across
+        pair = [
+            Work(job, queue, (), int(jobs.priority[job]), float(jobs.created_s[job]))
+            for job, queue in ((taker, mine), (giver, theirs))
+        ]
+        if table.root[mine] != table.root[theirs]:
+            yield f"F11 pod {each.pod} gives way to another tree"
+        elif not may_take(policy, *pair):
+            yield f"F11 pod {each.pod} gives way against the policy {policy} of its taker's queue"

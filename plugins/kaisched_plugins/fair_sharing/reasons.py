@@ -1,0 +1,227 @@
+"""What fair-sharing says to people: of jobs that are refused, and of evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from kaisched import (
+    UNLIMITED,
+    Change,
+    Claim,
+    Kind,
+    Proposal,
+    Reason,
+    Session,
+    Unit,
+    asked_of,
+    end_of_work,
+    format_amount,
+    larger_bounds,
+)
+from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.choosing import contested
+from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
+from kaisched_plugins.fair_sharing.order import meeting
+from kaisched_plugins.fair_sharing.share import Terms
+from kaisched_plugins.fair_sharing.tables import Table
+from kaisched_plugins.fair_sharing.work import Work
+
+_NAMED = 3
+"""So many queues are named."""
+
+
+def refused(
+    session: Session, table: Table, holdings: Holdings, job: int, code: int
+) -> Reason | None:
+    """Return the queue, the resource and the amounts that a refusal rests on."""
+    queue = int(session.jobs.queue_of_job[job])
+    if code == refusals.NO_ROOM:
+        return _no_room(session, table, holdings, job, queue)
+    if code == refusals.OVER_LIMIT:
+        return _over_limit(session, job, queue)
+    if code == refusals.HIGHER_SHARE:
+        return _higher_share(session, table, holdings, job, queue)
+    return None
+
+
+def _no_room(
+    session: Session, table: Table, holdings: Holdings, job: int, queue: int
+) -> Reason | None:
+    """Name the queue nearest to the leaf that is full, counting what is left at those above it."""
+    for at, asked in table.ask(asked_of(session, job)):
+        free = max(0, holdings.available(queue, at))
+        if asked <= free:
+            continue
+        row, quotas = _tightest(holdings, queue, at, asked), holdings.rows
+        name = session.axis.names[int(table.rows[at])]
+        has, most = holdings.used[row][at], quotas.cap[row][at]
+        told = f"{name} {format_amount(name, has)} of {format_amount(name, most)} held"
+        numbers = {
+            "queue": session.queues.name[row],
+            "resource": name,
+            "held": has,
+            "most": most,
+            "asked": asked,
+            "available": free,
+        }
+        return Reason(
+            f"queue {session.queues.name[row]}: {told}, {format_amount(name, asked)} asked;"
+            f" {format_amount(name, free)} left for queue {session.queues.name[queue]}",
+            numbers,
+        )
+    return None
+
+
+def _tightest(holdings: Holdings, queue: int, at: int, asked: int) -> int:
+    """Return the queue on a path that has too little room left for what reaches it."""
+    rows, more = holdings.rows, asked
+    for row in rows.path(queue):
+        if holdings.used[row][at] + more > rows.cap[row][at]:
+            return row
+        more -= max(0, rows.local[row][at] - holdings.used[row][at])
+    return rows.path(queue)[-1]
+
+
+def _over_limit(session: Session, job: int, queue: int) -> Reason | None:
+    ask = asked_of(session, job)
+    held = (session.ledger if session.has_moved else session).held
+    for row in session.queues.tree.path(queue).tolist():
+        for resource, asked in enumerate(ask.tolist()):
+            has, most = int(held[resource, row]), int(session.queues.limit[resource, row])
+            if asked and most < UNLIMITED and has + asked > most:
+                name = session.axis.names[resource]
+                return Reason(
+                    f"queue {session.queues.name[row]}: {name} {format_amount(name, has)} held +"
+                    f" {format_amount(name, asked)} asked is over its limit of"
+                    f" {format_amount(name, most)}"
+                )
+    return None
+
+
+def _higher_share(
+    session: Session, table: Table, holdings: Holdings, job: int, queue: int
+) -> Reason | None:
+    """Compare the claim with the queue that has the highest share among those on its way."""
+    ask = table.ask(asked_of(session, job))
+    if not ask:
+        return None
+    path = holdings.rows.path(queue)
+    mine = dict(zip(path, holdings.terms_with(queue, ask), strict=True))
+    best: tuple[Terms, int, int] | None = None
+    for node, above in pairwise(path):
+        for other in holdings.rows.children[above]:
+            terms = holdings.terms(other)
+            if other != node and terms.is_borrowing:
+                found = terms, other, node
+                best = found if best is None or terms.share > best[0].share else best
+    if best is None:
+        return None
+    terms, other, node = best
+    names = session.queues.name
+    return Reason(
+        f"queue {names[node]} would have a share of {_told(session, table, mine[node])}, queue"
+        f" {names[other]} has {_told(session, table, terms)}",
+        {"queue": names[node], "share": mine[node].share.text(), "other": names[other]},
+    )
+
+
+def _told(session: Session, table: Table, terms: Terms) -> str:
+    """Return a share with its terms, as ``0.2 (gpu: 2 of 10 borrowed)``."""
+    if terms.resource < 0:
+        return terms.share.text()
+    name = session.axis.names[int(table.rows[terms.resource])]
+    part, of = (format_amount(name, amount) for amount in (terms.borrowed, terms.lendable))
+    return f"{terms.share.text()} ({name}: {part} of {of} borrowed)"
+
+
+def cures(session: Session, table: Table, job: int, code: int) -> Iterator[Proposal]:
+    """Yield the changes worth a trial for a job that is refused with a code."""
+    queues = session.queues
+    if code == refusals.OVER_LIMIT:
+        yield from larger_bounds(session, job, Kind.LIMIT, queues.limit)
+        yield from end_of_work(session, job, queues.limit)
+        return
+    queue = int(session.jobs.queue_of_job[job])
+    held = (session.ledger if session.has_moved else session).held
+    changes = []
+    for at, asked in table.ask(asked_of(session, job)):
+        resource = int(table.rows[at])
+        needed = int(held[resource, queue]) + asked
+        if needed > int(queues.deserved[resource, queue]):
+            changes.append(Change(queues.name[queue], session.axis.names[resource], needed))
+    if changes:
+        yield Kind.QUOTA, tuple(changes)
+    if code == refusals.STRICT:
+        yield Kind.PREEMPTIBLE, (Change(session.jobs.name[job]),)
+
+
+# -- evictions -----------------------------------------------------------------------------------
+
+
+def taken(
+    session: Session, table: Table, holdings: Holdings, claim: Claim, units: Sequence[Unit]
+) -> Callable[[Session], str]:
+    """Return what makes ``fair sharing for team/job (queue b: share 0.1 ...) from queue a: ...``.
+
+    ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
+    """
+    jobs, request = session.jobs, session.shapes.request
+    lost: dict[int, list[tuple[int, int]]] = {}
+    for unit in units:
+        shapes = session.tasks.shape_of_task[list(unit.tasks)]
+        ask = table.ask(request[:, shapes].sum(axis=1))
+        lost.setdefault(int(jobs.queue_of_job[unit.job]), []).extend(ask)
+    incoming = Work(-1, claim.queue, table.ask(claim.ask))
+    why = _why(holdings, incoming, lost)
+    names = session.queues.name
+    told = []
+    for queue, asks in sorted(lost.items())[:_NAMED]:
+        if queue == claim.queue:
+            told.append(f"its own queue {names[queue]}")
+            continue
+        _, theirs = meeting(holdings, claim.queue, queue)
+        after = _told(session, table, holdings.terms(theirs))
+        _put(holdings, queue, asks)
+        before = holdings.terms(theirs).share.text()
+        _take(holdings, queue, asks)
+        of = f"queue {names[queue]}"
+        if theirs != queue:
+            of += f" in {names[theirs]}"
+        told.append(f"{of}: share {before} to {after}")
+    if len(lost) > _NAMED:
+        told.append(f"{len(lost) - _NAMED} more queues")
+    mine = _mine(session, table, holdings, claim, lost)
+    text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
+    return lambda _: text
+
+
+def _mine(
+    session: Session, table: Table, holdings: Holdings, claim: Claim, lost: Mapping[int, Ask]
+) -> str:
+    others = [queue for queue in sorted(lost) if queue != claim.queue]
+    node = meeting(holdings, claim.queue, others[0])[0] if others else claim.queue
+    name, own = session.queues.name[node], session.queues.name[claim.queue]
+    where = f"queue {name}" if node == claim.queue else f"queue {own} in {name}"
+    return f"{where}: share {_told(session, table, holdings.terms(node))}"
+
+
+def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
+    """Return the word for what entitles the claim to most: priority, its quota, or its share."""
+    if all(queue == incoming.queue for queue in lost):
+        return "preempted"
+    rows = [at for at, _ in incoming.ask]
+    holdings.take(incoming.queue, incoming.ask)
+    lacks = contested(holdings, incoming) if incoming.ask else rows
+    holdings.add(incoming.queue, incoming.ask)
+    return "reclaimed" if holdings.is_within(incoming.queue, lacks) else "fair sharing"
+
+
+def _put(holdings: Holdings, queue: int, asks: Ask) -> None:
+    for each in asks:
+        holdings.add(queue, (each,))
+
+
+def _take(holdings: Holdings, queue: int, asks: Ask) -> None:
+    for each in asks:
+        holdings.take(queue, (each,))
