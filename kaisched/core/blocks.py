@@ -18,9 +18,9 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.intp]
 
-# Most rows of a block, unless one contest has more. Measured with 100,000 queues: with a quarter of
-# it the division takes a tenth longer, since each array call costs a microsecond; with twice as many
-# it takes the same time.
+# Most rows of a block, unless one contest has more. Measured with 100,000 queues: a quarter of it
+# makes the division a tenth slower, since each array call costs a microsecond; twice as much makes
+# no difference.
 BLOCK_ROWS = 1 << 16
 
 # A single group with more rows is divided resource by resource: one contest needs no columns of
