@@ -18,7 +18,7 @@ def divided(session: Session, table: Table) -> Amounts:
     share = np.full((len(session.axis), len(queues)), UNLIMITED, np.int64)
     if not len(queues) or not len(table.rows):
         return share
-    most = max(int(session.snapshot.total.max()), 1)
+    most = max(int(session.total.max()), 1)
     weights = np.array([float(weight) for weight in quotas.weight])
     entitlements = Entitlements(
         deserved=np.minimum(quotas.subtree, most),

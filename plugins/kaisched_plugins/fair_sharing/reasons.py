@@ -85,7 +85,7 @@ def _tightest(holdings: Holdings, queue: int, at: int, asked: int) -> int:
 
 def _over_limit(session: Session, job: int, queue: int) -> Reason | None:
     ask = asked_of(session, job)
-    held = (session.ledger if session.has_moved else session).held
+    held = session.held_now
     for row in session.queues.tree.path(queue).tolist():
         for resource, asked in enumerate(ask.tolist()):
             has, most = int(held[resource, row]), int(session.queues.limit[resource, row])
@@ -143,7 +143,7 @@ def cures(session: Session, table: Table, job: int, code: int) -> Iterator[Propo
         yield from end_of_work(session, job, queues.limit)
         return
     queue = int(session.jobs.queue_of_job[job])
-    held = (session.ledger if session.has_moved else session).held
+    held = session.held_now
     changes = []
     for at, asked in table.ask(asked_of(session, job)):
         resource = int(table.rows[at])

@@ -129,7 +129,9 @@ def test_a_daemon_hears_of_annotations_that_change():
     cluster.load(pod)
     loop.turn()
     assert done == [["team/p01"], ["team/p01"], ["team/p30"]]
-    assert cluster.snapshot().jobs.annotations[cluster.store.rows.row_of_job("team/p30")][RANK] == "-1"
+    assert (
+        cluster.snapshot().jobs.annotations[cluster.store.rows.row_of_job("team/p30")][RANK] == "-1"
+    )
 
 
 def test_such_a_plugin_keeps_to_what_plugins_may_touch():
