@@ -18,11 +18,12 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 Index = npt.NDArray[np.intp]
 
-# Rows of a block, unless one contest has more. Measured with 100,000 queues: a quarter as many take
-# a tenth longer, since an array call costs a microsecond whatever it does; twice as many, as long.
+# Most rows of a block, unless one contest has more. Measured with 100,000 queues: a quarter of it
+# makes the division a tenth slower, since each array call costs a microsecond; twice as much makes
+# no difference.
 BLOCK_ROWS = 1 << 16
 
-# Above so many rows, a single group is divided resource by resource: one contest needs no column of
+# A single group with more rows is divided resource by resource: one contest needs no columns of
 # contests, units and resources (measured: a twentieth of a division of 100,000 queues).
 ALONE_ROWS = 1 << 13
 

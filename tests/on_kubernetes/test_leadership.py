@@ -74,7 +74,7 @@ def test_b28_a_leader_ends_when_a_later_one_turns_out_to_bind(cluster):
     cluster.must("POST", f"{cluster.pods_path}/p/binding", body)
     until(lambda: daemon.has_ended)
     assert isinstance(daemon.error, ClusterUnavailable)
-    assert "another leads since" in str(daemon.error)
+    assert "another leads now" in str(daemon.error)
 
 
 def test_a_standby_sees_the_leader_bind_and_stays(cluster):

@@ -96,7 +96,7 @@ class KubernetesCluster:
         self._news: deque[News] = deque()
         self._store_lock = threading.Lock()
         self._has_loop = False
-        self._sent: deque[tuple[float, str]] = deque()  # (when to look after it, pod), in order
+        self._sent: deque[tuple[float, str]] = deque()  # (when to read it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
         self._plans = Plans()
         self._evictor = Evictor(self._writers, self._protect)
@@ -208,7 +208,7 @@ class KubernetesCluster:
         if pod.spec.node_name and self.store.pods.is_waiting(pod.key):
             holder = later_leader(pod, self._writers.gate.term)
             if holder:
-                self.on_overthrown(f"{holder} leads since: it has bound pod {pod.key}")
+                self.on_overthrown(f"{holder} leads now: it has bound pod {pod.key}")
 
     def _is_news(self, change: Change) -> bool:
         """Tell whether a change of a pod is no older than the known state: reads and watch race.

@@ -1,6 +1,6 @@
 """The eviction plans that are under way, and whether they are still valid.
 
-A plan is valid while every pod that it was made for waits as it did: the same pod with the same
+A plan is valid while every pod that it was made for waits as before: the same pod with the same
 constraints, of a job with the same claim, and promised the same node by every cycle since. That a
 pod is deleted or bound is noticed with the event of its watch, everything else by the loop.
 """
