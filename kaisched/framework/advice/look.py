@@ -73,7 +73,7 @@ class Work:
             jobs.name[row]: known
             for row in self._line
             if (known := told.get(jobs.name[row])) is not None
-            and known.code is self._code
+            and known.code == self._code
             and known.subject == self._subject_of(row)
         }
 
