@@ -73,19 +73,19 @@ class PlainShares(Plugin):
         entitlements = Entitlements(
             deserved=queues.deserved,
             limit=queues.limit,
-            request=roll_up(session.snapshot.allocated + session.snapshot.pending, queues.tree),
+            request=roll_up(session.requested_by_jobs, queues.tree),
             weights=queues.weight,
             priority=queues.priority,
             rank=np.arange(len(queues)),
         )
         return fairshare.fair_share(
             queues.tree,
-            session.snapshot.total,
+            session.total,
             entitlements,
             session.axis.unit,
             session.fold,
             start=session.head_start,
-            weight_mode="quota" if session.policy.over_quota_weights == "quota" else "equal",
+            weight_mode="quota" if session.over_quota_weights == "quota" else "equal",
         )
 
     @hookimpl
@@ -96,7 +96,7 @@ class PlainShares(Plugin):
         quota = session.queues.deserved.take(queue, axis=1)
         is_over = (held + ask > quota).any(axis=0).astype(np.int64)
         own = np.maximum(session.fair_share.take(queue, axis=1), quota)
-        part = (held + ask) / np.clip(own, 1, np.maximum(session.snapshot.total, 1)[:, None])
+        part = (held + ask) / np.clip(own, 1, np.maximum(session.total, 1)[:, None])
         part[PODS] = 0.0
         return is_over, -session.queues.priority[queue], part.max(axis=0)
 
@@ -123,7 +123,7 @@ class PlainShares(Plugin):
         if action != "reclaim":
             return None
         queue = session.jobs.queue_of_job[job]
-        over = (ask > 0) & (session.ledger.held[:, queue] + ask > session.fair_share[:, queue])
+        over = (ask > 0) & (session.held_now[:, queue] + ask > session.fair_share[:, queue])
         over[PODS] = False
         return over.any(axis=0) * np.int16(OVER_SHARE)
 
@@ -142,7 +142,7 @@ class PlainShares(Plugin):
             if queue == claim.queue:
                 codes[at] = WITHIN_SHARE
                 continue
-            has = left.setdefault((int(sets[at]), queue), session.ledger.held[:, queue].copy())
+            has = left.setdefault((int(sets[at]), queue), session.held_now[:, queue].copy())
             if _is_over(session, claim, has, queue):
                 has -= units.amounts[:, at]
             else:
@@ -156,7 +156,7 @@ class PlainShares(Plugin):
         if code != OVER_LIMIT:
             return None
         for row in queues.tree.path(int(session.jobs.queue_of_job[job])).tolist():
-            held, limit = session.ledger.held[:, row], queues.limit[:, row]
+            held, limit = session.held_now[:, row], queues.limit[:, row]
             for at in np.flatnonzero((ask > 0) & (held + ask > limit)).tolist():
                 amounts = [int(each[at]) for each in (held, ask, limit)]
                 has, asked, most = (format_amount(names[at], amount) for amount in amounts)
@@ -189,8 +189,8 @@ class PlainShares(Plugin):
 
 def _is_over(session: Session, claim: Claim, held: Amounts, queue: int) -> bool:
     """Tell whether a queue holds more than it may keep of something that a claim asks for."""
-    deserved, ledger = session.queues.deserved, session.ledger
-    is_due = (ledger.held[:, claim.queue] + claim.ask <= deserved[:, claim.queue]).all()
+    deserved = session.queues.deserved
+    is_due = (session.held_now[:, claim.queue] + claim.ask <= deserved[:, claim.queue]).all()
     keeps = (deserved if is_due else session.fair_share)[:, queue]
     asked = claim.ask > 0
     asked[PODS] = False
