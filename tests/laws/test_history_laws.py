@@ -60,7 +60,7 @@ class World:
         session = SimpleNamespace(
             usage=Usage(self.parts, 0.0, 1.0),
             queues=queues,
-            snapshot=SimpleNamespace(total=np.array([self.total])),
+            total=np.array([self.total]),
             hints={},
             state={},
         )
