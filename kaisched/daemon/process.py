@@ -29,7 +29,7 @@ from kaisched.daemon.serving import (
     probe_page,
 )
 from kaisched.daemon.usage import usage_feed
-from kaisched.engine.planning import fill, group_by_owners, open_cluster, read_manifests
+from kaisched.engine.planning import complete, fill, open_cluster, read_manifests
 from kaisched.engine.shards import shard_for
 from kaisched.errors import ConfigError
 from kaisched.telemetry.adapter import AdapterCollector
@@ -139,7 +139,7 @@ def _embedded_loop(
     cluster = open_cluster(
         found.shard, clock, settings.scheduler_names, policy.workloads, policy.stuck_after_s
     )
-    left_out = group_by_owners(manifests, policy.workloads)
+    left_out = complete(manifests, found.shard, policy, settings.scheduler_names[0])
     problems = fill(cluster, manifests)
     for text in left_out:
         log.warning("objects_left_out", err=text)

@@ -11,6 +11,7 @@ from kaisched.clock import ManualClock
 from kaisched.cluster.embedded import EmbeddedCluster
 from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.cluster.translate import leaving_of
+from kaisched.engine.kueue import translate
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among
 from kaisched.engine.turn import take_turn
@@ -18,6 +19,7 @@ from kaisched.errors import ConfigError, ObjectError
 from kaisched.framework.memory import Memory
 from kaisched.framework.report.records import who_failed
 from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.kueue.wire import ClusterQueue
 from kaisched.objects.labels import time_of
 from kaisched.objects.load import Loaded, identity_of, load_manifests, load_text
 from kaisched.objects.load_workloads import missing_owners, workloads_among
@@ -77,7 +79,7 @@ def read_plan_input(
     loaded = read_manifests(files)
     found = read_shard(shard_file) if shard_file is not None else shard_among(loaded)
     policy, more_warnings = build_policy(found.shard, found.file, actions=actions)
-    left_out = group_by_owners(loaded, policy.workloads)
+    left_out = complete(loaded, found.shard, policy)
     warnings = [*map(str, loaded.warnings), *found.warnings, *more_warnings, *left_out]
     return PlanInput(loaded, found.shard, policy, warnings)
 
@@ -104,20 +106,26 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
     return loaded
 
 
-def group_by_owners(loaded: Loaded, table: Table) -> list[str]:
-    """Add workloads to the manifests, and return what had to be left out.
+def complete(
+    loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler: str = OUR_NAMES[0]
+) -> list[str]:
+    """Add workloads to the manifests, put our objects for Kueue's, and return warnings.
 
     Args:
         loaded: the manifests; workloads and problems with them are added.
-        table: grouping of the pods of each kind of workload.
+        shard: the shard they are for.
+        policy: its policy, which knows the grouping of the pods of each kind of workload.
+        scheduler: gets the pods of Kueue's LocalQueues.
 
     """
-    found = workloads_among(loaded.others, table)
+    found = workloads_among(loaded.others, policy.workloads)
     loaded.objects.extend(found.objects)
     loaded.problems.extend(found.problems)
     kinds = [f"{count} {kind}" for kind, count in sorted(found.left_out.items())]
     left_out = [f"objects of kinds that are not read were left out: {', '.join(kinds)}"]
-    return [*(left_out if kinds else ()), *missing_owners(loaded.objects, table)]
+    translated = translate(loaded, shard, policy, scheduler)
+    missing = missing_owners(loaded.objects, policy.workloads)
+    return [*(left_out if kinds else ()), *translated, *missing]
 
 
 def open_cluster(
@@ -169,7 +177,8 @@ def fill(cluster: EmbeddedCluster, loaded: Loaded) -> list[ObjectError]:
 def _leave_out_queues(cluster: EmbeddedCluster, problems: Iterable[ObjectError]) -> None:
     """Tell the cluster of queues that were left out, so that their jobs' reasons name the cause."""
     for problem in problems:
-        if problem.kind == Queue.KIND and cluster.store.rows.row_of_queue(problem.name) < 0:
+        is_queue = problem.kind in (Queue.KIND, ClusterQueue.KIND)
+        if is_queue and cluster.store.rows.row_of_queue(problem.name) < 0:
             fault = ": ".join(filter(None, (problem.path, problem.message)))
             cluster.store.rows.leave_out_queue(problem.name, fault)
 

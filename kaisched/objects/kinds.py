@@ -8,6 +8,14 @@ from typing import Any, Final
 from kaisched.objects.disruption_budget import PodDisruptionBudget, disruption_budget_faults
 from kaisched.objects.faults import Fault, did_you_mean, nearest
 from kaisched.objects.group_faults import pod_group_faults
+from kaisched.objects.kueue import wire as kueue
+from kaisched.objects.kueue.faults import (
+    cluster_queue_faults,
+    cohort_faults,
+    flavor_faults,
+    local_queue_faults,
+    workload_class_faults,
+)
 from kaisched.objects.node import Node
 from kaisched.objects.owners import Deployment, Job, PriorityClass, ReplicaSet, StatefulSet
 from kaisched.objects.pod import Pod
@@ -38,6 +46,7 @@ KINDS: Final[tuple[type[KubernetesObject], ...]] = (
     PersistentVolumeClaim,
     PersistentVolume,
     StorageClass,
+    *kueue.KINDS,
 )
 _BY_KIND: Final = {type_.KIND: type_ for type_ in KINDS}
 _OWN_GROUPS: Final = ("scheduling.run.ai", "kai.scheduler")
@@ -53,6 +62,11 @@ _FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] =
     Deployment: preferred_of_workload,
     StatefulSet: preferred_of_workload,
     PodDisruptionBudget: disruption_budget_faults,
+    kueue.ClusterQueue: cluster_queue_faults,
+    kueue.Cohort: cohort_faults,
+    kueue.LocalQueue: local_queue_faults,
+    kueue.ResourceFlavor: flavor_faults,
+    kueue.WorkloadPriorityClass: workload_class_faults,
 }
 
 
@@ -73,7 +87,7 @@ def faults_of(obj: KubernetesObject) -> Iterator[Fault]:
 def type_of(api_version: str, kind: str) -> type[KubernetesObject] | Fault | None:
     """Return the struct of a kind, None for a kind that the scheduler ignores, or a fault."""
     type_ = _BY_KIND.get(kind)
-    if type_ is not None and api_version == type_.API_VERSION:
+    if type_ is not None and api_version in (type_.API_VERSION, *type_.OTHER_VERSIONS):
         return type_
     group = _group(api_version)
     if type_ is not None and _group(type_.API_VERSION) == group:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from kaisched.objects.wire import KubernetesObject, ObjectMeta, Wire
+from kaisched.objects.pod import PodSpec
+from kaisched.objects.wire import Condition, KubernetesObject, ObjectMeta, Wire
 from kaisched.objects.workloads import Gang
 
 
@@ -43,6 +44,13 @@ class PodTemplate(Wire, frozen=True, kw_only=True):
     spec: TemplateSpec = TemplateSpec()
 
 
+class JobTemplate(Wire, frozen=True, kw_only=True):
+    """The pods of a batch Job, whole: where Kueue holds the Job back there are none to read."""
+
+    metadata: TemplateMeta = TemplateMeta()
+    spec: PodSpec = PodSpec()
+
+
 class JobSpec(Wire, frozen=True, kw_only=True):
     """Numbers of pods of a batch Job."""
 
@@ -50,7 +58,15 @@ class JobSpec(Wire, frozen=True, kw_only=True):
     completions: int | None = None
     completion_mode: str = "NonIndexed"
     suspend: bool = False
-    template: PodTemplate = PodTemplate()
+    template: JobTemplate = JobTemplate()
+
+
+class JobStatus(Wire, frozen=True, kw_only=True):
+    """How far a batch Job has come."""
+
+    active: int = 0
+    succeeded: int = 0
+    conditions: list[Condition] = []
 
 
 class Job(KubernetesObject, frozen=True, kw_only=True):
@@ -60,6 +76,7 @@ class Job(KubernetesObject, frozen=True, kw_only=True):
     KIND: ClassVar[str] = "Job"
 
     spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
 
 
 class ReplicasSpec(Wire, frozen=True, kw_only=True):

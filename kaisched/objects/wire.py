@@ -86,6 +86,8 @@ class KubernetesObject(Wire, frozen=True, kw_only=True):
     """Base of all kinds: an object with metadata, an API version and a kind."""
 
     API_VERSION: ClassVar[str]
+    OTHER_VERSIONS: ClassVar[tuple[str, ...]] = ()
+    """API versions that are read in the same way."""
     KIND: ClassVar[str]
     IS_NAMESPACED: ClassVar[bool] = True
 

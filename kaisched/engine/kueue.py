@@ -1,0 +1,69 @@
+"""Kueue's objects among manifests, turned into queues and labels of pods before they are used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from kaisched.objects.kueue.tree import tree_of
+from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort
+from kaisched.objects.kueue.work import Teller, jobs_with_uids
+from kaisched.objects.owners import Job, JobTemplate
+from kaisched.objects.pod import Pod
+from kaisched.objects.queue import Queue
+
+if TYPE_CHECKING:
+    from kaisched.framework.policy import Policy
+    from kaisched.objects import SchedulingShard
+    from kaisched.objects.load import Loaded
+
+LENDING: Final = "fair-sharing"
+"""The shipped policy that shares out as Kueue does."""
+_OTHER_POLICY: Final = (
+    "the policy of the shard does not lend between ClusterQueues as Kueue does: enable the plugin"
+    f" {LENDING}, as docs/how-to/from-kueue.md says"
+)
+
+
+def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler: str) -> list[str]:
+    """Replace Kueue's objects by what they mean here; return warnings.
+
+    Args:
+        loaded: the manifests, workloads of all kinds included.
+        shard: says which resources are GPUs.
+        policy: should lend as Kueue does.
+        scheduler: gets the pods of LocalQueues.
+
+    """
+    warnings: list[str] = []
+    if any(isinstance(obj, KINDS) for obj in loaded.objects):
+        warnings = _translate(loaded, shard, scheduler)
+        if all(setting.plugin.name != LENDING for setting in policy.plugins):
+            warnings.append(_OTHER_POLICY)
+    # What pods of a Job would look like is of no more use, and large.
+    loaded.objects = [
+        replace(it, spec=replace(it.spec, template=JobTemplate())) if isinstance(it, Job) else it
+        for it in loaded.objects
+    ]
+    return warnings
+
+
+def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[str]:
+    tree = tree_of(
+        loaded.of(ClusterQueue),
+        loaded.of(Cohort),
+        taken=[queue.name for queue in loaded.of(Queue)],
+        gpu_resources=shard.spec.gpu_resources,
+        sources=loaded.sources,
+    )
+    names = [queue.name for queue in loaded.of(ClusterQueue)]
+    objects = jobs_with_uids(loaded.objects)
+    work = Teller(objects, names, scheduler, loaded.sources).tell()
+    rest = [obj for obj in objects if not isinstance(obj, (*KINDS, Pod))]
+    loaded.objects = [*tree.queues, *work.queues, *work.classes, *rest, *work.pods]
+    for name, identity in tree.made_of.items():
+        if identity in loaded.sources:
+            loaded.sources[Queue.KIND, name] = loaded.sources[identity]
+    loaded.problems += [*tree.problems, *work.problems]
+    return [str(it) for it in (*tree.warnings, *work.warnings)]

@@ -1,0 +1,252 @@
+"""ClusterQueues and Cohorts as queues: pure, and exact where a resource has one flavor.
+
+The rules (K1 to K6) are in docs/reference/kueue-objects.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from msgspec.structs import replace
+
+from kaisched.errors import ObjectError
+from kaisched.objects import labels
+from kaisched.objects.faults import Fault, Source, to_error
+from kaisched.objects.group_faults import cycles
+from kaisched.objects.kueue.amounts import NO_ROOM, amount_of, our_name, share_of
+from kaisched.objects.kueue.wire import ClusterQueue, Cohort, FlavorResource
+from kaisched.objects.queue import (
+    Queue,
+    QueueFairSharing,
+    QueuePreemption,
+    QueueResource,
+    QueueSpec,
+)
+from kaisched.objects.shard import GPU_RESOURCES
+from kaisched.objects.wire import ObjectMeta
+
+Sources: TypeAlias = Mapping[tuple[str, str], Source]
+_Node: TypeAlias = ClusterQueue | Cohort
+_OWN: Final = ("gpu", "cpu", "memory")
+_ASKED: Final = ("cpu", "memory")
+"""Nearly every pod asks for these, so that a queue without them runs nearly nothing."""
+
+
+class Said(NamedTuple):
+    """A quota of a ClusterQueue or Cohort, and where it is written."""
+
+    name: str
+    """In our queues; empty if they do not share the resource out."""
+    flavor: str
+    resource: FlavorResource
+    path: tuple[str | int, ...]
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The resource as Kueue calls it, and the flavor."""
+        return self.resource.name, self.flavor
+
+
+@dataclass(slots=True)
+class Tree:
+    """Queues, and what was wrong or has no equivalent."""
+
+    queues: list[Queue] = field(default_factory=list)
+    made_of: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """(kind, key) of the object behind a queue, by the queue's name."""
+    problems: list[ObjectError] = field(default_factory=list)
+    warnings: list[ObjectError] = field(default_factory=list)
+
+
+def tree_of(
+    cluster_queues: Iterable[ClusterQueue],
+    cohorts: Iterable[Cohort],
+    *,
+    taken: Iterable[str] = (),
+    gpu_resources: Sequence[str] = GPU_RESOURCES,
+    sources: Sources | None = None,
+) -> Tree:
+    """Return the queues of ClusterQueues and Cohorts.
+
+    Args:
+        cluster_queues: without faults of their own.
+        cohorts: likewise; those that are only named exist without a quota.
+        taken: names of other queues.
+        gpu_resources: resources that count as GPUs.
+        sources: where objects were read, for messages.
+
+    """
+    return _Maker(list(cluster_queues), list(cohorts), set(taken), gpu_resources, sources).make()
+
+
+class _Maker:
+    """Makes one tree."""
+
+    def __init__(
+        self,
+        cluster_queues: list[ClusterQueue],
+        cohorts: list[Cohort],
+        taken: set[str],
+        gpu_resources: Sequence[str],
+        sources: Sources | None,
+    ) -> None:
+        self._tree = Tree()
+        self._gpu_resources, self._sources = gpu_resources, sources or {}
+        self._leaves = []
+        for queue in cluster_queues:
+            if queue.name in taken:
+                fix = "rename one of the two; the Queue counts"
+                self._add(queue, Fault(("metadata", "name"), "a Queue has it", queue.name, fix))
+            else:
+                self._leaves.append(queue)
+        self._inner = {cohort.name: cohort for cohort in cohorts}
+        nodes: list[_Node] = [*self._leaves, *cohorts]
+        for node in nodes:
+            above = node.spec.above
+            if above and above not in self._inner:
+                self._inner[above] = Cohort(metadata=_named_by(node, above))
+        self._taken = taken | {queue.name for queue in self._leaves}
+
+    def make(self) -> Tree:
+        """Return the queues, those above first."""
+        good = self._without_cycles()
+        said = {id(node): list(self._said(node)) for node in good}
+        counted = self._flavors(good, said)
+        every = {it.name for node in good for it in said[id(node)] if it.name} | set(_OWN)
+        for node in good:
+            name, above = self._name(node), node.spec.above
+            shares = self._shares(node, said[id(node)], counted)
+            spec = QueueSpec(
+                parent_queue=self._name(self._inner[above]) if above else "",
+                resources=shares,
+                fair_sharing=QueueFairSharing(weight=node.spec.fair_sharing.weight),
+            )
+            if isinstance(node, ClusterQueue):
+                spec = self._leaf(node, spec, every)
+            self._tree.queues.append(Queue(metadata=replace(node.metadata, name=name), spec=spec))
+            self._tree.made_of[name] = (node.KIND, node.key)
+        return self._tree
+
+    def _leaf(self, node: ClusterQueue, spec: QueueSpec, every: set[str]) -> QueueSpec:
+        """Return a ClusterQueue's spec: it takes nothing of what it does not cover (K3)."""
+        bare = [name for name in _ASKED if name not in spec.resources]
+        if bare:
+            message = f"no quota of {' and '.join(bare)}: jobs that ask for some wait"
+            self._add(node, Fault(("spec", "resourceGroups"), message, is_warning=True))
+        closed = {name: NO_ROOM for name in sorted(every) if name not in spec.resources}
+        taking = node.spec.preemption
+        return replace(
+            spec,
+            resources=spec.resources | closed,
+            stop_policy=node.spec.stop_policy,
+            preemption=QueuePreemption(
+                within_cluster_queue=taking.within_cluster_queue,
+                reclaim_within_cohort=taking.reclaim_within_cohort,
+            ),
+        )
+
+    def _name(self, node: _Node) -> str:
+        """Return the name of a node's queue (K1)."""
+        is_clash = isinstance(node, Cohort) and node.name in self._taken
+        return f"cohort/{node.name}" if is_clash else node.name
+
+    def _without_cycles(self) -> list[_Node]:
+        """Return all nodes but those of trees with a cycle (K2)."""
+        parent = {name: cohort.spec.above for name, cohort in self._inner.items()}
+        bad: set[str] = set()
+        for cycle in cycles(parent):
+            chain = " -> ".join([*cycle[:8], "..." if len(cycle) > 8 else cycle[0]])  # noqa: PLR2004
+            bad |= set(cycle)
+            for name in cycle:
+                fault = Fault(
+                    _path_above(self._inner[name]),
+                    f"cohorts inside each other: {chain}",
+                    fix="give one of them no cohort above",
+                )
+                self._add(self._inner[name], fault)
+        if not bad:
+            return [*self._inner.values(), *self._leaves]
+        nodes: list[_Node] = [*self._inner.values(), *self._leaves]
+        good: list[_Node] = []
+        for node in nodes:
+            root = self._root(node, bad)
+            if root not in bad:
+                good.append(node)
+            elif node.name not in bad or isinstance(node, ClusterQueue):
+                fix = f'put cohort "{root}" right first'
+                self._add(node, Fault(_path_above(node), "cannot be used", node.spec.above, fix))
+        return good
+
+    def _root(self, node: _Node, stop: frozenset[str] | set[str] = frozenset()) -> str:
+        """Return the name of the top of a node's tree, or of the first in ``stop`` on the way."""
+        name = "" if isinstance(node, ClusterQueue) else node.name
+        while name not in stop and node.spec.above:
+            name, node = node.spec.above, self._inner[node.spec.above]
+        return name or f"/{node.name}"  # of a ClusterQueue alone: no cohort has such a name
+
+    def _said(self, node: _Node) -> Iterator[Said]:
+        for at, group in enumerate(node.spec.resource_groups):
+            for number, flavor in enumerate(group.flavors):
+                for place, resource in enumerate(flavor.resources):
+                    name = our_name(resource.name, self._gpu_resources)
+                    path = ("spec", "resourceGroups", at, "flavors", number, "resources", place)
+                    said = Said(name, flavor.name, resource, path)
+                    if name:
+                        yield said
+                    else:
+                        fix = "queues do not share this resource out"
+                        self._not_counted(node, said, fix)
+
+    def _flavors(
+        self, nodes: list[_Node], said: Mapping[int, list[Said]]
+    ) -> dict[tuple[str, str], tuple[str, str]]:
+        """Return which flavor counts, by tree and resource: that with the largest quota (K4)."""
+        total: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
+        for node in nodes:
+            root = self._root(node)
+            for it in said[id(node)]:
+                flavors = total.setdefault((root, it.name), {})
+                quota = amount_of(it.name, it.resource.nominal_quota)
+                flavors[it.source] = flavors.get(it.source, 0) + quota
+        return {
+            key: min(flavors, key=lambda it: (-flavors[it], it)) for key, flavors in total.items()
+        }
+
+    def _shares(
+        self, node: _Node, said: list[Said], counted: Mapping[tuple[str, str], tuple[str, str]]
+    ) -> dict[str, QueueResource]:
+        shares: dict[str, QueueResource] = {}
+        root = self._root(node)
+        for it in said:
+            resource, flavor = counted[root, it.name]
+            if it.source == (resource, flavor):
+                shares[it.name] = share_of(it.name, it.resource)
+            else:
+                fix = f"one flavor of a resource counts, in this tree {flavor} of {resource}"
+                self._not_counted(node, it, fix)
+        return shares
+
+    def _not_counted(self, node: _Node, said: Said, why: str) -> None:
+        message = f"quota of {said.resource.name} in flavor {said.flavor} is not counted"
+        fault = Fault(said.path, message, said.resource.nominal_quota, why, is_warning=True)
+        self._add(node, fault)
+
+    def _add(self, node: _Node, fault: Fault) -> None:
+        source = self._sources.get((node.KIND, node.key), Source())
+        found = self._tree.warnings if fault.is_warning else self._tree.problems
+        found.append(to_error(fault, source, node.KIND, node.name))
+
+
+def _path_above(node: _Node) -> tuple[str, str]:
+    """Return the path of the field that names the cohort above, as the object spells it."""
+    if isinstance(node, ClusterQueue):
+        return "spec", "cohortName" if node.spec.cohort_name else "cohort"
+    return "spec", "parentName" if node.spec.parent_name else "parent"
+
+
+def _named_by(node: _Node, name: str) -> ObjectMeta:
+    """Return the metadata of a cohort without an object: of the node pool of who names it."""
+    pool = node.metadata.labels.get(labels.NODE_POOL)
+    return ObjectMeta(name=name, labels={} if pool is None else {labels.NODE_POOL: pool})
