@@ -1,4 +1,4 @@
-"""Kueue's objects among manifests, turned into queues and labels of pods before they are used."""
+"""Kueue's objects among manifests, replaced by queues and labels of pods."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from kaisched.objects.kueue.nodes import FlavorNodes
 from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort
+from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, ResourceFlavor
 from kaisched.objects.kueue.work import Teller, jobs_with_uids
 from kaisched.objects.owners import Job, JobTemplate
 from kaisched.objects.pod import Pod
@@ -59,7 +60,8 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     )
     names = [queue.name for queue in loaded.of(ClusterQueue)]
     objects = jobs_with_uids(loaded.objects)
-    work = Teller(objects, names, scheduler, loaded.sources).tell()
+    nodes = FlavorNodes(tree.flavor_of, loaded.of(ResourceFlavor), shard.spec.gpu_resources)
+    work = Teller(objects, names, nodes, scheduler, loaded.sources).tell()
     rest = [obj for obj in objects if not isinstance(obj, (*KINDS, Pod))]
     loaded.objects = [*tree.queues, *work.queues, *work.classes, *rest, *work.pods]
     for name, identity in tree.made_of.items():

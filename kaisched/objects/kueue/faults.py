@@ -97,12 +97,8 @@ def local_queue_faults(queue: LocalQueue) -> Iterator[Fault]:
 def flavor_faults(flavor: ResourceFlavor) -> Iterator[Fault]:
     """Yield what of a ResourceFlavor has no meaning here."""
     spec = flavor.spec
-    if spec.node_labels:
-        instead = "pods are kept to these nodes only by selectors of their own"
-        yield _ignored(("spec", "nodeLabels"), spec.node_labels, instead)
     values = {
         "nodeTaints": (spec.node_taints, "taints of the nodes themselves count"),
-        "tolerations": (spec.tolerations, "pods need tolerations of their own"),
         "topologyName": (spec.topology_name, "topologies have no effect"),
     }
     for name, (value, instead) in values.items():

@@ -56,6 +56,8 @@ class Tree:
     queues: list[Queue] = field(default_factory=list)
     made_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """(kind, key) of the object behind a queue, by the queue's name."""
+    flavor_of: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The flavor that counts, by the name of a queue and by resource."""
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[ObjectError] = field(default_factory=list)
 
@@ -223,6 +225,7 @@ class _Maker:
             resource, flavor = counted[root, it.name]
             if it.source == (resource, flavor):
                 shares[it.name] = share_of(it.name, it.resource)
+                self._tree.flavor_of.setdefault(self._name(node), {})[it.name] = flavor
             else:
                 fix = f"one flavor of a resource counts, in this tree {flavor} of {resource}"
                 self._not_counted(node, it, fix)

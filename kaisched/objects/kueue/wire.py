@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, TypeAlias
 
+from kaisched.objects.pod import Toleration
 from kaisched.objects.queue import StopPolicy, WithinPolicy
 from kaisched.objects.wire import Amount, KubernetesObject, StrictWire
 
@@ -138,11 +139,11 @@ class LocalQueue(KubernetesObject, frozen=True, kw_only=True):
 
 
 class ResourceFlavorSpec(StrictWire, frozen=True, kw_only=True):
-    """The nodes of a flavor."""
+    """The nodes of a flavor, and what its pods tolerate besides."""
 
     node_labels: dict[str, str] = {}
     node_taints: Any = None
-    tolerations: Any = None
+    tolerations: list[Toleration] = []
     topology_name: Any = None
 
 

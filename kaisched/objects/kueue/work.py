@@ -15,6 +15,7 @@ from kaisched.errors import ObjectError
 from kaisched.objects import labels
 from kaisched.objects.faults import Fault, Source, did_you_mean, to_error
 from kaisched.objects.kueue.jobs import missing_pods, pods_at_once, with_uid
+from kaisched.objects.kueue.nodes import FlavorNodes
 from kaisched.objects.kueue.wire import (
     GROUP,
     PRIORITY_CLASS,
@@ -65,18 +66,24 @@ class Teller:
     """Tells pods what Kueue's objects say of them."""
 
     def __init__(
-        self, objects: Iterable[_Any], queues: Iterable[str], scheduler: str, sources: Sources
+        self,
+        objects: Iterable[_Any],
+        queues: Iterable[str],
+        nodes: FlavorNodes,
+        scheduler: str,
+        sources: Sources,
     ) -> None:
         """Look at the objects.
 
         Args:
             objects: of all kinds; Jobs have UIDs.
             queues: names of the ClusterQueues.
+            nodes: where their pods may go.
             scheduler: gets the pods of LocalQueues, whoever places them until now.
             sources: where objects were read, for messages.
 
         """
-        self._scheduler, self._sources = scheduler, sources
+        self._scheduler, self._sources, self._nodes = scheduler, sources, nodes
         self._queues = sorted(queues)
         self._objects = list(objects)
         self._pods = [it for it in self._objects if isinstance(it, Pod)]
@@ -147,10 +154,11 @@ class Teller:
         return None if labels.pod_group_of(pod.metadata) is not None else self._wish_of(pod)
 
     def _labelled(self, pod: Pod, wish: _Wish, is_placed: bool) -> Pod:
-        """Return a pod with its queue (K6), priority (K7), size (K8) and scheduler (K9)."""
-        meta, spec = pod.metadata, pod.spec
+        """Return a pod with queue (K6), priority (K7), size (K8), nodes (K4), scheduler (K9)."""
+        queue = self._queue_of(wish, is_placed)
+        meta, spec = pod.metadata, self._nodes.kept(queue, pod.spec)
         said = dict(meta.labels)
-        said[labels.QUEUE] = self._queue_of(wish, is_placed)
+        said[labels.QUEUE] = queue
         said.setdefault(labels.PREEMPTIBILITY, labels.PREEMPTIBLE)
         said[labels.PRIORITY_CLASS] = self._class_of(wish, spec)
         notes = dict(meta.annotations)

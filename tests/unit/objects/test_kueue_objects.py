@@ -100,10 +100,10 @@ def test_a_selector_of_namespaces_is_reported_whatever_it_says():
     assert found == ([], [("spec.namespaceSelector", "has no meaning here")])
 
 
-def test_nodes_of_a_flavor_are_reported():
+def test_what_of_a_flavor_has_no_meaning_is_named():
     spec = " {nodeLabels: {gpu: a100}, nodeTaints: [{key: k}], tolerations: [], topologyName: t}"
     paths = [path for path, _ in faults(written("ResourceFlavor", spec))[1]]
-    assert paths == ["spec.nodeLabels", "spec.nodeTaints", "spec.topologyName"]
+    assert paths == ["spec.nodeTaints", "spec.topologyName"]
     assert faults(f"{{apiVersion: {OLD}, kind: ResourceFlavor, metadata: {{name: f}}}}") == ([], [])
 
 

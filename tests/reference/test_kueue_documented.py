@@ -1,0 +1,67 @@
+"""The page of Kueue's objects has a line for each field, and its how-to shows what happens."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kaisched.cli.app import run_line
+from kaisched.objects.kueue.wire import KINDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference" / "kueue-objects.md").read_text(encoding="utf-8")
+HOW_TO = (ROOT / "docs" / "how-to" / "from-kueue.md").read_text(encoding="utf-8")
+
+
+def fields_of(type_, above=""):
+    """Return the path of each field, and whether it has no meaning here."""
+    found = {}
+    for field in msgspec.structs.fields(type_):
+        path = f"{above}{field.encode_name}"
+        if path == "metadata":
+            continue
+        kinds = msgspec.inspect.type_info(field.type)
+        many = isinstance(kinds, msgspec.inspect.ListType)
+        inner = kinds.item_type if many else kinds
+        if isinstance(inner, msgspec.inspect.StructType):
+            found |= fields_of(inner.cls, f"{path}[]." if many else f"{path}.")
+        else:
+            found[path] = field.type is Any
+    return found
+
+
+def rows_of(kind):
+    table = PAGE.partition(f"| field of a `{kind}` |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", table, re.MULTILINE)
+    return {path: text.startswith("no meaning") for path, text in rows}
+
+
+@pytest.mark.parametrize("type_", KINDS, ids=lambda it: it.KIND)
+def test_every_field_is_told_and_whether_it_means_anything(type_):
+    told, there = rows_of(type_.KIND), fields_of(type_)
+    assert told == there
+
+
+def test_the_versions_that_are_read_are_told():
+    versions = {
+        version.rpartition("/")[2]
+        for type_ in KINDS
+        for version in (type_.API_VERSION, *type_.OTHER_VERSIONS)
+    }
+    assert versions == set(re.findall(r"`(v\d\w*)`", PAGE.partition("## Rules")[0]))
+
+
+def test_the_how_to_shows_what_its_first_command_prints(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    fence = r"^```console\n\$ kaisched ([^\n]*)\n(.*?)^```$"
+    text = re.search(fence, HOW_TO, re.MULTILINE | re.DOTALL)
+    assert text is not None
+    assert run_line(text[1].split()) == 0
+    shown = capsys.readouterr()
+    printed = [line.rstrip() for line in shown.out.splitlines()]
+    wanted = text[2].splitlines()
+    assert printed[: len(wanted)] == wanted
+    assert shown.err == ""
