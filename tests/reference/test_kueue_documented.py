@@ -6,9 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from kaisched.cli.app import run_line
 from kaisched.objects.kueue.wire import KINDS
+from kaisched.sim.scenario.load import scenario_of
+from kaisched.sim.tuning import settings_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "kueue-objects.md").read_text(encoding="utf-8")
@@ -65,3 +68,18 @@ def test_the_how_to_shows_what_its_first_command_prints(capsys, monkeypatch):
     wanted = text[2].splitlines()
     assert printed[: len(wanted)] == wanted
     assert shown.err == ""
+
+
+@pytest.mark.proportion
+def test_the_scenario_of_the_how_to_takes_its_queues_from_the_objects():
+    text = re.search(r"```yaml\n(.*?)```", HOW_TO, re.DOTALL)
+    assert text is not None
+    scenario = scenario_of(yaml.safe_load(text[1]), ROOT / "kueue-scenario.yaml")
+    assert {row.name: row.parent for row in scenario.queues} == {
+        "language": "research",
+        "research": "",
+        "vision": "research",
+    }
+    assert scenario.leaves == ["language", "vision"]
+    assert scenario.warnings == ()
+    assert len(settings_of(scenario)) == 2

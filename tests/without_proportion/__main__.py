@@ -24,8 +24,9 @@ NAMED = {
     "kaisched/objects/kai_names.py": (f'DefaultPlugin("{GONE}"', f'DefaultPlugin("{INSTEAD}"'),
     "kaisched/data/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
     "config/shards/default.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
+    "config/shards/kueue.yaml": (f"    {GONE}: ", f"    {INSTEAD}: "),
 }
-"""Where the default policy is listed, with what is replaced by what."""
+"""Where the default policy is listed or turned off, with what is replaced by what."""
 TURNED_OFF = re.compile(rf'\b{GONE}(?="?: {{"?enabled"?: (False|false)}})')
 """How another policy says in a shard that it stands in place of the default one."""
 CHECK = f"""

@@ -201,6 +201,8 @@ class ScenarioDocument(StrictWire, frozen=True, kw_only=True):
     nodes: list[NodeGroup]
     queues: list[dict[str, Any]] = []
     """Each in short form, or a whole Queue object."""
+    queues_from: str = ""
+    """File or folder of manifests with Queues, or with Kueue's ClusterQueues and Cohorts."""
     jobs: list[JobGroup] = []
     traces: list[TraceLine] = []
     checkpoint_every: Duration = "1h"

@@ -26,7 +26,7 @@ from kaisched.sim.scenario.findings import Findings
 from kaisched.sim.scenario.jobs import Frame, checkpoint_ticks, jobs_of
 from kaisched.sim.scenario.kai import from_kai, is_kai
 from kaisched.sim.scenario.nodes import Span, nodes_of, outages_of
-from kaisched.sim.scenario.queues import leaves_of, queues_of
+from kaisched.sim.scenario.queues import leaves_of, queues_in, queues_of
 from kaisched.sim.scenario.setup import Scenario
 from kaisched.sim.scenario.traced import jobs_of_traces, queues_of_traces, read_traces
 from kaisched.sim.source import Backlog
@@ -148,7 +148,11 @@ def _work(
     gpus = [row.allocatable.get("gpu", 0) // GPU_UNIT for row, _ in nodes]
     traced = read_traces(document.traces, found, folder)
     queues = queues_of(document.queues, found)
-    if not document.queues:
+    if document.queues_from:
+        if document.queues:
+            found.add("conflicts with queues", "queuesFrom", fix="keep one of the two")
+        queues = queues_in(folder / document.queues_from, found)
+    elif not document.queues:
         queues = queues_of_traces(traced, sum(gpus))
         if not queues and not found.errors:
             found.add("there are no queues", "queues", fix="write a list of queues")

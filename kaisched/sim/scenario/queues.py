@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from kaisched.cluster.queues import QueueRow
@@ -13,12 +14,35 @@ from kaisched.objects import Queue
 from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.kinds import faults_of
+from kaisched.objects.kueue.tree import tree_of
+from kaisched.objects.kueue.wire import ClusterQueue, Cohort
+from kaisched.objects.load import load_manifests
 from kaisched.objects.queue import QueueResource, QueueSpec
 from kaisched.objects.wire import ObjectMeta
 from kaisched.sim.scenario.document import QueueLine
 from kaisched.sim.scenario.findings import Findings
 
 _OBJECT_KEYS = {"apiVersion", "kind", "metadata", "spec"}
+
+
+def queues_in(place: Path, found: Findings) -> list[QueueRow]:
+    """Return the rows of the queues among manifests: Queues, and those of Kueue."""
+    loaded = load_manifests([place])
+    queues = loaded.of(Queue)
+    tree = tree_of(
+        loaded.of(ClusterQueue),
+        loaded.of(Cohort),
+        taken=[queue.name for queue in queues],
+        sources=loaded.sources,
+    )
+    good, problems = check_queues([*queues, *tree.queues], loaded.sources)
+    for problem in (*loaded.problems, *tree.problems, *problems):
+        found.add_error(problem, "")
+    found.warnings += [str(it) for it in (*loaded.warnings, *tree.warnings)]
+    if not good and not found.errors:
+        found.add("holds no queues", "queuesFrom", value=str(place), fix="name another place")
+    rows = [queue_row(queue) for queue in sorted(good, key=lambda it: it.name)]
+    return [replace(row, created_s=row.created_s or float(at)) for at, row in enumerate(rows)]
 
 
 def queues_of(lines: Sequence[dict[str, Any]], found: Findings) -> list[QueueRow]:

@@ -262,3 +262,41 @@ def test_jobs_that_fit_nowhere_are_told_of(scenario):
 
 def test_a_null_counts_as_absent(scenario):
     assert scenario(description=None, usage=None, time={"duration": "1h", "recheck": None}).leaves
+
+
+FROM_MANIFESTS = """
+time: {duration: 1h}
+nodes: [{gpus: 8}]
+queuesFrom: q.yaml
+jobs: [{queue: a, arrivals: {at: [0s]}, duration: 1m}]
+"""
+MANIFESTS = """
+{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: z}, spec: {}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta1, kind: ClusterQueue, metadata: {name: a},
+ spec: {cohort: c, namespaceSelector: {}, resourceGroups: [{coveredResources: [nvidia.com/gpu],
+  flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: %s}]}]}]}}
+"""
+
+
+def test_queues_come_from_manifests_ours_and_those_of_kueue(tmp_path):
+    (tmp_path / "q.yaml").write_text(MANIFESTS % 4, encoding="utf-8")
+    scenario = read(tmp_path, FROM_MANIFESTS)
+    assert [(row.name, row.parent) for row in scenario.queues] == [("a", "c"), ("c", ""), ("z", "")]
+    assert scenario.queues[0].quota["gpu"] == 4000
+    assert any("no quota of cpu and memory" in text for text in scenario.warnings)
+
+
+@pytest.mark.parametrize(
+    ("manifests", "more", "told"),
+    [
+        (MANIFESTS % "5x", "", "q.yaml: spec.resourceGroups[0].flavors[0].resources[0]"),
+        ("", "", "queuesFrom: holds no queues"),
+        (MANIFESTS % 4, "queues: [{name: a}]", "queuesFrom: conflicts with queues"),
+    ],
+)
+def test_manifests_that_cannot_be_used_are_named(tmp_path, manifests, more, told):
+    (tmp_path / "q.yaml").write_text(manifests, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, FROM_MANIFESTS + more)
+    assert told in str(caught.value)
