@@ -122,6 +122,11 @@ class Kubernetes(BaseModel):
         default=False,
         description="Decide and log, write nothing: to run beside another scheduler.",
     )
+    kueue: bool = Field(
+        default=False,
+        description="Read Kueue's ClusterQueues, Cohorts, LocalQueues and WorkloadPriorityClasses"
+        " as queues of ours; only with `observe`.",
+    )
     writers: Annotated[int, Field(ge=1, le=256)] = Field(
         default=8, description="Most binds and evictions under way at a time."
     )
@@ -149,6 +154,12 @@ class Kubernetes(BaseModel):
         default="evict",
         description="`evict` keeps to disruption budgets; `delete` deletes victims regardless.",
     )
+
+    @model_validator(mode="after")
+    def _reads_kueue_only_to_observe(self) -> Self:
+        if self.kueue and not self.observe:
+            raise ValueError("kueue needs observe: Kueue itself starts and stops its jobs")
+        return self
 
 
 class Snapshots(BaseModel):

@@ -21,7 +21,7 @@ from kaisched.cluster.kubernetes.lease import LeaseTimes
 from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, NODES, PODS, SHARDS, STORAGE
+from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS, SHARDS, STORAGE
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
 from kaisched.daemon.shard_watch import ShardWatch
@@ -64,7 +64,7 @@ class KubernetesDaemon:
         if client is None:
             access = find_access(Path(how.kubeconfig) if how.kubeconfig else None, how.context)
             # Every kind keeps one connection busy, and so does every writer.
-            wanted = len(ALL) + how.writers + _SPARE_CONNECTIONS
+            wanted = len(ALL) + (len(KUEUE) if how.kueue else 0) + how.writers + _SPARE_CONNECTIONS
             client = Client(access, connections=wanted, timeout_s=how.request_timeout)
         self.client = client
         random_part = uuid.uuid4().hex[:8]
@@ -218,6 +218,7 @@ class KubernetesDaemon:
             [it.policy.workloads for it in self.tenures],
             self._find_gang_api(),
             is_deleting=self._settings.kubernetes.eviction_mode == "delete",
+            has_kueue=self._settings.kubernetes.kueue,
         )
         return tuple(
             Reflector(

@@ -13,6 +13,7 @@ from kaisched.clock import monotonic_s
 from kaisched.cluster.kubernetes.cluster import KubernetesCluster
 from kaisched.cluster.kubernetes.desired_reports import WEIGHTS
 from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.report_writers import ReportWriters
@@ -168,6 +169,7 @@ class Tenure:
             is_deleting=how.eviction_mode == "delete",
             shard=shard.name,
             note=self._note,
+            kueue=KueueTranslator(shard.spec.gpu_resources) if how.kueue else None,
         )
 
     def tell(self, change: Change) -> None:

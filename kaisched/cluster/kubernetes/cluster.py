@@ -24,6 +24,7 @@ from kaisched.cluster.kubernetes.eviction_plan import EvictionPlan, EvictWork
 from kaisched.cluster.kubernetes.evictor import Evictor
 from kaisched.cluster.kubernetes.failpoints import passing
 from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.kueue import KueueTranslator
 from kaisched.cluster.kubernetes.outbox import Outbox
 from kaisched.cluster.kubernetes.plans import Plans, promises_to
 from kaisched.cluster.kubernetes.pods import News, Note, Writers, later_leader
@@ -68,6 +69,7 @@ class KubernetesCluster:
         is_deleting: bool = False,
         shard: str = "default",
         note: Callable[[Note], None] = lambda _: None,
+        kueue: KueueTranslator | None = None,
     ) -> None:
         """Begin with an empty queue of changes.
 
@@ -82,6 +84,7 @@ class KubernetesCluster:
             is_deleting: delete victims instead of evicting them.
             shard: name of the shard, for logs.
             note: sends an event of a pod.
+            kueue: replaces Kueue's objects, where these are read.
 
         """
         self.store = store
@@ -98,13 +101,11 @@ class KubernetesCluster:
         self._has_loop = False
         self._sent: deque[tuple[float, str]] = deque()  # (when to read it, pod), in order
         self._protected: dict[tuple[str, str], float] = {}
-        self._plans = Plans()
-        self._evictor = Evictor(self._writers, self._protect)
+        self._plans, self._evictor = Plans(), Evictor(self._writers, self._protect)
         self._marks = StaleMarks(self._writers, lambda work: outbox.put(NOMINATE, work))
         self._nominated: dict[str, str] = {}  # by the last cycle, and not by a plan
         self._observed: set[tuple[str, str, str]] = set()
-        self._filter = ChangeFilter()
-        self._reads = Reads()
+        self._filter, self._reads, self._kueue = ChangeFilter(), Reads(), kueue
 
     @property
     def counts(self) -> Counts:
@@ -172,6 +173,8 @@ class KubernetesCluster:
     def _take_in_all(self) -> None:
         for _ in range(len(self._news)):
             self._take_in(self._news.popleft())
+        if self._kueue is not None:
+            self._take_in(self._settle_kueue)
         # Also on a standby: the age of a deletion counts from when this process first saw it.
         self.store.find_stuck(monotonic_s(), self._clock.now_s())
 
@@ -184,21 +187,37 @@ class KubernetesCluster:
         try:
             if not isinstance(news, Change):
                 news(self.store)
-            elif news.is_gone:
+                return
+            if news.is_gone:
                 self._reads.drop(news.obj.metadata)
-                remove(self.store, news.obj)
-                if self.kept is not None:
-                    self.kept.drop(news.obj)
-            elif self._is_news(news):
-                if isinstance(news.obj, Pod):
-                    self._check_leader(news.obj)
-                upsert(self.store, news.obj)
-                if self.kept is not None:
-                    self.kept.put(news.obj)
+            elif not self._is_news(news):
+                return
+            elif isinstance(news.obj, Pod):
+                self._check_leader(news.obj)
+            for change in (news,) if self._kueue is None else self._kueue.translated(news):
+                self._put(change)
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             self.bad_news += 1
             name = "" if not isinstance(news, Change) else news.obj.metadata.name
             self._log.error("news_left_out", name=name, exc_info=error)
+
+    def _settle_kueue(self, _: StateStore) -> None:
+        """Take in what Kueue's objects come to by now."""
+        if self._kueue is not None:
+            told = self._kueue.warnings
+            for change in self._kueue.settled():
+                self._put(change)
+            for text in set(self._kueue.warnings) - set(told):
+                self._log.warning("kueue_object_not_as_meant", err=text)
+
+    def _put(self, change: Change) -> None:
+        """Tell the store of a change, and keep the object if objects are kept."""
+        if change.is_gone:
+            remove(self.store, change.obj)
+        else:
+            upsert(self.store, change.obj)
+        if self.kept is not None:
+            (self.kept.drop if change.is_gone else self.kept.put)(change.obj)
 
     def _check_leader(self, pod: Pod) -> None:
         """Stop leading once a pod that waited was bound in a later term than ours.

@@ -25,7 +25,11 @@ class AccountUnknownError(ClusterUnavailable):
 
 
 def watched_kinds(
-    tables: Iterable[Table], gangs: Workload | None, *, is_deleting: bool = False
+    tables: Iterable[Table],
+    gangs: Workload | None,
+    *,
+    is_deleting: bool = False,
+    has_kueue: bool = False,
 ) -> tuple[Watched, ...]:
     """Return all kinds to watch for the shards of a process.
 
@@ -33,6 +37,7 @@ def watched_kinds(
         tables: the workloads of each shard.
         gangs: the row of Kubernetes' own gang API; None without it.
         is_deleting: victims are deleted, not evicted, so that budgets do not count.
+        has_kueue: Kueue's objects are read.
 
     Raises:
         ConfigError: two shards read one kind in different ways; an object is read once for all.
@@ -50,7 +55,7 @@ def watched_kinds(
                 )
     owners = [owner(row) for row in rows.values()]
     owners += [] if gangs is None else [owner(gangs)]
-    return kinds_with(owners, is_deleting=is_deleting)
+    return kinds_with(owners, is_deleting=is_deleting, has_kueue=has_kueue)
 
 
 def _reading(row: Workload) -> tuple[object, ...]:

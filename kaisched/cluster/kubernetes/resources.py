@@ -13,6 +13,7 @@ from kaisched.objects import gang_api
 from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.gang_sizes import gang_of
 from kaisched.objects.known_workloads import WORKLOADS
+from kaisched.objects.kueue.wire import ClusterQueue, Cohort, LocalQueue, WorkloadPriorityClass
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
@@ -183,7 +184,26 @@ SHARDS: Final = whole(SchedulingShard, "schedulingshards")
 OWNERS: Final = tuple(owner(row) for row in WORKLOADS)
 
 
-def kinds_with(owners: Iterable[Watched], *, is_deleting: bool = False) -> tuple[Watched, ...]:
+def _of_kueue(type_: type[KubernetesObject], plural: str) -> Watched:
+    """Return a kind of Kueue, in all versions that are read."""
+    newest = whole(type_, plural)
+    return replace(
+        newest, others=tuple(replace(newest, api_version=it) for it in type_.OTHER_VERSIONS)
+    )
+
+
+KUEUE: Final = (
+    _of_kueue(WorkloadPriorityClass, "workloadpriorityclasses"),
+    _of_kueue(Cohort, "cohorts"),
+    _of_kueue(ClusterQueue, "clusterqueues"),
+    _of_kueue(LocalQueue, "localqueues"),
+)
+"""Kueue's kinds, which are watched only if the settings say so."""
+
+
+def kinds_with(
+    owners: Iterable[Watched], *, is_deleting: bool = False, has_kueue: bool = False
+) -> tuple[Watched, ...]:
     """Return all kinds that are watched, with these kinds of workloads.
 
     Owners and classes come first: pods that come before their owners are processed twice. If
@@ -192,6 +212,7 @@ def kinds_with(owners: Iterable[Watched], *, is_deleting: bool = False) -> tuple
     return (
         whole(PriorityClass, "priorityclasses", is_required=True),
         QUEUES,
+        *(KUEUE if has_kueue else ()),
         whole(Topology, "topologies"),
         NODES,
         *owners,

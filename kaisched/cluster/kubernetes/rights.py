@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kaisched.cluster.kubernetes.resources import ALL, GANG_GROUPS, SHARDS
+from kaisched.cluster.kubernetes.resources import ALL, GANG_GROUPS, KUEUE, SHARDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,9 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right("coordination.k8s.io", "leases", "get"),
         Right("coordination.k8s.io", "leases", "update"),
     ),
+    "kueue": tuple(right for kind in KUEUE for right in to_watch(kind)),
     "delete": (Right("", "pods", "delete"),),
 }
 """Rights by role: reading, authenticating scrapes, writing decisions, the lease in our own
-namespace by name, and deleting pods, which only ``evictionMode: delete`` needs."""
+namespace by name, reading Kueue's queues, which only ``kueue: true`` needs, and deleting
+pods, which only ``evictionMode: delete`` needs."""

@@ -32,6 +32,8 @@ def rights(visit: Visit) -> Iterator[Finding]:
             wanted.append("lease")
         if kubernetes.eviction_mode == "delete":
             wanted.append("delete")
+    if kubernetes.kueue:
+        wanted.append("kueue")
     for role in wanted:
         yield _finding(visit, role, RIGHTS[role], _FIX.format(role))
     of_plugins = [it for kind in visit.kinds for it in to_watch(kind) if it not in RIGHTS["read"]]

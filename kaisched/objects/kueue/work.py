@@ -114,7 +114,7 @@ class Teller:
             for pod, wish in pairs
         ]
         self._work.classes = self._priority.classes()
-        self._work.queues = [_held(self._local[key]) for key in sorted(self._stopped)]
+        self._work.queues = [held_queue(self._local[key]) for key in sorted(self._stopped)]
         return self._work
 
     def _missing(self) -> list[Pod]:
@@ -248,21 +248,22 @@ class _Priorities:
         if value is None:
             value = self._default if spec.priority is None else spec.priority
         self._used.add(value)
-        return _class_name(value)
+        return class_name(value)
 
     def classes(self) -> list[PriorityClass]:
         """Return the classes that are used."""
         return [
-            PriorityClass(metadata=ObjectMeta(name=_class_name(value)), value=value)
+            PriorityClass(metadata=ObjectMeta(name=class_name(value)), value=value)
             for value in sorted(self._used)
         ]
 
 
-def _class_name(value: int) -> str:
+def class_name(value: int) -> str:
+    """Return the name of our class of a priority."""
     return f"{GROUP}/{value}"  # no object can have this name
 
 
-def _held(local: LocalQueue) -> Queue:
+def held_queue(local: LocalQueue) -> Queue:
     """Return the queue of work that waits because its LocalQueue is stopped."""
     pool = local.metadata.labels.get(labels.NODE_POOL)
     meta = ObjectMeta(name=local.key, labels={} if pool is None else {labels.NODE_POOL: pool})

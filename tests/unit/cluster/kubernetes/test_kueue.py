@@ -1,0 +1,166 @@
+"""Kueue's objects of a live cluster: the store sees queues and labels of ours instead."""
+
+import pytest
+
+from kaisched.clock import ManualClock
+from kaisched.cluster.kubernetes.change import Change
+from kaisched.cluster.kubernetes.cluster import KubernetesCluster
+from kaisched.cluster.kubernetes.discovery import watched_kinds
+from kaisched.cluster.kubernetes.gate import Gate
+from kaisched.cluster.kubernetes.kueue import KueueTranslator
+from kaisched.cluster.kubernetes.resources import KUEUE
+from kaisched.cluster.state import Kept
+from kaisched.cluster.store import StateStore
+from kaisched.config.loading import load_settings
+from kaisched.core.refusals import Refusal
+from kaisched.errors import ConfigError
+from kaisched.objects.known_workloads import KNOWN
+from kaisched.objects.load import load_text
+from kaisched.objects.owners import PartialObject
+from kaisched.objects.wire import ObjectMeta
+
+LEAF = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: %s}
+spec:
+  cohortName: all
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: %s}]}]
+"""
+LOCAL = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: main, namespace: ns}
+spec: {clusterQueue: %s, stopPolicy: %s}
+"""
+CLASS = """
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: WorkloadPriorityClass, metadata: {name: high}, value: 9}
+"""
+QUEUE = "{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: %s}, spec: {}}"
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ns, uid: u, labels: {%s}}
+spec: {schedulerName: kaisched, containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+MAIN = "kueue.x-k8s.io/queue-name: main"
+
+
+class Live:
+    """A cluster that is told of changes and writes nothing."""
+
+    def __init__(self):
+        self.cluster = KubernetesCluster(
+            None,
+            Gate(),
+            None,
+            ManualClock(),
+            StateStore(),
+            is_observing=True,
+            kueue=KueueTranslator(["nvidia.com/gpu"]),
+        )
+        self.cluster.kept = Kept()
+
+    def tell(self, text, *, is_gone=False):
+        for obj in load_text(text).objects:
+            self.cluster.tell(Change(obj, is_gone=is_gone))
+        return self
+
+    def queues(self):
+        table = self.cluster.snapshot().queues
+        quota = dict(zip(table.name, table.deserved[0].tolist(), strict=True))
+        parent = {
+            name: table.name[above] if above >= 0 else ""
+            for name, above in zip(table.name, table.tree.parent_of_queue.tolist(), strict=True)
+        }
+        return {name: (parent[name], quota[name]) for name in table.name}
+
+    def job(self):
+        """Queue, priority and whether it may be evicted, of the one job."""
+        jobs = self.cluster.snapshot().jobs
+        (name,) = self.cluster.store.rows.jobs.row_of_name
+        row = self.cluster.store.rows.row_of_job(name)
+        return jobs.queue_name[row], int(jobs.priority[row]), bool(jobs.is_preemptible[row])
+
+
+def test_the_tree_follows_its_objects():
+    live = Live().tell(LEAF % ("a", 4)).tell(LEAF % ("b", 2))
+    gpu = live.cluster.snapshot().axis.names.index("gpu")
+    assert gpu >= 0
+    assert {name: parent for name, (parent, _) in live.queues().items()} == {
+        "all": "",
+        "a": "all",
+        "b": "all",
+    }
+    table = live.cluster.snapshot().queues
+    assert table.deserved[gpu].tolist() == [0, 4000, 2000]
+    live.tell(LEAF % ("a", 5)).tell(LEAF % ("b", 2), is_gone=True)
+    table = live.cluster.snapshot().queues
+    assert (table.name, table.deserved[gpu].tolist()) == (("all", "a"), [0, 5000])
+    live.tell(LEAF % ("a", 5), is_gone=True)
+    assert live.queues() == {}
+
+
+def test_a_queue_of_ours_takes_the_name_and_gives_it_back():
+    live = Live().tell(LEAF % ("a", 4)).tell(QUEUE % "a")
+    assert {name: parent for name, (parent, _) in live.queues().items()} == {"a": ""}
+    live.tell(QUEUE % "a", is_gone=True)
+    assert {name: parent for name, (parent, _) in live.queues().items()} == {"all": "", "a": "all"}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_pod_is_in_the_cluster_queue_of_its_local_queue_whoever_comes_first(is_late):
+    labels = f"{MAIN}, kueue.x-k8s.io/priority-class: high"
+    texts = [LEAF % ("a", 4), LOCAL % ("a", "None"), CLASS, POD % labels]
+    live = Live()
+    for text in reversed(texts) if is_late else texts:
+        live.tell(text)
+        live.cluster.snapshot()
+    assert live.job() == ("a", 9, True)
+    live.tell(LEAF % ("b", 1)).tell(LOCAL % ("b", "None"))
+    assert live.job() == ("b", 9, True)
+
+
+def test_the_label_of_the_owner_counts():
+    meta = ObjectMeta(
+        name="j", namespace="ns", uid="ju", labels={"kueue.x-k8s.io/queue-name": "main"}
+    )
+    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "None"))
+    live.cluster.tell(Change(PartialObject(metadata=meta, api_version="batch/v1", kind="Job")))
+    owner = "{apiVersion: batch/v1, kind: Job, name: j, uid: ju, controller: true}"
+    live.tell((POD % "x: y").replace("uid: u,", f"uid: u, ownerReferences: [{owner}],"))
+    assert live.job()[0] == "a"
+
+
+def test_our_own_label_is_left_alone():
+    live = Live().tell(LOCAL % ("a", "None")).tell(POD % f"{MAIN}, kai.scheduler/queue: mine")
+    assert live.job()[0] == "mine"
+
+
+def test_a_held_local_queue_holds_the_pods_that_name_it():
+    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "Hold")).tell(POD % MAIN)
+    assert live.job()[0] == "ns/main"
+    snapshot = live.cluster.snapshot()
+    assert snapshot.jobs.refusal.tolist() == [Refusal.QUEUE_ON_HOLD]
+
+
+def test_what_is_recorded_is_ours():
+    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "None")).tell(POD % MAIN)
+    live.cluster.snapshot()
+    text = b"".join(live.cluster.state().objects)
+    assert b'"kind":"ClusterQueue"' not in text
+    assert b'"kai.scheduler/queue":"a"' in text
+
+
+def test_kueue_is_watched_only_if_the_settings_say_so():
+    assert not set(KUEUE) & set(watched_kinds([KNOWN], None))
+    assert set(KUEUE) <= set(watched_kinds([KNOWN], None, has_kueue=True))
+    assert [it.api_version.rpartition("/")[2] for it in KUEUE[1].others] == ["v1beta1", "v1alpha1"]
+
+
+def test_kueue_is_read_to_observe_only():
+    with pytest.raises(ConfigError, match="kueue needs observe"):
+        load_settings(None, {"KAISCHED_KUBERNETES__KUEUE": "true"})
