@@ -1,8 +1,8 @@
 """Allocate: give free room to pending jobs, in fair order.
 
-A job that does not fit blocks nobody. Runs of jobs with equal pods are placed as one batch; the
-result is that of placing them one after the other. Fair share is not a gate here: it decides the
-order, and limits and quotas decide what is allowed.
+A job that does not fit does not block other jobs. Runs of jobs with equal pods are placed as one
+batch; the result is the same as placing them one after the other. Fair share is not a gate here: it
+decides the order, and limits and quotas decide what is allowed.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _WAITING = int(Refusal.WAITING_FOR_RELEASE)
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """The action of that name."""
+    """The allocate action."""
 
     name: str = "allocate"
 
     def run(self, session: Session) -> None:
-        """Place what can be placed."""
+        """Place the pending jobs that fit."""
         if not session.jobs_waiting:
             return
         rations = rations_of(session)
@@ -61,11 +61,11 @@ class Allocate:
         for statement in held:
             statement.rollback()
         if held:
-            session.hints.clear()  # some say that there is no room, for this cycle only
+            session.hints.clear()  # some hints count the held room as taken: true only here
 
     def _allocate(self, session: Session, rations: Rations | None) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
-            return  # a record asks the rest, see framework/explain.py
+            return  # records ask the other questions, see framework/report/explain.py
         candidates = waiting_heads(session, self.name)
         if candidates is None:
             candidates = self._gather(session, pending_jobs(session))
@@ -102,11 +102,11 @@ class _Allocation:
             session, action, candidates
         )
         self._promised = self._with_a_promise()
-        """Candidates with a promise: their further pods must not start before the gang does."""
+        """Candidates with a promise: their other pods must not start before the gang."""
         self._longest = 1 if session.is_careful else _LONGEST_RUN
 
     def _with_a_promise(self) -> set[int]:
-        """Return the candidates to which promises were made or kept before."""
+        """Return the candidates with promises that were made or kept earlier in the cycle."""
         promised = self._session.outcome.nominations
         if not promised:
             return set()
@@ -128,7 +128,7 @@ class _Allocation:
                 self._take_mixed(item)
 
     def _take_run(self, first: Pick, shape: int) -> None:
-        """Place the next turns together, as long as their pods are the same and fit."""
+        """Place the next candidates together, as long as their pods are equal and fit."""
         session, fair_order = self._session, self._fair_order
         placement = session.placement
         vacancy = placement.vacancy(shape)
@@ -206,7 +206,7 @@ class _Allocation:
         self._refuse(item)
 
     def _wait_or_refuse(self, item: Pick, shape: int) -> None:
-        """Promise room that is being released to the job, or refuse it and all that ask no less."""
+        """Promise releasing room to a job, or refuse it and all that ask for no less."""
         session = self._session
         if session.capacity.has_releasing:
             statement = session.statement()
@@ -226,10 +226,10 @@ class _Allocation:
         waits = self._fair_order.waiting()
         if not np.count_nonzero(waits):
             return
-        hopeless = (waits & (candidates.shape == shape) & (candidates.size >= size)).nonzero()[0]
-        if hopeless.size:
-            note_no_room(self._session, candidates.job[hopeless])
-            self._fair_order.drop(hopeless)
+        too_large = (waits & (candidates.shape == shape) & (candidates.size >= size)).nonzero()[0]
+        if too_large.size:
+            note_no_room(self._session, candidates.job[too_large])
+            self._fair_order.drop(too_large)
 
     def _refuse(self, item: Pick) -> None:
         note_no_room(self._session, self._candidates.job[[item.at]])
@@ -246,7 +246,7 @@ class _Allocation:
         return bool(self._session.ledger.job_pending[job] > size)
 
     def _go_on(self, item: Pick) -> None:
-        """Let a job with more pods to place take its turn again."""
+        """Put a job with more pods to place back into the order."""
         job = int(self._candidates.job[item.at])
         if self._session.ledger.job_pending[job] == 0:
             return

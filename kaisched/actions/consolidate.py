@@ -1,7 +1,7 @@
-"""Consolidate: move running work together, so that a pending job fits; nobody loses its place.
+"""Consolidate: move running pods together, so that a pending job fits; no pod loses its room.
 
-Every pod that is moved has its new node in the same plan. The fewest GPUs are moved first, and not
-more than so many jobs for one claim.
+Every moved pod has its new node in the same plan. The cheapest moves are taken first, and a claim
+may move only a limited number of jobs.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from kaisched.framework.session.statement import Statement
 
 TRIES: Final = 8
-"""How many sets of nodes one claim may try; a set fails when what it moves finds no new place."""
+"""How many sets of nodes one claim may try; a set fails when a moved pod finds no new place."""
 _NO_ROOM_EVEN_SO: Final = int(Refusal.NO_VICTIMS)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Consolidate:
-    """The action of that name."""
+    """The consolidate action."""
 
     name: str = "consolidate"
 
     def run(self, session: Session) -> None:
-        """Make whole what is in pieces."""
+        """Move running pods to make room for pending jobs."""
         most = session.policy.max_consolidation_preemptees
         if not most or not session.jobs_waiting:
             return
@@ -70,7 +70,7 @@ class _Consolidation:
         self._session = session
         self._action = action
         self._most = most
-        self._heeds_budgets = has_budgets(session)
+        self._respects_budgets = has_budgets(session)
         self._movable: dict[bool, Movable] = {}
         self._prices: dict[tuple[int, int, bool], Prices] = {}
 
@@ -84,7 +84,7 @@ class _Consolidation:
             return
         self._running = running = running_jobs(session)
         if session.has_moved:
-            # Who gained pods in this cycle, perhaps by evictions, is not moved in it for others.
+            # A job that gained pods in this cycle, perhaps by evictions, is not moved in it.
             gained = session.ledger.job_active[running] > session.jobs.active[running]
             self._running = running[~gained]
         self._search = Search(session)
@@ -107,7 +107,7 @@ class _Consolidation:
             fair_order.drop(gone)
 
     def _claims(self) -> Candidates | None:
-        """Return the preemptible jobs that all free room together could hold; None for nobody."""
+        """Return the preemptible jobs that all free room together could hold; None if none."""
         session, action = self._session, self._action
         waiting = claimants(session, action)
         if waiting is None:
@@ -120,7 +120,7 @@ class _Consolidation:
         return candidates if len(candidates) else None
 
     def _gathered(self) -> Candidates:
-        """Return the same, every waiting job asked about."""
+        """Slow path: ask the gates about every pending job."""
         session, action = self._session, self._action
         job = pending_jobs(session, claims=True)
         job = job[session.jobs.is_preemptible[job]]
@@ -160,7 +160,7 @@ class _Consolidation:
         avoided: set[int] = set()
         clearings: list[Clearing] | None = None
         for _ in range(TRIES):
-            clearings = self._choose(demand, avoided, heeds_budgets=self._heeds_budgets)
+            clearings = self._choose(demand, avoided, respects_budgets=self._respects_budgets)
             if clearings is None:
                 return self._nothing_to_clear(demand, avoided)
             if not may_evict(session, sum(len(unit.tasks) for unit in _units(clearings))):
@@ -170,24 +170,27 @@ class _Consolidation:
                 session.outcome.refusal[job] = _WAITING
                 return 0
             if not clearings:
-                break  # it is not room that is missing: no other choice would help
+                break  # room is not what is missing: no other choice would help
             avoided |= stuck
         return int(Refusal.SEARCH_BUDGET) if clearings else _NO_ROOM_EVEN_SO
 
     def _nothing_to_clear(self, demand: Demand, avoided: set[int]) -> int:
-        """Return why no clearings make room: disruption budgets, if without them some would."""
-        if self._heeds_budgets and self._choose(demand, avoided, heeds_budgets=False) is not None:
+        """Return the refusal: disruption budgets if clearings without them would make room."""
+        if (
+            self._respects_budgets
+            and self._choose(demand, avoided, respects_budgets=False) is not None
+        ):
             return int(Refusal.DISRUPTION_BUDGET)
         return _NO_ROOM_EVEN_SO
 
     def _choose(
-        self, demand: Demand, avoided: set[int], *, heeds_budgets: bool
+        self, demand: Demand, avoided: set[int], *, respects_budgets: bool
     ) -> list[Clearing] | None:
         """Return the cheapest clearings that make room for the whole claim, or None."""
-        movable = self._movable.get(heeds_budgets)
+        movable = self._movable.get(respects_budgets)
         if movable is None:
-            movable = Movable(self._session, self._running, heeds_budgets=heeds_budgets)
-            self._movable[heeds_budgets] = movable
+            movable = Movable(self._session, self._running, respects_budgets=respects_budgets)
+            self._movable[respects_budgets] = movable
         chosen: list[Clearing] = []
         jobs: set[int] = set()
         taken = set(avoided)
@@ -196,14 +199,14 @@ class _Consolidation:
             missing = count - future.total
             if missing <= 0:
                 continue
-            prices = self._priced(shape, heeds_budgets=heeds_budgets)
+            prices = self._priced(shape, respects_budgets=respects_budgets)
             for clearing in prices.cheapest_first(movable):
                 moved = jobs | {item.unit.job for item in clearing.items}
                 if clearing.node in taken or (self._most >= 0 and len(moved) > self._most):
                     continue
                 if demand.claim.job in moved:
-                    continue  # what it needs would wait for what it can do without
-                if heeds_budgets and not self._may_move([*chosen, clearing]):
+                    continue  # the job's core would wait for its own elastic pods
+                if respects_budgets and not self._may_move([*chosen, clearing]):
                     continue
                 jobs = moved
                 taken.add(clearing.node)
@@ -216,14 +219,14 @@ class _Consolidation:
         return chosen
 
     def _may_move(self, clearings: list[Clearing]) -> bool:
-        """Tell whether disruption budgets let all go that clearings move."""
+        """Tell whether disruption budgets allow all moves of clearings."""
         moved = {task for unit in _units(clearings) for task in unit.tasks}
         return may_disrupt(self._session, sorted(moved))
 
-    def _priced(self, shape: int, *, heeds_budgets: bool) -> Prices:
+    def _priced(self, shape: int, *, respects_budgets: bool) -> Prices:
         session = self._session
         main = main_resource(session, session.shapes.request[:, shape])
-        key = (shape, main, heeds_budgets)
+        key = (shape, main, respects_budgets)
         if key not in self._prices:
             self._prices[key] = Prices(session, self._search.future(shape), main)
         return self._prices[key]
@@ -231,8 +234,7 @@ class _Consolidation:
     def _carry_out(self, demand: Demand, clearings: list[Clearing]) -> set[int]:
         """Move, place and commit; return the nodes whose pods found no new place.
 
-        The claim is placed first; where it then stands in the way of what has to move, it is tried
-        the other way round.
+        The claim is placed first. If the moved pods then find no new place, they are placed first.
         """
         session = self._session
         units = _units(clearings)
@@ -253,7 +255,7 @@ class _Consolidation:
         if units:
             note_eviction(session, demand.claim.job)
         plan.statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
-        # Nothing moves twice in one cycle.
+        # No pod moves twice in one cycle.
         for movable in self._movable.values():
             movable.forget(units)
         return set()
@@ -279,9 +281,9 @@ class _Consolidation:
 
 
 def _units(clearings: Iterable[Clearing]) -> list[Unit]:
-    """Return what clearings move, each once: a gang may stand on several of their nodes.
+    """Return the units that clearings move, each once: a gang may be on several nodes.
 
-    The largest stand last, and are placed first: they find a place least easily.
+    The largest units are last, and are placed first: a place for them is hardest to find.
     """
     items = {item.unit: item for clearing in clearings for item in clearing.items}
     return sorted(items, key=lambda unit: (max(items[unit].amounts), -items[unit].place))

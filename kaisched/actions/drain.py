@@ -1,7 +1,8 @@
-"""Drains queues: what runs in a queue whose stop policy says so is evicted, with nobody to gain.
+"""Drain: evict the running jobs of queues whose stop policy is HoldAndDrain.
 
-Every job goes whole, preemptible or not and however short it has run: an administrator wants the
-queue empty. A job with pods that a disruption budget protects goes once they may all be evicted.
+Every job is evicted as a whole, preemptible or not and however briefly it has run: an administrator
+wants the queue empty. A job with pods that a disruption budget protects is evicted once the budget
+allows the eviction of all of them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """The action of that name."""
+    """The drain action."""
 
     name: str = "drain"
 
     def run(self, session: Session) -> None:
-        """Evict every job of the queues to be drained, the oldest first, as far as budgets go."""
+        """Evict every job of the queues to be drained, the oldest first, as budgets allow."""
         queues, jobs = session.queues, session.jobs
         if not np.count_nonzero(queues.stop_of_queue == DRAINED):
             return
@@ -48,7 +49,7 @@ class Drain:
                 statement.commit(self.name, "", f"queue {name} is drained: stopPolicy HoldAndDrain")
 
     def _running(self, session: Session, job: int) -> list[int]:
-        """Return the pods of a job that run and that nothing has been decided about."""
+        """Return the running pods of a job that this cycle has not changed."""
         tasks, state = session.tasks, session.ledger.state
         return [
             task

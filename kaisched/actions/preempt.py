@@ -1,4 +1,4 @@
-"""Preempt: inside a queue, work of higher priority takes the place of work of lower priority."""
+"""Preempt: inside a queue, evict jobs of lower priority for pending jobs of higher priority."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LOWEST: Final = "preempt.lowest"
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """The action of that name."""
+    """The preempt action."""
 
     name: str = "preempt"
 
     def run(self, session: Session) -> None:
-        """Let the more important go first."""
+        """Evict jobs of lower priority for pending jobs of their queue."""
         if session.jobs_waiting:
             _Preempting(session, self.name).run()
 
@@ -37,13 +37,13 @@ class _Preempting(Evicting):
     """One run of the action."""
 
     def _narrowed(self, job: RowVec) -> RowVec:
-        """Leave out jobs that are no more important than anything running in their queue."""
+        """Leave out jobs without a running job of lower priority in their queue."""
         jobs = self._session.jobs
         priority = jobs.priority.take(job)
         if np.maximum.reduce(priority, initial=0) <= np.minimum.reduce(
             jobs.priority.take(self._running), initial=ANY
         ):
-            return job[:0]  # nobody is more important than anybody, in most clusters
+            return job[:0]  # the usual case: all jobs have the same priority
         able: RowVec = job[priority > self._lowest()[jobs.queue_of_job[job]]]
         return able
 
@@ -74,7 +74,7 @@ class _Preempting(Evicting):
 
 
 def _lowest_ever(session: Session) -> int:
-    """Return a bound on the priorities of all jobs; looks only at rows that are new."""
+    """Return a lower bound of the priorities of all jobs; read only rows that are new."""
     snapshot, column = session.snapshot, session.jobs.priority
     known: tuple[Mark, int] | None = session.hints.get(_LOWEST)
     seen = snapshot.unchanged_since(known[0] if known else None)

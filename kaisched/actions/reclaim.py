@@ -1,7 +1,7 @@
-"""Reclaim: queues below their share take back what others hold beyond theirs.
+"""Reclaim: queues below their share take back what other queues hold above theirs.
 
-Who may claim, whose work may go and which set of victims is fair is the plugins' word; a search
-finds the least that must go. Work that must not be preempted is never touched.
+Plugins decide which jobs may claim, which may be victims, and which set of victims is fair. A
+search finds the fewest victims. Non-preemptible work is never evicted.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """The action of that name."""
+    """The reclaim action."""
 
     name: str = "reclaim"
 
     def run(self, session: Session) -> None:
-        """Take back what can be taken."""
+        """Evict running jobs for pending jobs of queues below their share."""
         if session.jobs_waiting:
             _Reclaiming(session, self.name).run()
 
@@ -45,7 +45,7 @@ class _Reclaiming(Evicting):
         return others
 
     def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
-        """Move what stands in the way and may not be evicted."""
+        """Search a plan that also moves pods which may not be evicted."""
         if not self._may_move(demand):
             return None
         if self._making_way is None:
@@ -54,7 +54,7 @@ class _Reclaiming(Evicting):
 
     def _may_move(self, demand: Demand) -> bool:
         if self._session.ask.orders_victims:
-            return False  # whom to evict along with what moves, the policy has not said
+            return False  # the policy's order does not say which victims go along with moves
         policy = self._session.policy
         is_on = policy.allows_consolidating_reclaim and policy.max_consolidation_preemptees != 0
         if not is_on or not self._search.lacks_one(demand):

@@ -1,8 +1,8 @@
-"""Stale gangs: jobs that run below their minimum, and are of no use unless it is reached again.
+"""Stalegang: evict jobs that have run below their minimum for longer than their grace period.
 
-A gang that lost a pod keeps its room for a while, since its controller may send another pod. When
-its grace is over, the pods that are left are evicted, so that the gang waits whole and others can
-use the room.
+A gang that lost a pod keeps its room for a while, since its controller may create another pod. When
+the grace period is over, the remaining pods are evicted. Then the gang waits as a whole and other
+jobs can use the room.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
 _DEFAULT: Final = "default"
 _NAME: Final = "stalegang"
 _HOPES: Final = "stalegang.hopes"
-"""The fact that says since when those were stale that may be whole soon."""
+"""The fact with the time since when jobs are stale that may soon reach their minimum again."""
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _PLACED_STATES: Final = ACTIVE_STATES.copy()
 _PLACED_STATES[_PIPELINED] = False
-"""Pods that have their node or are being bound to it; others only have a promise."""
+"""States of pods that have their node or are being bound to it; a promise does not count."""
 _SURE_STATES: Final = _PLACED_STATES.copy()
 _SURE_STATES[[int(TaskState.ALLOCATED), int(TaskState.BINDING)]] = False
-"""Pods that have their node: nothing about them has yet to succeed."""
+"""States of pods that have their node for sure: no bind has yet to succeed."""
 PATIENCE_S: Final = 20.0
-"""A promise spares a gang for so long past its grace: victims may take for ever to leave."""
+"""A promise keeps a gang for so long past its grace period: victims may never leave."""
 _LEAVING: Final = HOLDING_STATES & ~ACTIVE_STATES
-"""Pods that are being deleted."""
+"""States of pods that are being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaleGangs:
-    """The action of that name. Remembers by job name since when each is stale, in seconds.
+    """The stalegang action. It remembers by job name since when the job is stale, in seconds.
 
-    A stale job of which pods are bound or promised room is spared while that may succeed, and is as
-    old as before if it does not: binds that fail again and again would keep it for ever.
+    A stale job is not evicted while a bind or a promise may complete it. If these fail, its time
+    runs on: otherwise binds that fail again and again would keep the job for ever.
     """
 
     name: str = _NAME
 
     def run(self, session: Session) -> None:
-        """Evict what is left of gangs whose grace is over."""
+        """Evict the remaining pods of gangs whose grace period is over."""
         before = _remembered(session)
         since: dict[str, float] = {}
         hopes: dict[str, float] = {}
@@ -72,7 +72,7 @@ class StaleGangs:
                     hopes[name] = since_s
             if lacking and grace_s >= 0 and session.now_s >= end_s and job not in session.barred:
                 self._evict(session, job, _reason(session, lacking, since_s, grace_s))
-        session.facts[self.name] = since  # an empty one tells that this is no restart
+        session.facts[self.name] = since  # even if empty: its absence means a restart
         if hopes:
             session.facts[_HOPES] = hopes
 
@@ -82,7 +82,7 @@ class StaleGangs:
         for task in ordered_tasks(session, np.array(session.jobs.tasks[job], np.int64)).tolist():
             was = tasks.state[task]
             if ACTIVE_STATES[was] and state[task] == _PIPELINED:
-                return  # it is being moved for somebody: the rest goes next time
+                return  # a pod is being moved for a claim: the next cycle evicts the job
             if ACTIVE_STATES[was] and state[task] == was and tasks.node_of_task[task] >= 0:
                 gone.append(task)
         if gone and may_evict(session, len(gone)) and may_disrupt(session, gone):
@@ -93,10 +93,10 @@ class StaleGangs:
 
 
 def _remembered(session: Session) -> dict[str, float]:
-    """Return since when jobs are stale, as the last cycle knew.
+    """Return since when jobs are stale, as the last cycle remembered.
 
-    Only after a restart, when nothing is remembered at all, the word of the objects is taken:
-    later it may be left over from another time that the job was stale.
+    The time in the objects is used only after a restart, when nothing is remembered. Later it may
+    be left over from an earlier time that the job was stale.
     """
     facts = session.memory.facts
     if _NAME in facts:
@@ -107,11 +107,11 @@ def _remembered(session: Session) -> dict[str, float]:
 
 
 def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
-    """Return the jobs that run, and of which a pod set has, or had, too few active pods.
+    """Return the running jobs with a pod set that has, or had, too few active pods.
 
-    The oldest comes first: there may not be enough left of the eviction budget for all. One that
-    ran nothing when the cycle began is left alone, whatever was started of it. Those that the last
-    cycle knew are looked at too: a bind of theirs may be under way that makes them whole.
+    The oldest comes first: the eviction budget may not be enough for all. A job without running
+    pods when the cycle began is left out, even if this cycle started some. Jobs that the last cycle
+    remembered are included: a bind under way may complete them.
     """
     podsets, jobs = session.podsets, session.jobs
     if not np.count_nonzero(jobs.active):
@@ -136,12 +136,12 @@ def _below_minimum(session: Session, before: Mapping[str, float]) -> list[int]:
 
 
 def _lacking(session: Session, job: int, counting: BoolVec) -> list[tuple[str, int, int]]:
-    """Return (pod set, pods that run, minimum) of what a job lacks; empty if it is not stale.
+    """Return (pod set, running pods, minimum) of the pod sets a job lacks; empty if not stale.
 
-    Pods run that are in one of the states of ``counting``.
+    Pods in one of the states of ``counting`` count as running.
 
-    Pods being released still count: they are on their way out, but not lost. Of a group that needs
-    only some of its subgroups, those that it does without are not missed.
+    Pods being released still count: they are leaving, but not lost. If a group needs only some of
+    its subgroups, the others are not counted as lacking.
     """
     counts = _present(session, job, counting)
     podsets = session.podsets
@@ -171,7 +171,7 @@ def _missed(group: SubGroup, missing: Mapping[int, int]) -> list[int]:
 
 
 def _present(session: Session, job: int, counting: BoolVec) -> dict[int, int]:
-    """Return by pod set row how many pods are in such a state or being released, as of now."""
+    """Return by pod set row how many pods are in a counted state or being released, as of now."""
     first = int(session.jobs.first_podset[job])
     counts = dict.fromkeys(range(first, first + int(session.jobs.podset_count[job])), 0)
     tasks = session.tasks

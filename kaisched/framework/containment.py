@@ -1,8 +1,8 @@
 """An action that fails costs the job it failed on, not the cycle.
 
-An exception in an action is a bug, and the same cluster meets it again in every cycle: if it ended
-the cycle, one odd job would keep all others waiting until somebody mends it. What the action
-committed stays, what it had not is forgotten, and it begins again without the job.
+An exception in an action is a bug, and the same cluster raises it in every cycle. If it ended the
+cycle, one odd job would keep all other jobs waiting until the bug is fixed. So the action's commits
+stay, its open moves are dropped, and it begins again without the job.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NOBODY: tuple[int, ...] = ()
 def run_contained(session: Session, action: Action) -> None:
     """Run an action; it begins again without the job that it fails on.
 
-    Where it fails on several at once it tries them one by one, and where on nobody in particular,
-    it ends. CycleAbandonedError passes.
+    If it fails on several jobs at once, it tries them one by one. If it fails on no job in
+    particular, it ends. CycleAbandonedError passes.
     """
     for _ in range(MOST):
         session.trying = _NOBODY
@@ -52,7 +52,7 @@ def run_contained(session: Session, action: Action) -> None:
 
 
 def _told(session: Session, error: Exception) -> str:
-    """Say what was raised, where, and on which job: a stack would not fit into a result."""
+    """Describe an exception, its place and its job: a stack would not fit into a result."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -66,7 +66,7 @@ def _told(session: Session, error: Exception) -> str:
 
 
 def start_over(session: Session) -> None:
-    """Bring the session to where it was after the last commit, whatever has been left halfway."""
+    """Bring the session back to its state after the last commit."""
     outcome = session.outcome
     outcome.take_back()
     session.trying = _NOBODY

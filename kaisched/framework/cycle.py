@@ -1,4 +1,4 @@
-"""One cycle: a pure function from a snapshot to what must be done.
+"""One cycle: a pure function from a snapshot to intents and records.
 
 Same input, same bytes out. The daemon, ``plan``, the simulator, replay and the tests all call this.
 """
@@ -52,19 +52,19 @@ def run_cycle(
             run_contained(session, action)
         facts = {**ask.close(session), **session.facts}
         if session.barred:
-            session.hints.clear()  # some say that these jobs are refused, for this cycle only
+            session.hints.clear()  # some count the failed jobs as refused: true only in this cycle
     except CycleAbandonedError as error:
         abandoned = str(error)
         _forget(session)
         session.hints.clear()
         facts = dict(memory.facts)
-    # Some of it knows the session, which would outlive its cycle until garbage is searched for.
+    # Some entries refer to the session, which would stay alive until the next garbage collection.
     session.found.clear()
     return _result(session, abandoned), Memory(facts, session.hints)
 
 
 def _forget(session: Session) -> None:
-    """Take back all that an abandoned cycle has decided: its result tells of the snapshot alone."""
+    """Take back all decisions of an abandoned cycle: its result describes only the snapshot."""
     session.outcome = Outcome(len(session.jobs.name))
     for moved in ("ledger", "placement"):
         session.__dict__.pop(moved, None)
@@ -104,7 +104,7 @@ def _result(session: Session, abandoned: str) -> CycleResult:
 
 
 def _put_off(session: Session) -> dict[str, int]:
-    """Count the jobs that were put off by queue."""
+    """Count, by queue, the jobs that were put off."""
     if not session.outcome.has_put_off:
         return {}
     job = (session.outcome.refusal == PUT_OFF).nonzero()[0]

@@ -1,4 +1,4 @@
-"""What the outside must do: bind, evict, nominate. Columns inside, objects on demand."""
+"""Intents: what the daemon must do after a cycle (bind, evict, nominate)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Action(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in shard files."""
+        """The action's name in shard files."""
         ...
 
     def run(self, session: Any) -> None:
@@ -34,20 +34,20 @@ class Action(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """What a shard's cycles run by. ``plugins`` and ``actions`` stand in the order that counts."""
+    """The plugins, actions and settings of a shard's cycles; plugins and actions are ordered."""
 
     plugins: tuple[PluginSetting, ...]
     actions: tuple[Action, ...]
     queue_depth: Mapping[str, int] = field(default_factory=dict)
-    """Action name to the most jobs per leaf queue it looks at; absent for all."""
+    """Action name to the most jobs of a leaf queue that it tries; absent for all."""
     over_quota_weights: str = "equal"
     """``equal``: each queue's own weight; ``quota``: weights follow the quotas."""
     staleness_grace_s: float = 60.0
-    """How long a gang may run below its minimum, where it does not say; negative for ever."""
+    """How long a gang may run below its minimum if it sets no grace period; negative for ever."""
     stuck_after_s: float = 120.0
-    """Nobody is made to wait for a pod that is being deleted for so long; negative for ever."""
+    """No job waits for a pod that has been in deletion for so long; negative for ever."""
     owner_wait_s: float = 120.0
-    """How long a pod waits for an owner of a known kind that is not read yet."""
+    """How long a pod waits for an owner of a known kind that the watch has not delivered yet."""
     max_consolidation_preemptees: int = 16
     """The most jobs that are moved to make room for one; 0 for none, -1 for no bound."""
     evictions_per_hour: int = -1

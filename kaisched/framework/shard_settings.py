@@ -1,4 +1,4 @@
-"""Settings of a shard that plugins take for arguments, and values that were called otherwise."""
+"""Shard settings that are defaults of plugin arguments, and former names of argument values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORMER: Final = "formerValues"
 
 
 def shard_setting(path: str) -> JsonDict:
-    """Mark an argument as the shard's setting at a path, where the shard gives no argument for it.
+    """Mark an argument whose default is the shard's setting at a path.
 
     For a field of a plugin's ``Arguments``: ``json_schema_extra=shard_setting("kValue")``.
 
@@ -40,7 +40,7 @@ def shard_setting(path: str) -> JsonDict:
 
 
 def settings_of(arguments: type[BaseModel]) -> dict[str, str]:
-    """Return argument, as a shard writes it, to the path of the setting that it is."""
+    """Return argument, as a shard writes it, to the path of its shard setting."""
     found: dict[str, str] = {}
     for name, field in arguments.model_fields.items():
         extra = field.json_schema_extra
@@ -50,7 +50,7 @@ def settings_of(arguments: type[BaseModel]) -> dict[str, str]:
 
 
 def former_values(**now_called: str) -> JsonDict:
-    """Say what values of an argument were called in earlier versions: they are read with a warning.
+    """Declare former names of an argument's values: they are read with a warning.
 
     For a field of a plugin's ``Arguments``: ``json_schema_extra=former_values(old="new")``.
     """

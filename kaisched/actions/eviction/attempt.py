@@ -1,8 +1,8 @@
 """One pass over a list of victims: units are taken in order until the claim fits.
 
-The shortest sufficient prefix is found in one go because every count is kept up to date unit by
-unit. What the counting shows not to be needed is dropped again, the most important first; then the
-claim is really placed, and whatever it left unused stays too.
+Counts are updated with every unit, so that one pass finds the shortest sufficient prefix. Units
+that the counts show to be unneeded are dropped again, the most important first. Then the claim is
+placed through a statement, and units whose room it leaves unused stay too.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
     UnitList = list[Unit]
 _FEWEST: Final = 2
-"""Units looked at first: they are enough more often than not."""
+"""The number of units taken first: they are enough more often than not."""
 _FIRST: Final = 8
-"""Units looked at, one by one, before it is asked whether all of them could be enough."""
+"""The number of units taken before a check whether all victims together could be enough."""
 _GROWTH: Final = 16
-"""So many times as many units are looked at next."""
+"""The factor by which the number of units then grows."""
 _FEW: Final = 4
 
 
 class Searching(Protocol):
-    """What an attempt needs of the search that it is part of."""
+    """The part of a search that its attempts use."""
 
     def future(self, shape: int) -> Future:
-        """Return the room of a shape once all is released, as of now."""
+        """Return the room of a shape once all releasing pods are gone, as of now."""
         ...
 
     def step(self) -> bool:
-        """Count a step; False when there have been enough."""
+        """Count a step; False when the bound is reached."""
         ...
 
 
 class Attempt:
-    """One pass over a list of victims."""
+    """Searches a plan for a claim in one pass over a list of victims."""
 
     def __init__(
         self, search: Searching, session: Session, demand: Demand, victim_list: VictimList
@@ -64,23 +64,23 @@ class Attempt:
         self._is_plain = all(future.is_plain for future, _ in futures)
         self._is_exact = self._is_plain and len(futures) == 1
         self._is_single = self._is_exact and futures[0][1] == 1
-        """True for one pod that only amounts decide on: what its node has to lose says it all."""
+        """True for one pod that only amounts decide on: its node's units alone make room for it."""
         self._refused: dict[int, int] = {}
         self._chosen: UnitList = []
         """Units taken so far."""
         self._placed: UnitList = []
-        """Those with which the claim was placed last."""
+        """Units that were evicted when the claim was placed last."""
         self._shut: set[int] = set()
-        """Jobs of which some unit is refused."""
+        """Jobs with a refused unit."""
         self._delay = 0
         """Units to be taken before the claim is placed again."""
         self._grow = 1
         self._nodes: list[int] = []
-        """Nodes on which a pod fits once the units that are kept have gone."""
+        """Nodes on which a pod fits once the needed units have gone."""
         self._is_tight = False
         """True when no room would be left over."""
         self._is_limited = False
-        """True once a queue on the claim's path was too full even without some victims."""
+        """True once a queue on the claim's path refused the claim although victims were gone."""
 
     def run(self) -> Plan | int:
         """Take units until the claim fits; return the plan or why there is none."""
@@ -88,14 +88,14 @@ class Attempt:
         begin, end = 0, _FEWEST
         while True:
             allowed += self._allowed(begin, end)
-            # Before many are looked at one by one, all of them at once must be enough.
+            # Many units are taken one by one only if all of them together are enough.
             if begin < _FIRST or self._suffice(allowed):
                 for place in allowed[len(self._chosen) :]:
                     found = self._take(place)
                     if found is not None:
                         return found
             if end == _FIRST and not self._is_met() and not self._could_suffice():
-                return self._nobody()
+                return self._no_victims()
             if end >= _FIRST and (self._is_single or end >= len(self.victim_list.places)):
                 break
             begin, end = end, end * _GROWTH if end >= _FIRST else _FIRST
@@ -106,9 +106,9 @@ class Attempt:
         return self._node_by_node(allowed) or self._why_not()
 
     def _node_by_node(self, allowed: list[int]) -> Plan | None:
-        """Look at the units of each node by themselves, where the list as a whole is not enough.
+        """Search node by node, where the list as a whole is not enough.
 
-        In the order of the list a disruption budget may have kept units from going that free more.
+        In list order, earlier units may have used up a disruption budget that later units need.
         """
         session, victim_list = self._session, self.victim_list
         is_open = self._is_single or PROTECTED in self._refused
@@ -131,7 +131,7 @@ class Attempt:
         return self._settle([self.victim_list.unit(place) for place in kept])
 
     def _take(self, place: int) -> Plan | int | None:
-        """Take one more unit; return a plan, why the search ends without one, or None."""
+        """Take one more unit; return a plan, the refusal that ends the search, or None to go on."""
         unit = self.victim_list.unit(place)
         self._chosen.append(unit)
         for need in self._needs:
@@ -153,11 +153,11 @@ class Attempt:
 
     @property
     def has_room_in_vain(self) -> bool:
-        """Whether the units taken leave room by amounts, and the claim could not be placed."""
+        """Whether the units taken free enough by amounts, but the claim could not be placed."""
         return not self._is_exact and bool(self._chosen) and self._is_met()
 
     def _could_suffice(self) -> bool:
-        """Tell whether the claim would fit if all that runs were gone, whoever may lose it."""
+        """Tell whether the claim would fit without all victims, allowed by plugins or not."""
         return all(
             self.victim_list.most(shape, self._search.future(shape).allowed) >= count
             for shape, count in self.demand.shapes
@@ -172,18 +172,18 @@ class Attempt:
         )
 
     def _why_not(self) -> int:
-        """Return the refusal met most; one that the next pass may take back before all others."""
+        """Return the most frequent refusal; refusals that the next pass may lift come first."""
         if not self._refused:
-            return self._nobody()
+            return self._no_victims()
         return max(self._refused, key=self._weight)
 
     def _weight(self, code: int) -> tuple[bool, int, str]:
-        """Return what a refusal is compared by; names break ties, as numbers differ by process."""
+        """Return the sort key of a refusal; names break ties, since codes differ by process."""
         text = text_of(code)
         return text.is_retried, self._refused[code], text.name
 
-    def _nobody(self) -> int:
-        """Return that nothing makes room, or that budgets protect what would."""
+    def _no_victims(self) -> int:
+        """Return NO_VICTIMS, or the refusal of budgets if they protect sufficient units."""
         victim_list = self.victim_list
         if victim_list.protected.size and self._suffice(
             [*victim_list.places, *victim_list.protected]
@@ -192,7 +192,7 @@ class Attempt:
         return int(Refusal.NO_VICTIMS)
 
     def _allowed(self, begin: int, end: int) -> list[int]:
-        """Return the units from ``begin`` to ``end`` that plugins let go, in order."""
+        """Return the units from ``begin`` to ``end`` that plugins allow to evict, in order."""
         victim_list = self.victim_list
         places = victim_list.places[:end]
         if len(places) <= begin:
@@ -206,7 +206,7 @@ class Attempt:
         return allowed
 
     def _not_shut(self, places: list[int], codes: list[int]) -> list[int]:
-        """Leave out units that are refused, and cores whose elastic pods before them are."""
+        """Leave out refused units, and cores of jobs with a refused elastic pod before them."""
         job = self.victim_list.victims.job
         left = []
         for place, code in zip(places, codes, strict=True):
@@ -220,7 +220,7 @@ class Attempt:
         return self.victim_list.judged(self.demand.claim, places)
 
     def judge_sets(self, places: RowVec, sets: RowVec) -> CodeVec:
-        """Return what budgets and plugins say of the units of several sets."""
+        """Return the codes of budgets and plugins for the units of several sets."""
         codes = self.victim_list.judged(self.demand.claim, places, sets)
         self._count(codes)
         return codes
@@ -236,19 +236,19 @@ class Attempt:
     # -- a sufficient set --------------------------------------------------------------------------
 
     def _settle(self, chosen: UnitList) -> Plan | None:
-        """Place the claim for real at the cost of as few of the chosen units as possible."""
+        """Place the claim through a statement, at the cost of as few chosen units as possible."""
         if self._is_exact:
             plan = self._place(self._without_unneeded(chosen))
             if plan is not None or not self._is_limited:
                 return plan
-        # A queue is at its limit, so that units are needed which counting room calls superfluous;
-        # or more than amounts decides. Then only trying tells.
+        # Counting room is not enough here: a queue is at its limit, or more than amounts decides.
+        # Only placing the claim shows which units are needed.
         units = list(chosen)  # the caller may go on choosing
         plan = self._place(units)
         return None if plan is None else self._fewer(plan, units)
 
     def _without_unneeded(self, chosen: UnitList) -> UnitList:
-        """Drop units that counting shows not to be needed, the most important first."""
+        """Drop units that the counts show to be unneeded, the most important first."""
         need = self._needs[0]
         cores: set[int] = set()
         kept: UnitList = []
@@ -271,9 +271,9 @@ class Attempt:
         return kept[::-1]
 
     def _fewer(self, plan: Plan, units: UnitList) -> Plan:
-        """Try without units, the most important first, as long as steps are left.
+        """Drop units, the most important first, while the claim fits and steps are left.
 
-        Many are tried together at first: of a long list few may be needed.
+        At first many units are dropped together: of a long list few may be needed.
         """
         left = plan.units[::-1]
         size = max(1, len(left) // 2)
@@ -288,7 +288,7 @@ class Attempt:
                 plan, units, left = fewer, rest, left[size:]
                 size = min(2 * size, max(1, len(left) // 2))
                 continue
-            # Not the plan's own parts: without those it lets stay, the claim may find other places.
+            # Not with the plan's own units: fewer evictions may give the claim other places.
             again = self._place(units)
             assert again is not None  # it was placed just now from the same state
             plan = again
@@ -298,18 +298,18 @@ class Attempt:
         return plan
 
     def _place(self, units: UnitList) -> Plan | None:
-        """Evict and place for real; None, with everything taken back, when it does not go."""
+        """Evict and place in a statement; None, with everything rolled back, when that fails."""
         session, demand = self._session, self.demand
         statement = session.statement()
         statement.evict_all(np.array([task for unit in units for task in unit.tasks], np.int64))
         if self._gates_open() and self._put(statement):
             self._placed = units
-            return Plan(statement, self._spared(statement, units), demand.claim.pass_number)
+            return Plan(statement, self._without_unused(statement, units), demand.claim.pass_number)
         statement.rollback()
         return None
 
     def settle(self, units: UnitList) -> Plan | None:
-        """Place the claim at the cost of some of these units; None when that does not go."""
+        """Place the claim at the cost of some of these units; None when that fails."""
         take_all(self._needs, units, 1)
         return self._settle(units)
 
@@ -342,7 +342,7 @@ class Attempt:
         return True
 
     def _wait(self, statement: Statement) -> bool:
-        """Place pod by pod; with victims all of them wait, even where one would fit now.
+        """Place pod by pod; with victims every pod gets a promise, even where it would fit now.
 
         A queue at its limit has to lose the victims first.
         """
@@ -354,7 +354,7 @@ class Attempt:
         return True
 
     def _gates_open(self) -> bool:
-        """Ask the queues on the claim's path, now that the victims are gone."""
+        """Ask the gates of the queues on the claim's path, with the victims gone."""
         claim = self.demand.claim
         code = first_shut(self._session, claim.action, claim.job, claim.ask)
         if code:
@@ -362,10 +362,10 @@ class Attempt:
             self._is_limited = True
         return not code
 
-    def _spared(self, statement: Statement, units: UnitList) -> UnitList:
-        """Let units stay whose room the claim has left, the most important first."""
+    def _without_unused(self, statement: Statement, units: UnitList) -> UnitList:
+        """Let units stay whose room the claim left unused, the most important first."""
         if self._is_tight or self._is_limited or not self._is_plain:
-            return units  # they may be in the way though their room is not needed
+            return units  # a limit or a filter may need them gone though their room is unused
         session = self._session
         ledger, request = session.ledger, session.shapes.request
         cores: set[int] = set()
@@ -393,7 +393,7 @@ class Attempt:
 
 
 def _without(units: UnitList, some: UnitList) -> UnitList:
-    """Leave out units, but not the elastic pods of a core that goes: they go with it."""
+    """Leave out units, except elastic pods of a core that goes: they go with it."""
     gone = set(some)
     cores = {unit.job for unit in units if unit.is_core and unit not in gone}
     return [unit for unit in units if unit not in gone or unit.job in cores]

@@ -1,8 +1,8 @@
-"""Node by node: which units on a node may go, and make room there for one more pod.
+"""Searches node by node: which units on a node may go and make room there for one more pod.
 
 In the order of the whole list, a unit that makes no room for the claim can use up what its queue
-may lose, so that one behind it that would have helped is refused. Here the units of every node are
-a set of their own, and all sets are judged in one question.
+may lose. Then a useful unit behind it is refused. Here the units of every node are a set of their
+own, and one question judges all sets.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 NODES: Final = 128
-"""Nodes of which the units are judged: those that would be cleared first."""
+"""At most so many nodes have their units judged: those that would be cleared first."""
 _DEEP: Final = 16
-"""So many units of a node, one less, are left out from the front."""
+"""Fewer than so many units of a node are left out from the front."""
 
 
 def may_suffice(session: Session, victim_list: VictimList, ask: IntVec, allowed: list[int]) -> bool:
-    """Tell whether other units than those allowed in order could free what a claim asks for.
+    """Tell whether a different choice of units could free what a claim asks for.
 
-    By amounts a queue has little more to lose than it lost in order: the last unit that may go can
-    be its largest one.
+    The bound: each queue can lose the amounts it lost in order, plus its largest unit.
     """
     victims = victim_list.victims
     missing = ask - session.capacity.free().sum(axis=1)
@@ -46,7 +45,7 @@ def openings(
     kept: list[int],
     judge: Callable[[RowVec, RowVec], CodeVec],
 ) -> list[list[int]]:
-    """Return units by their places, one set for each node on which they make room for a pod more.
+    """Return sets of units, by their places: each makes room for one more pod on a node.
 
     The set that ends first in the list comes first. Units ``kept`` count as gone; a set must be
     allowed along with them.
@@ -88,9 +87,9 @@ def _openings_behind(
     gone: RowVec,
     judge: Callable[[RowVec, RowVec], CodeVec],
 ) -> list[list[int]]:
-    """Return sets of units behind those that stand in front on their node."""
+    """Return sets of units from which the first units of their node are left out."""
     if not gone.size:
-        # What may not go even by itself is left out, and with it the nodes that need it.
+        # Leave out units that are refused even alone, and nodes that have no room without them.
         alone = judge(place, np.arange(len(place))) == 0
         able = _first_enough(node, held * alone, lack[:, node])
         if not able.size:
@@ -106,7 +105,7 @@ def _openings_behind(
 
 
 def _first_enough(sets: RowVec, held: Amounts, lack: Amounts) -> RowVec:
-    """Return, for every set that has one, the first entry by which what is lacking is freed.
+    """Return, for every set that frees enough, the first entry up to which ``lack`` is freed.
 
     ``lack`` ``(R', P)`` is the same for all entries of a set.
     """
@@ -129,7 +128,7 @@ def _first_enough(sets: RowVec, held: Amounts, lack: Amounts) -> RowVec:
 
 
 def _sets(sets: RowVec, place: RowVec, allowed: BoolVec, ends: RowVec) -> list[list[int]]:
-    """Return the allowed units of each set up to its end; the set that ends first comes first."""
+    """Return the allowed units of each set up to its end, ordered by that end."""
     ends = ends[np.argsort(place[ends], kind="stable")]
     starts = np.searchsorted(sets, sets[ends]).tolist()
     return [
@@ -141,10 +140,10 @@ def _sets(sets: RowVec, place: RowVec, allowed: BoolVec, ends: RowVec) -> list[l
 def _without_those_in_front(
     victim_list: VictimList, node: RowVec, place: RowVec
 ) -> tuple[RowVec, RowVec]:
-    """Return entries and sets: of every node its units without the first, without the first two ...
+    """Return entries and sets: each node's units without the first, without the first two ...
 
-    Those in front may keep one behind them from going that would be enough by itself. A core never
-    stands in a set from which elastic pods of its job are left out.
+    The first units may use up what the queue may lose, while a later unit alone would be enough. A
+    set without some elastic pods of a job does not contain the job's core.
     """
     victims = victim_list.victims
     entries: list[int] = []
@@ -183,7 +182,7 @@ def _allowed(
         codes[order] = judge(places[order], sets[order])
         allowed = codes[: len(node)] == 0
         lost = np.isin(node, sets[len(node) :][codes[len(node) :] != 0])
-        allowed &= ~lost  # what was kept could not go along
+        allowed &= ~lost  # the kept units could not go along with this set
     if victim_list.victims.split_off and not allowed.all():
         # No core goes without the elastic pods before it.
         job = victim_list.victims.job[place]

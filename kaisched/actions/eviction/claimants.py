@@ -1,9 +1,9 @@
-"""The waiting jobs that may claim what others hold, asked about class by class.
+"""The waiting jobs that may claim what other jobs hold: plugins are asked class by class.
 
 In a cluster that is full for weeks every cycle has thousands of waiting jobs and three actions that
-might evict for them. Jobs of one queue, ask, priority and preemptibility are told the same where
-the plugins promise so: one of each class of the backlog is asked about for all of them, and what
-was refused is noted for all of them at once.
+might evict for them. Plugins may promise to answer alike for jobs of one queue, request, priority
+and preemptibility. Then one job of each class of the backlog is asked about for all of them, and a
+refusal is noted for all of them at once.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _FOUND: Final = "claimants"
 _SORTED: Final = 64
-"""Up to so many entries are merged faster than arrays are sorted."""
+"""Up to so many entries, sorting a list is faster than sorting arrays."""
 
 
 class Claimants:
-    """The classes that have jobs waiting at one moment, columns ``(K,)``."""
+    """The classes that have waiting jobs at one moment, columns ``(K,)``."""
 
     def __init__(self, session: Session, backlog: Backlog, moved: list[int]) -> None:
         """Leave out the jobs that this cycle has ``moved``: they wait no more."""
@@ -36,14 +36,14 @@ class Claimants:
         self._moved = moved
         self._all: Classes = backlog.classes(session)
         waits = backlog.waits
-        is_served = backlog.served(session, claims=True)
+        is_tried = backlog.tried(session, claims=True)
         if moved:
             waits = waits.copy()
             for row in moved:
                 index = int(backlog.class_of_row[row])
                 if index >= 0:
                     waits[index] -= 1
-        self.at: RowVec = is_served[waits[is_served] > 0]
+        self.at: RowVec = is_tried[waits[is_tried] > 0]
         """Their numbers among the classes of the backlog."""
         self.rests_on = session.moves
 
@@ -62,7 +62,7 @@ class Claimants:
         return self._all.queue.take(self.at)
 
     def fitting(self, free: RowVec) -> BoolVec:
-        """Tell which are preemptible and ask for no more than ``free``, ``(R,)``, of anything."""
+        """Tell which classes are preemptible and ask for at most ``free``, ``(R,)``."""
         able: BoolVec = np.logical_and.reduce(
             self._all.ask.take(self.at, axis=1) <= free[:, None], axis=0
         )
@@ -70,7 +70,7 @@ class Claimants:
         return able
 
     def allowed(self, action: str, able: BoolVec | None) -> BoolVec:
-        """Ask the claim gate about the classes ``able`` (None: all); note what it refuses."""
+        """Ask the claim gate about the classes ``able`` (None: all); note its refusals."""
         session, backlog = self._session, self._backlog
         at = self.at if able is None else self.at[able]
         lists = backlog.lists
@@ -118,9 +118,9 @@ class Claimants:
 
 
 def claimants(session: Session, action: str) -> Claimants | None:
-    """Return the classes of waiting jobs as of now, or None where jobs have to be asked one by one.
+    """Return the classes of waiting jobs as of now, or None where each job has to be asked about.
 
-    Asking a class decides what asking its jobs would; the rest is as for the backlog.
+    One answer for a class is valid for all its jobs; otherwise the rules of the backlog hold.
     """
     ask = session.ask
     if not (ask.is_job_bound and ask.is_class_bound) or session.policy.queue_depth.get(action):

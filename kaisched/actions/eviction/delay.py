@@ -1,4 +1,4 @@
-"""Preemption delay: how long a job waits before others may be evicted for it."""
+"""Preemption delay: how long a job waits before other jobs may be evicted for it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DELAYED: Final = np.int16(Refusal.EVICTION_DELAY)
 
 
 def held_back(session: Session, job: RowVec) -> CodeVec | None:
-    """Return EVICTION_DELAY ``(K,)`` for jobs that may not cause evictions yet; None for nobody.
+    """Return EVICTION_DELAY ``(K,)`` for jobs that may not cause evictions yet; None if all may.
 
-    A job waits from its creation, or from when it was evicted last, for as long as it says.
+    The delay runs from the job's creation, or from its last eviction.
     """
     jobs = session.jobs
     if not has_delays(session):
@@ -33,7 +33,7 @@ def held_back(session: Session, job: RowVec) -> CodeVec | None:
 
 
 def has_delays(session: Session) -> bool:
-    """Tell whether any job has a delay; looks only at rows that are new since the last time."""
+    """Tell whether any job has a delay; read only rows that are new since the last call."""
     snapshot, rare = session.snapshot, session.jobs.rare
     known: tuple[Mark, bool] | None = session.hints.get(_HINT)
     seen = snapshot.unchanged_since(known[0] if known else None)

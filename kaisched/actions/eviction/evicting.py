@@ -1,7 +1,7 @@
-"""What reclaim and preempt share: claims in fair order, a search for each, plans and refusals.
+"""The common part of reclaim and preempt: claims in fair order, searches, plans and refusals.
 
-A job whose search fails blocks nobody; jobs of the same queue that ask for at least as many of the
-same pods are refused along with it, since nothing has moved in between.
+A job whose search fails does not block other jobs. Only jobs of the same queue that ask for at
+least as many of the same pods are refused along with it, since nothing has moved in between.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Evicting:
     """One run of an evicting action."""
 
     def __init__(self, session: Session, action: str) -> None:
-        """Know nothing yet: most runs end without a claim."""
+        """Prepare nothing yet: most runs end without a claim."""
         self._session = session
         self._action = action
         self._victim_lists: dict[tuple[object, ...], VictimList | int] = {}
-        self._hopeless: set[tuple[object, ...]] = set()
+        self._out_of_reach: set[tuple[object, ...]] = set()
         """Classes for which all victims together would not make room."""
         self._refused: tuple[object, ...] | None = None
         """The class that was refused last."""
@@ -78,7 +78,7 @@ class Evicting:
         is_first = True
         while (item := fair_order.peek()) is not None:
             if self._has_lost_pods(int(candidates.job[item.at])):
-                fair_order.refused(item)  # what it asked for is of no use without them
+                fair_order.refused(item)  # its batch is of no use without the lost pods
                 continue
             code = self._try(item, is_first=is_first)
             if code:
@@ -88,7 +88,7 @@ class Evicting:
                 fair_order.placed(item)
 
     def _claims(self) -> Candidates | None:
-        """Return the jobs that may take from others at all; None for nobody."""
+        """Return the jobs that the claim gate lets take from other jobs; None if there are none."""
         waiting = claimants(self._session, self._action)
         if waiting is None:
             return self._gathered()
@@ -101,7 +101,7 @@ class Evicting:
         return waiting.candidates(allowed) if np.count_nonzero(allowed) else None
 
     def _gathered(self) -> Candidates | None:
-        """Return the same, every waiting job asked about."""
+        """Slow path: ask the gates about every pending job."""
         session, action = self._session, self._action
         self._running = running_jobs(session)
         job = self._narrowed(pending_jobs(session, claims=True))
@@ -124,31 +124,31 @@ class Evicting:
         return candidates if len(candidates) else None
 
     def _narrowed(self, job: RowVec) -> RowVec:
-        """Leave out jobs for which there can be no victims, cheaply."""
+        """Leave out jobs that can have no victims; a quick check."""
         return job
 
     def _able(self, waiting: Claimants) -> BoolVec | None:
-        """Tell for which classes there can be victims, ``(K,)``; None for all."""
+        """Tell which classes can have victims, ``(K,)``; None for all."""
         del waiting
         return None
 
     @abstractmethod
     def _victims(self, claim: Claim) -> RowVec:
-        """Return the running jobs that the action may take from for a claim."""
+        """Return the running jobs that the action may evict for a claim."""
 
     def _otherwise(self, demand: Demand, victim_list: VictimList) -> Plan | None:
-        """Return another plan for a claim that no victims make room for."""
+        """Return a different kind of plan for a claim that no victims make room for."""
         del demand, victim_list
         return None
 
     def _may_move(self, demand: Demand) -> bool:
-        """Tell whether such a plan could be found though no victims make room."""
+        """Tell whether :meth:`_otherwise` could find a plan."""
         del demand
         return False
 
     @abstractmethod
     def _class(self, demand: Demand) -> tuple[object, ...]:
-        """Return what the victims of a claim and the room they make depend on."""
+        """Return the class of a claim: its victims and their room depend only on the class."""
 
     def _try(self, item: Pick, *, is_first: bool) -> int:
         """Carry out one claim; return 0 or the refusal code."""
@@ -187,7 +187,7 @@ class Evicting:
     def _found(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""
         plan: Plan | int = _NO_VICTIMS
-        if self._class(demand) not in self._hopeless:
+        if self._class(demand) not in self._out_of_reach:
             plan = self._search.solve(demand, victim_list)
         if isinstance(plan, Plan):
             return plan
@@ -200,7 +200,7 @@ class Evicting:
         return plan
 
     def _has_lost_pods(self, job: int) -> bool:
-        """Tell whether a claim before this one took some of the job's own."""
+        """Tell whether an earlier claim of this cycle evicted pods of the job."""
         session = self._session
         return session.has_moved and bool(session.ledger.job_active[job] < session.jobs.active[job])
 
@@ -216,31 +216,31 @@ class Evicting:
     def _let_go(self, key: tuple[object, ...]) -> None:
         """Drop the victim list of the class that was refused before this one.
 
-        Most classes are refused as a whole and never asked about again. A list has a row for
-        everything that may be evicted, and there may be as many lists as queues.
+        Most classes are refused as a whole and never asked about again. A list has a row for every
+        possible victim, and there may be as many lists as queues.
         """
         if self._refused is not None and self._refused != key:
             self._victim_lists.pop(self._refused, None)
         self._refused = key
 
     def _victim_list(self, demand: Demand) -> VictimList | int:
-        """Return the list of victims of a claim's class, or why it has none."""
+        """Return the list of victims of a claim's class, or the code why it has none."""
         key = self._class(demand)
         victim_list = self._victim_lists.get(key)
         if victim_list is None:
             job = self._losers(demand.claim)
-            if not isinstance(job, int) and self._failed_claims.is_hopeless(demand, job):
+            if not isinstance(job, int) and self._failed_claims.fails_again(demand, job):
                 if self._may_move(demand):
-                    self._hopeless.add(key)
+                    self._out_of_reach.add(key)
                 else:
                     job = _NO_VICTIMS
-                    self._let_go(key)  # as after the search that this spares
+                    self._let_go(key)  # as after a search, which is skipped here
             victim_list = job if isinstance(job, int) else VictimList(self._session, job)
             self._victim_lists[key] = victim_list
         return victim_list
 
     def _losers(self, claim: Claim) -> RowVec | int:
-        """Return the running jobs that plugins let a claim take from, or why there are none."""
+        """Return the running jobs that plugins let a claim evict, or the code why not."""
         session = self._session
         job = self._victims(claim)
         if not job.size:
@@ -271,7 +271,7 @@ class Evicting:
 
 
 def _most_said(codes: CodeVec) -> int:
-    """Return why most jobs that would have to give way do not; weak reasons last."""
+    """Return the most frequent refusal among possible victims; weak reasons come last."""
     counts: Counter[int] = Counter(codes.tolist())
     texts = {code: text_of(code) for code in counts}
     return max(counts, key=lambda code: (not texts[code].is_weak, counts[code], texts[code].name))
@@ -288,7 +288,7 @@ def without_delayed(session: Session, action: str, job: RowVec) -> RowVec:
 
 
 def anything_runs(session: Session) -> bool:
-    """Tell whether :func:`running_jobs` would return any: one job that still does is enough."""
+    """Tell whether :func:`running_jobs` would return any job: one job that still runs is enough."""
     row: int = session.hints.get(_WITNESS, -1)
     jobs = session.jobs
     if 0 <= row < len(jobs.active) and not session.outcome.evictions and session.stranded is None:
@@ -304,9 +304,9 @@ def anything_runs(session: Session) -> bool:
 
 
 def running_jobs(session: Session) -> RowVec:
-    """Return the preemptible jobs that ran when the cycle began, and still do.
+    """Return the preemptible jobs that ran when the cycle began, and still run.
 
-    What of them this cycle has placed or promised stays: a list of victims leaves it out.
+    Their pods that this cycle has placed or promised stay: a list of victims leaves them out.
     """
     known: tuple[int, int, RowVec] | None = session.found.get(_RUNNING)
     rests_on = session.moves, len(session.outcome.evictions)
@@ -320,7 +320,7 @@ def running_jobs(session: Session) -> RowVec:
         if session.has_moved:
             runs &= session.ledger.job_active > 0
             gone = [eviction.task for eviction in session.outcome.evictions]
-            runs[session.tasks.job_of_task[gone]] = False  # none loses pods to two actions
+            runs[session.tasks.job_of_task[gone]] = False  # no job loses pods to two actions
     rows: RowVec = runs.nonzero()[0]
     session.found[_RUNNING] = (*rests_on, rows)
     return rows

@@ -1,7 +1,7 @@
-"""Claims that found no room last time: could they have any now, if all they may take were gone?
+"""Remembers claims that found no room: would they fit now if all possible victims were gone?
 
-A large job that waits in a full cluster fails in every cycle, and lining up everything that runs
-costs more than finding out. What is remembered decides nothing: the search would say the same.
+A large job that waits in a full cluster fails in every cycle. Sorting all victims costs more than
+this check. The memory changes no decision: the search would end with the same answer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MOST: Final = 10_000
 
 
 class FailedClaims:
-    """What one action knows about claims that failed."""
+    """The claims that failed in this and earlier cycles, for one action."""
 
     def __init__(self, session: Session, search: Search) -> None:
-        """Take what earlier cycles found."""
+        """Take the failed claims of earlier cycles."""
         self._session = session
         self._search = search
         generation = session.snapshot.generation
@@ -36,12 +36,12 @@ class FailedClaims:
         self._failed = known[1]
 
     def note(self, demand: Demand) -> None:
-        """Remember that all that may be taken leaves too little room."""
+        """Remember that all possible victims together do not make room for a claim."""
         if len(self._failed) >= _MOST:
             self._failed.clear()
         self._failed.add(_key(demand))
 
-    def is_hopeless(self, demand: Demand, job: RowVec) -> bool:
+    def fails_again(self, demand: Demand, job: RowVec) -> bool:
         """Tell whether a claim that failed before fails again, even if all these jobs were gone."""
         if _key(demand) not in self._failed:
             return False

@@ -1,8 +1,8 @@
-"""Fewest disturbed: which units, instead of those found in order, would cost less.
+"""Searches cheaper plans: sets of units that disturb less than those found in order.
 
-A plan costs the pods that are evicted or moved, and of as many pods the GPUs that they hold; of
-plans that cost the same, the one found in order stands. Where few units are at issue every set of
-them is looked at, on many nodes the sets of each node by itself.
+The cost of a plan is the number of pods that are evicted or moved, then the GPUs that they hold.
+Between equal costs, the plan found in order is kept. Of few units every set is tried; of many, the
+sets of units on each node.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 Cost = tuple[int, int]
 """Pods, and the GPUs that they hold."""
 _UNITS: Final = 10
-"""Every set of so many units is looked at: 1,024."""
+"""Every set of up to so many units is tried: 1,024 sets."""
 _NODES: Final = 16
-"""So many nodes are looked at where units are more: those that could be had for the least."""
+"""Of more units, those on at most so many nodes are tried: the nodes with the least bound."""
 _JUDGED: Final = 128
-"""So many sets are judged in one question ..."""
+"""At most so many sets are judged in one question ..."""
 _QUESTIONS: Final = 4
-"""... and so many questions are asked."""
+"""... and at most so many questions are asked."""
 _MISSING: Final = 8
-"""Of larger gangs the plan found in order stands, where units are more."""
+"""With more units, the plan found in order is kept for a gang of more pods than this."""
 
 
 def cost_of(session: Session, units: Sequence[Unit]) -> Cost:
-    """Return what it costs that these units go, or move."""
+    """Return the cost of evicting or moving units."""
     request, shape = session.shapes.request, session.tasks.shape_of_task
     if len(units) == 1 and len(units[0].tasks) == 1:
         return 1, int(request[GPU, shape[units[0].tasks[0]]])
@@ -48,31 +48,31 @@ def cost_of(session: Session, units: Sequence[Unit]) -> Cost:
 
 
 def is_too_large(victim_list: VictimList, demand: Demand) -> bool:
-    """Tell whether a claim is one of those whose plan is taken as it is found in order."""
+    """Tell whether a claim is so large that its plan is kept as found in order."""
     return len(victim_list.places) > _UNITS and len(demand.tasks) > _MISSING
 
 
 def is_least(session: Session, victim_list: VictimList, cost: Cost) -> bool:
-    """Tell whether, at first sight, nothing could cost less than a plan.
+    """Tell by quick bounds whether no plan could cost less than this one.
 
     The plan's statement is open: its units have gone, and the claim has its place.
     """
     pods, gpus = cost
     if pods <= 1 and gpus <= victim_list.least_gpus:
         return True
-    # What units gave less what is free now: at least so much the claim took of them.
+    # GPUs that the units freed, less what is free now: the claim took at least so many of them.
     missing = gpus - session.capacity.total_of(GPU)
     least = max(1, -(-missing // max(1, victim_list.most_gpus)))
     return cost <= (least, max(missing, victim_list.least_gpus))
 
 
 class Fewest:
-    """The sets of units that make room for a claim of equal or unequal pods."""
+    """Finds the sets of units that make room for a claim, of equal or different pods."""
 
     def __init__(
         self, session: Session, victim_list: VictimList, needs: Sequence[tuple[Future, int]]
     ) -> None:
-        """Look at the cluster as it is, nothing evicted for the claim."""
+        """Start from the cluster as it is, with nothing evicted for the claim."""
         self._session = session
         self._victim_list = victim_list
         self._needs = needs
@@ -81,7 +81,7 @@ class Fewest:
     def below(
         self, cost: Cost, judge: Callable[[RowVec, RowVec], CodeVec]
     ) -> Iterator[tuple[int, ...]]:
-        """Yield sets of places that cost less and that plugins let go, the cheapest first."""
+        """Yield sets of places that cost less and that plugins allow, the cheapest first."""
         found = [each for places in self._groups(cost) for each in self._sets(places, cost)]
         found.sort()
         for start in range(0, min(len(found), _JUDGED * _QUESTIONS), _JUDGED):
@@ -96,7 +96,7 @@ class Fewest:
     # -- which units are looked at together --------------------------------------------------------
 
     def _groups(self, cost: Cost) -> list[RowVec]:
-        """Return units by their places, of which all sets are looked at."""
+        """Return groups of units, by their places; every subset of a group is tried."""
         places = self._victim_list.places
         if len(places) <= _UNITS:
             return [places]
@@ -124,7 +124,7 @@ class Fewest:
         return self._joined(groups)
 
     def _joined(self, groups: list[RowVec]) -> list[RowVec]:
-        """Return the units of the first nodes together, as many as may be looked at."""
+        """Return the units of the first nodes as one group, up to the largest size."""
         joined: dict[int, None] = {}
         for group in groups:
             if len(joined.keys() | set(group.tolist())) > _UNITS:
@@ -133,7 +133,7 @@ class Fewest:
         return [np.array(sorted(joined), np.int64)] if joined else []
 
     def _few(self, places: RowVec) -> RowVec:
-        """Return the units of a node, or of many those that hold the most for each pod."""
+        """Return the units of a node; of many, those that hold the most GPUs."""
         if len(places) <= _UNITS:
             return places
         amounts = self._victim_list.victims.amounts.take(places, axis=1)
@@ -153,7 +153,7 @@ class Fewest:
     # -- all sets of few units ---------------------------------------------------------------------
 
     def _sets(self, places: RowVec, cost: Cost) -> list[tuple[Cost, list[int], tuple[int, ...]]]:
-        """Return sets that make room and cost less: cost, places from the last, places."""
+        """Return sets that make room and cost less: cost, places in reverse, places."""
         victims = self._victim_list.victims
         bits = _subsets(len(places))
         pods, gpus = bits @ self._victim_list.sizes[places], bits @ victims.amounts[GPU, places]
@@ -167,7 +167,7 @@ class Fewest:
         return found
 
     def _is_whole(self, places: RowVec, bits: BoolVec) -> BoolVec:
-        """Leave out sets with a core but without all elastic pods of its job."""
+        """Tell which sets have, with each core, all elastic pods of its job."""
         victim_list, whole = self._victim_list, np.ones(len(bits), np.bool_)
         if not victim_list.victims.split_off:
             return whole
@@ -183,7 +183,7 @@ class Fewest:
         return whole
 
     def _makes_room(self, places: RowVec, bits: BoolVec) -> BoolVec:
-        """Tell which sets, once gone, leave room for all pods, each shape counted by itself."""
+        """Tell which sets, once gone, leave room for all pods; each shape is counted alone."""
         enough = np.ones(len(bits), np.bool_)
         for future, count in self._needs:
             node, place, held = self._victim_list.pods.by_node([at for at, _ in future.asked])
@@ -207,7 +207,7 @@ class Fewest:
 
 @lru_cache(maxsize=_UNITS + 1)
 def _subsets(count: int) -> BoolVec:
-    """Return every set of so many, but the empty one, a row each."""
+    """Return every set of ``count`` items except the empty set, one row for each."""
     rows = np.arange(1, 1 << count)[:, None]
     bits: BoolVec = (rows >> np.arange(count)) & 1 == 1
     bits.setflags(write=False)

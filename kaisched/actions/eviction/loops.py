@@ -1,9 +1,9 @@
-"""Eviction loops: evictions decided before, from the same state, for the same job (R33).
+"""Detects eviction loops: evictions from a state, and for a job, that an earlier cycle had (R33).
 
-The rules of shares, priorities and gangs that cannot be divided each make sense, and together may
-still chase each other: A takes from B what C takes from A and B from C. So for some minutes nothing
-is evicted for a job in a state of the cluster in which that was done before, if there have been
-evictions in other states since. To try again what the API refused is no loop.
+The rules of shares, priorities and indivisible gangs each make sense, but together they can form a
+ring: A takes from B, B from C, and C from A. So nothing is evicted for a job in a state of the
+cluster in which an earlier cycle evicted for it, if other states had evictions in between. This
+holds for some minutes. Retrying an eviction that the API refused is not a loop.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 PACE_S: Final = 600.0
-"""How long an eviction is remembered: the same state may come back by chance, too."""
+"""How long an eviction is remembered: the same state may also come back by chance."""
 _FACT: Final = "turns"
 """A list of [state, beneficiary, seconds], the latest last."""
 _MOST: Final = 1000
-"""So many are enough: a ring is short."""
+"""At most so many evictions are remembered: a ring is short."""
 _SEEN: Final = "turns.seen"
 _STATE: Final = "turns.state"
 
 
 def recall_evictions(session: Session) -> None:
-    """Keep in mind what was remembered, without what is older."""
+    """Keep the remembered evictions that are recent enough."""
     known = session.memory.facts.get(_FACT)
     if not known or _FACT in session.facts or known[-1][2] > session.now_s:
-        return  # a clock that was set back tells nothing of their age
+        return  # the clock was set back, so that their age is unknown
     first = bisect_right(known, session.now_s - PACE_S, key=lambda entry: entry[2])
     recent = known[max(first, len(known) - _MOST) :]
     if recent:
@@ -48,8 +48,8 @@ def note_eviction(session: Session, job: int) -> None:
 def is_loop(session: Session, job: int, ask: Amounts) -> bool:
     """Tell whether the cluster is as it was when an earlier cycle, not the last, evicted for a job.
 
-    What plugins say to be guaranteed is taken at any time: a ring ends with who goes beyond that.
-    ``ask`` is ``(R,)``.
+    A job may always take what plugins guarantee to it: a ring needs a job that takes more. ``ask``
+    is ``(R,)``.
     """
     seen: set[int] | None = session.found.get(_SEEN)
     if seen is None:
@@ -60,7 +60,7 @@ def is_loop(session: Session, job: int, ask: Amounts) -> bool:
 
 
 def _beneficiaries(session: Session) -> set[int]:
-    """Return for whom was evicted in the state that the cycle has found, if not by the last one."""
+    """Return the jobs for which cycles before the last one evicted in the present state."""
     recent = session.facts.get(_FACT, ())
     if len(recent) < 2 or recent[-1][0] == _state(session):  # noqa: PLR2004 - a loop takes two
         return set()
@@ -72,9 +72,9 @@ def _mark(session: Session, job: int) -> int:
 
 
 def _state(session: Session) -> int:
-    """Return a number for what decides: who runs, what queues hold, ask for and are due.
+    """Return a hash of what decides: running jobs, and what queues hold, request and deserve.
 
-    The same in every process and for every order of rows, and as of the beginning of the cycle.
+    The hash is the same in every process. It is of the beginning of the cycle.
     """
     state: int | None = session.found.get(_STATE)
     if state is None:

@@ -1,8 +1,8 @@
-"""Room out of fragments: some of a node's pods are evicted, as may be, and the others are moved.
+"""Makes room out of fragments: evicts some of a node's pods and moves the others.
 
-Where what may be evicted stands beside what may not, on every node, no victims make room for a pod
-that needs a node of its own. Then pods that nobody may take are moved, those of the claim's own
-queue too, each to a new place in the same plan, and for nobody of lower priority than their own.
+If every node has pods that may not be evicted, no victims make room for a pod that needs a whole
+node. Then such pods are moved, pods of the claim's own queue too. Each gets a new place in the same
+plan, and no pod is moved for a claim of lower priority.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ if TYPE_CHECKING:
 TRIES: Final = 8
 """How many nodes one claim may try."""
 _LOOKED_AT: Final = 128
-"""Who may lose anything is seen by so many units that would be the first to go."""
+"""So many units, the first to go, are judged to find the queues that may lose units."""
 _EXTRA: Final = 16
-"""So many units may go, at most, to make new places for what is moved."""
+"""At most so many units go to make new places for moved pods."""
 
 
 class _Node(NamedTuple):
-    """What would leave a node, and what may go elsewhere for it."""
+    """The units that would leave a node."""
 
     gone: list[int]
-    """Units by their places."""
+    """Evicted units, by their places."""
     moved: list[Unit]
     extra: list[int]
+    """Units on other nodes that may be evicted for the moved ones, by their places."""
 
 
 class MakingWay:
-    """Plans of one action that move what may not be evicted."""
+    """Searches plans for one action that also move pods which may not be evicted."""
 
     def __init__(self, session: Session, search: Search, relocation: Relocation) -> None:
-        """Share the search's view of the room."""
+        """Share the room that the search has computed."""
         self._session = session
         self._search = search
         self._relocation = relocation
@@ -73,23 +74,23 @@ class MakingWay:
         return None
 
     def _movable_for(self, job: int, running: RowVec) -> Movable:
-        """Return what may be moved for a job: what is no more important, and not its own."""
+        """Return the pods that may be moved for a job: of other jobs of at most its priority."""
         session = self._session
         jobs = session.jobs
         use = (jobs.priority[running] <= jobs.priority[job]) & (running != job)
-        # Who gained pods in this cycle, perhaps by evictions, is not moved in it for others.
+        # A job that gained pods in this cycle, perhaps by evictions, is not moved in it.
         use &= session.ledger.job_active[running] <= jobs.active[running]
-        return Movable(session, running[use], heeds_budgets=has_budgets(session))
+        return Movable(session, running[use], respects_budgets=has_budgets(session))
 
     def _lack(self, shape: int, left: Without) -> Amounts:
-        """``(R', N)`` what nodes lack for one more pod of a shape, with what is counted as gone."""
+        """``(R', N)`` what nodes lack for one more pod of a shape, given the room ``left``."""
         future = self._search.future(shape)
         return left.lack(future.asked, future.room + 1)
 
     def _nodes(
         self, shape: int, victim_list: VictimList, able: RowVec, movable: Movable
     ) -> list[int]:
-        """Return the nodes of which the least would have to be moved, as many as may be tried."""
+        """Return the nodes to try: those from which the least has to be moved."""
         future = self._search.future(shape)
         left = self._session.capacity.without(victim_list.pods.holding(able))
         lack = np.maximum(self._lack(shape, left), 0)
@@ -105,7 +106,7 @@ class MakingWay:
     def _on(
         self, node: int, demand: Demand, victim_list: VictimList, able: RowVec, movable: Movable
     ) -> _Node | None:
-        """Return what would leave a node; None when that is not enough."""
+        """Return the units that would leave a node; None when they are not enough."""
         session, shape = self._session, demand.shapes[0][0]
         future = self._search.future(shape)
         entry, place, _ = victim_list.pods.by_node([at for at, _ in future.asked])
@@ -123,7 +124,7 @@ class MakingWay:
         return None if moved is None else _Node(gone, moved, extra)
 
     def _plan(self, demand: Demand, victim_list: VictimList, node: _Node) -> Plan | None:
-        """Find out what has to go, and carry out just that; None where it may not."""
+        """Find out which units have to go, and evict only these; None where plugins refuse."""
         session = self._session
         units = [victim_list.unit(place) for place in node.gone]
         extra = [victim_list.unit(place) for place in node.extra]
@@ -132,7 +133,7 @@ class MakingWay:
             return None
         tried.statement.rollback()
         if not tried.units:
-            return None  # nobody has to lose anything: consolidate moves
+            return None  # no eviction is needed: that is consolidate's task
         tasks = [task for unit in (*tried.units, *node.moved) for task in unit.tasks]
         if not may_disrupt(session, tasks) or not _may_go(victim_list, demand, tried.units):
             return None
@@ -141,7 +142,7 @@ class MakingWay:
     def _carried_out(
         self, demand: Demand, units: list[Unit], moved: list[Unit], extra: list[Unit]
     ) -> Plan | None:
-        """Evict, place and move for real; None, with everything taken back, when it does not go."""
+        """Evict, place and move in a statement; None, rolled back, when that fails."""
         session, claim = self._session, demand.claim
         statement = session.statement()
         gone = units.copy()
@@ -166,7 +167,7 @@ class MakingWay:
 
 
 def _givers(victim_list: VictimList, demand: Demand) -> RowVec:
-    """Return the units, by their places, of queues that may lose any of the first on the list."""
+    """Return the units, by their places, of queues that may lose one of the first units."""
     first = victim_list.places[:_LOOKED_AT]
     may_go = victim_list.judged(demand.claim, first) == 0
     queue = victim_list.victims.queue
@@ -175,7 +176,7 @@ def _givers(victim_list: VictimList, demand: Demand) -> RowVec:
 
 
 def _fewest(items: list[Item], missing: list[tuple[int, int]]) -> list[Unit] | None:
-    """Return what has to move, the most important first; None where all is not enough."""
+    """Return the units that have to move, the most important first; None if all are too few."""
     most = max((at for at, lack in missing if lack > 0), default=0)
     chosen: list[Item] = []
 
@@ -196,7 +197,7 @@ def _fewest(items: list[Item], missing: list[tuple[int, int]]) -> list[Unit] | N
 
 
 def _may_go(victim_list: VictimList, demand: Demand, units: list[Unit]) -> bool:
-    """Tell whether plugins let units go together, none of them a core that leaves elastic pods."""
+    """Tell whether plugins let units go together, and no core goes without its elastic pods."""
     wanted = set(units)
     job, is_core = victim_list.victims.job, victim_list.victims.is_core
     jobs = {unit.job for unit in units}

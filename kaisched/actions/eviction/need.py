@@ -1,7 +1,7 @@
-"""Counting: do these units, once gone, leave room for a claim? By amounts, node by node.
+"""Counts whether units, once gone, leave room for a claim: by amounts, node by node.
 
-Exact for a claim of equal pods that only amounts and standing filters keep out; for any other claim
-a necessary condition, after which the claim is really placed.
+The count is exact for a claim of equal pods that only amounts and fixed filters decide on. For any
+other claim it is a necessary condition; only placing the claim decides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Need:
-    """So many pods of one shape, and the room that units taken so far would leave."""
+    """Counts room for pods of one shape, with the units taken so far gone."""
 
     __slots__ = (
         "_capacity",
@@ -43,7 +43,7 @@ class Need:
         self.count = count
         self.total = future.total
         self.room_at: dict[int, int] = {}
-        """Pods that fit, for the nodes that a unit touched."""
+        """By node with pods of a taken unit: how many pods fit."""
 
     @property
     def is_met(self) -> bool:
@@ -59,7 +59,7 @@ class Need:
         self.shift(tasks, -1)
 
     def gain(self, units: Iterable[Unit]) -> int:
-        """Return how many of the pods still missing would fit without these units."""
+        """Return how many of the missing pods would fit without these units."""
         tasks = tuple(task for unit in units for task in unit.tasks)
         before = self.total
         self.take(tasks)
@@ -68,11 +68,11 @@ class Need:
         return gained
 
     def nodes_with_room(self) -> list[int]:
-        """Return the touched nodes on which a pod fits, lowest row first."""
+        """Return the nodes of ``room_at`` on which a pod fits, lowest row first."""
         return sorted(node for node, room in self.room_at.items() if room)
 
     def shift(self, tasks: tuple[int, ...], sign: int) -> None:
-        """Count the room of a unit as free (1), or no longer (-1)."""
+        """Count the room of a unit as free (1), or as held again (-1)."""
         node_of_task, shape_of_task = self._node_of_task, self._session.tasks.shape_of_task
         allowed = self.future.allowed
         for task in tasks:

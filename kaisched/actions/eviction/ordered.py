@@ -1,7 +1,7 @@
-"""One pass over victims in an order that the policy gives: the first that suffice, less the spared.
+"""One pass over victims in an order that the policy gives: the first that suffice.
 
-No set is looked at but the beginnings of that order, and of the one that makes room each unit is
-put back that the claim can do without, the last first. What is left the policy has to bear out.
+Units are evicted in that order until the claim fits. Then each unit that the claim does not need is
+put back, the last first. The policy's plan gate must accept the units that are left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class OrderedAttempt(Attempt):
-    """One pass over units in a given order."""
+    """Searches a plan in one pass over units in the policy's order."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class OrderedAttempt(Attempt):
         places: RowVec,
         left_out: int,
     ) -> None:
-        """Take the order, and why what is not in it would not go."""
+        """Take the order, and the code that refuses the units which it leaves out."""
         super().__init__(search, session, demand, victim_list)
         self._places = places
         self._left_out = left_out
@@ -67,7 +67,7 @@ class OrderedAttempt(Attempt):
             statement.rollback()
             return code
         self._nodes = self._needs[0].nodes_with_room()
-        if not self._put(statement):  # it was placed just now, among more room
+        if not self._put(statement):  # it was placed just now, but with more room
             statement.rollback()
             return int(Refusal.NO_VICTIMS)
         return Plan(statement, kept, self.demand.claim.pass_number)
@@ -76,14 +76,14 @@ class OrderedAttempt(Attempt):
         return self._left_out or super()._why_not()
 
     def _offered(self) -> UnitList:
-        """Return the units that budgets and other plugins let go, in order."""
+        """Return the units that budgets and other plugins allow to evict, in order."""
         codes = self.victim_list.judged(self.demand.claim, self._places)
         self._count(codes)
         places = self._not_shut(self._places.tolist(), codes.tolist())
         return [self.victim_list.unit(place) for place in places]
 
     def _fits(self, statement: Statement) -> bool:
-        """Tell whether the claim fits now: by count, by its queues, and else by placing it."""
+        """Tell whether the claim fits now: by counts, queue gates, and if needed by placing it."""
         if not self._is_met() or not self._gates_open():
             return False
         if self._is_exact:
@@ -95,7 +95,7 @@ class OrderedAttempt(Attempt):
         return is_placed
 
     def _put_back(self, statement: Statement, chosen: UnitList) -> UnitList:
-        """Let units stay that the claim can do without, the last but one first."""
+        """Let units stay that the claim does not need, from the last but one to the first."""
         kept = list(chosen)
         cores: set[int] = set()
         for unit in reversed(chosen[:-1]):
@@ -117,7 +117,7 @@ class OrderedAttempt(Attempt):
         return kept
 
     def _refusal(self, units: UnitList) -> int:
-        """Return why the policy does not bear out that exactly these go, or 0."""
+        """Return the plan gate's refusal of evicting exactly these units, or 0."""
         session = self._session
         codes = session.ask.plan_gate(session, self.demand.claim, as_units(session, units))
         return 0 if codes is None or not codes.any() else int(codes[codes != 0][0])

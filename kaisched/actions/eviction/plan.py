@@ -1,4 +1,4 @@
-"""What a victim search is asked for, and what it answers."""
+"""The input and the result of a victim search."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Plan:
-    """A statement in which the claim is placed, and what is given up for it."""
+    """A statement in which the claim is placed, and the units that it costs."""
 
     statement: Statement
     units: list[Unit]
     """Units that lose their room."""
     pass_number: int = 0
-    """In which pass of the search it was found."""
+    """The pass of the search that found the plan."""
     moved: int = 0
-    """Pods that make way by moving, though nobody could take their room."""
+    """Pods that make way by moving, though no claim could evict them."""
 
 
 @dataclass(slots=True)

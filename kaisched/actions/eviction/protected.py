@@ -1,7 +1,7 @@
-"""Victims that disruption budgets protect: what may not go at all, and what not together.
+"""Victims that disruption budgets protect: units that may not go at all, or not together.
 
-A unit that a budget refuses counts as not taken before plugins judge those behind it: what stays
-costs its queue nothing.
+A unit that a budget refuses counts as not taken when plugins judge the units behind it: a unit that
+stays costs its queue nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROTECTED: Final = int(Refusal.DISRUPTION_BUDGET)
 
 
 class Charges:
-    """What the units of a list would cost which budget."""
+    """How much each unit of a list would cost each disruption budget."""
 
     def __init__(self, session: Session, victims: Victims) -> None:
         """Look up the pods that are protected by some budget."""
@@ -37,8 +37,8 @@ class Charges:
         self._place, budget = np.divmod(keys, budgets + 2)
         self._budget = budget - 2
 
-    def hopeless(self) -> BoolVec:
-        """``(V,)`` units that may not go by themselves; nor may a core without its elastic pods."""
+    def refused_alone(self) -> BoolVec:
+        """``(V,)`` units that budgets refuse even alone, and cores of jobs with such a unit."""
         victims = self._victims
         left = np.append(disruptions_left(self._session), (0, 0))  # SEVERAL is -2
         stays = np.zeros(len(victims), np.bool_)
@@ -49,9 +49,9 @@ class Charges:
         return stays
 
     def over(self, places: RowVec, sets: RowVec | None, refused: BoolVec) -> BoolVec:
-        """``(K,)`` units beyond what budgets allow if those before them in their set are gone.
+        """``(K,)`` units that exceed a budget once the units before them in their set are gone.
 
-        Those ``refused`` stay for another reason and cost nothing.
+        Units ``refused`` for another reason stay and cost nothing.
         """
         beyond = np.zeros(len(places), np.bool_)
         left = [*disruptions_left(self._session).tolist(), 0, 0]  # SEVERAL is -2
@@ -78,10 +78,10 @@ class Charges:
     def judge(
         self, claim: Claim, units: Units, places: RowVec, sets: RowVec | None = None
     ) -> CodeVec:
-        """Return what budgets and plugins say of units, ``(K,)``.
+        """Return the codes of budgets and plugins for units, ``(K,)``.
 
-        What plugins refuse costs no budget, so that another unit may take its part: then they are
-        asked once more.
+        A unit that plugins refuse costs no budget, so that another unit may use that part. In that
+        case plugins are asked once more.
         """
         session = self._session
         beyond = self.over(places, sets, np.zeros(len(places), np.bool_))
@@ -110,7 +110,7 @@ def _charged(session: Session, victims: Victims) -> tuple[IntVec, IntVec]:
 
 
 def charges_in(session: Session, victims: Victims) -> Charges | None:
-    """Return what units would cost; None where no budget counts."""
+    """Return what units would cost budgets; None where no budget counts."""
     return Charges(session, victims) if has_budgets(session) else None
 
 

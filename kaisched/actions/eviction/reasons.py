@@ -1,4 +1,4 @@
-"""The sentence that an eviction carries: what the policy says, or who takes from whom."""
+"""The reason of an eviction: the policy's sentence, or which queue takes from which."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 _NAMED = 3
-"""So many queues are named."""
+"""At most so many queues are named."""
 
 
 def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
-    """Return what makes the sentence of a plan's evictions, when somebody reads it."""
+    """Return a function that makes the sentence of a plan's evictions, once it is read."""
     claim = replace(claim, pass_number=plan.pass_number)
     own = session.ask.eviction_reason(session, claim, plan.units)
     plain = _preempted if claim.action == "preempt" else _taken

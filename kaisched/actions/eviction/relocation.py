@@ -1,4 +1,4 @@
-"""Victims that find another place in the same plan lose nothing but the move."""
+"""Relocation of victims: gives them new places in the same plan as the claim."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class Relocation:
-    """Places victims anew, behind the claim they made room for."""
+    """Places victims anew, after the claim that they made room for."""
 
     def __init__(self, session: Session, action: str, search: Search) -> None:
-        """Share the search's view of the room."""
+        """Share the room that the search has computed."""
         self._action = action
         self._session = session
         self._search = search
 
     def relocate(self, plan: Plan, barred: Collection[int] = ()) -> bool:
-        """Move every victim that fits elsewhere as a whole; tell whether all of them did.
+        """Move every victim that fits elsewhere as a whole; tell whether all of them fit.
 
-        The most important go first. What fits where it was stays there, unless its node is among
-        those ``barred``; what goes together stays or moves as a whole.
+        The most important go first. A unit that fits where it was stays there, unless its node is
+        ``barred``. A unit stays or moves as a whole.
         """
         is_complete = True
         left = []
         broken: set[int] = set()
-        """Jobs whose core has no other place: its elastic pods are no use without it."""
+        """Jobs whose core has no other place: their elastic pods are useless without it."""
         for unit in reversed(plan.units):
             if unit.job not in broken and self.move(plan.statement, unit, barred):
                 continue
@@ -47,7 +47,7 @@ class Relocation:
         return is_complete
 
     def left_over(self, statement: Statement, units: list[Unit]) -> list[Unit]:
-        """Let units stay whose room nobody has taken, the last first; return those that go."""
+        """Let units stay whose room is still free, the last first; return those that go."""
         cores: set[int] = set()
         kept: list[Unit] = []
         for unit in reversed(units):
@@ -62,19 +62,19 @@ class Relocation:
         return kept[::-1]
 
     def move(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
-        """Let an evicted unit stay, or promise it another place; tell whether there was any."""
+        """Let an evicted unit stay, or promise it another place; tell whether it has a place."""
         session, tasks = self._session, unit.tasks
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
             return False
         if self._is_shut(unit):
-            return False  # it had to go because of a limit
+            return False  # a limit requires that the unit goes
         mark = statement.checkpoint()
         if all(self._stays(statement, task, barred) for task in tasks):
             return True
         statement.rollback(mark)
         if session.jobs.refusal[unit.job]:
-            return False  # as in a queue on hold: what is evicted would not start again
+            return False  # for example, its queue is on hold: its pods would not start again
         for task in tasks:
             best = session.placement.best_future(int(shape_of_task[task]), barred)
             # Pods that move together may come back to where one of them was; a single one may not.
@@ -93,14 +93,15 @@ class Relocation:
         return bool(first_shut(session, self._action, unit.job, ask))
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:
-        """Let a pod stay where it was, if there is still room and nobody new keeps it away."""
+        """Let a pod stay where it was, if there is still room and no new pod conflicts with it."""
         session, ledger = self._session, self._session.ledger
         old, shape = int(ledger.node_of_task[task]), int(session.tasks.shape_of_task[task])
         if old in barred or not session.capacity.fits(shape, old):
             return False
         codes = session.placement.plan(shape).codes
         code = 0 if codes is None else int(codes[old])
-        # A taint that came later does not drive it away, nor its own port, but another pod does.
+        # A taint added later does not drive a running pod away, nor does its own port. The
+        # constraints of another pod do.
         if text_of(code).is_freeable and code not in PASSING:
             return False
         statement.spare(task)

@@ -1,8 +1,8 @@
-"""The victim search: the least that must be given up, in victim order, so that a claim is placed.
+"""The victim search: finds the fewest victims, in victim order, that make room for a claim.
 
-An attempt finds units in order; where fewer pods, or as many with fewer GPUs, would do, those go
-instead. Nothing is tried without a bound: a search that would have to place the claim too often
-ends, counted in steps and never in seconds.
+An attempt finds units in order. If fewer pods suffice, or as many pods with fewer GPUs, those go
+instead. Every search is bounded: it ends when it has placed the claim too often. The bound counts
+steps, never seconds.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 PASSES: Final = 4
-"""So many passes at most: plugins that spare somebody in each of them do so for good."""
+"""At most so many passes: a victim that plugins refuse in each of them is refused for good."""
 STEPS: Final = 64
-"""How often one search may place its claim for real."""
+"""How often one search may place its claim in a statement."""
 _ANY_COST: Final[Cost] = UNLIMITED, UNLIMITED
 _TRIES: Final = 8
-"""So many sets of units are tried where those in order make room that the claim cannot use."""
+"""So many sets of units are tried if the units in order make room that the claim cannot use."""
 
 
 class Search:
-    """Searches of one action in one cycle."""
+    """Searches victims for the claims of one action in one cycle."""
 
     def __init__(self, session: Session) -> None:
-        """Know nothing yet."""
+        """Start without any computed room."""
         self._session = session
         self._futures: dict[int, Future] = {}
         self._steps = 0
 
     def future(self, shape: int) -> Future:
-        """Return the room of a shape once all is released, as of now."""
+        """Return the room of a shape once all releasing pods are gone, as of now."""
         future = self._futures.get(shape)
         if future is None or not future.is_current:
             future = self._futures[shape] = Future(self._session, shape)
@@ -61,7 +61,7 @@ class Search:
         return Demand(claim, tasks, list(shapes.items()))
 
     def solve(self, demand: Demand, victim_list: VictimList) -> Plan | int:
-        """Return a plan with an open statement, or the refusal code of what stands in the way."""
+        """Return a plan with an open statement, or the refusal code."""
         self.begin(victim_list)
         code = 0
         for number in range(PASSES):
@@ -75,7 +75,7 @@ class Search:
         return code
 
     def _pass(self, demand: Demand, victim_list: VictimList) -> Plan | int:
-        """Return what one pass finds: in the policy's own order, or else in the list's."""
+        """Return the plan or refusal of one pass, in the policy's order or else the list's."""
         ordered = None
         if self._session.ask.orders_victims:
             units = victim_list.units(victim_list.places)
@@ -112,7 +112,7 @@ class Search:
         return again
 
     def _cheaper(self, attempt: Attempt, cost: Cost, most: int) -> Plan | None:
-        """Return the cheapest plan that costs less, None without any among the first so many."""
+        """Return the cheapest plan below a cost, from the first ``most`` sets of units, or None."""
         session, demand, victim_list = self._session, attempt.demand, attempt.victim_list
         if is_too_large(victim_list, demand):
             return None
@@ -129,7 +129,7 @@ class Search:
         return None
 
     def begin(self, victim_list: VictimList) -> None:
-        """Count steps anew, for a list from which what has gone since is left out."""
+        """Drop units that have gone from the list, and count steps anew."""
         victim_list.forget_gone()
         self._steps = 0
 
@@ -139,6 +139,6 @@ class Search:
         return len(demand.shapes) == 1 and count - self.future(shape).total == 1
 
     def step(self) -> bool:
-        """Count a step; False when there have been enough."""
+        """Count a step; False when the bound is reached."""
         self._steps += 1
         return self._steps <= STEPS

@@ -1,7 +1,7 @@
 """The units that could make room for one class of claims, in the order in which they would go.
 
-A class is an action's claims of one queue, shape, size and priority. The order is made once; what
-has gone since is passed over.
+A class is an action's claims of one queue, shape, size and priority. The order is made once; units
+that have gone since are dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from kaisched.actions.eviction.protected import charges_in
-from kaisched.actions.eviction.victim_order import amounts_of, line_up
+from kaisched.actions.eviction.victim_order import amounts_of, victims_in_order
 from kaisched.core.axis import GPU, PODS
 from kaisched.core.states import ACTIVE_STATES
 from kaisched.framework.session.capacity import Holding
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 
 class VictimList:
-    """Units one after the other; those that were taken are forgotten."""
+    """Victims in order, without the units that have gone or are protected."""
 
     def __init__(self, session: Session, job: RowVec) -> None:
-        """Line up the running jobs of ``job``."""
+        """Put the units of the running jobs of ``job`` in victim order."""
         self._session = session
-        self.victims = line_up(session, job)
+        self.victims = victims_in_order(session, job)
         self.queues = frozenset(self.victims.queue.tolist())
-        """Their leaf queues."""
+        """The leaf queues of the victims."""
         self.places: RowVec = np.arange(len(self.victims))
         """Units that still run where they did and that may be evicted, in order."""
         self.charges = charges_in(session, self.victims)
-        """What units cost disruption budgets; None where there are none."""
+        """What units cost disruption budgets; None where no budget counts."""
         self.protected: RowVec = self.places[:0]
-        """Units that are left out because their budgets allow no such eviction."""
+        """Units that are left out because a budget refuses their eviction."""
         self._seen = len(session.outcome.evictions)
         if session.has_moved:
             self._forget_moved()
         self._forget_protected()
         self.least_gpus = int(self.victims.amounts[GPU].min(initial=UNLIMITED))
-        """No unit holds less."""
+        """The fewest GPUs that a unit holds."""
         self.most_gpus = int(self.victims.amounts[GPU].max(initial=0))
-        """No unit holds more."""
+        """The most GPUs that a unit holds."""
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
 
@@ -58,7 +58,7 @@ class VictimList:
 
     @property
     def pods(self) -> Pods:
-        """Where the units' pods are; looked up when first needed."""
+        """The running pods of the units, looked up on first use."""
         if self._pods is None:
             self._pods = Pods(self._session, self.victims)
         return self._pods
@@ -91,7 +91,7 @@ class VictimList:
     def most(self, shape: int, allowed: BoolVec | None) -> int:
         """Return how many pods of a shape would fit if every unit of the list were gone.
 
-        An upper bound for the whole action, since room only shrinks: what is evicted is given away.
+        This is an upper bound for the whole action: room only shrinks, since claims take it.
         """
         known = self._most.get(shape)
         if known is None:
@@ -106,7 +106,7 @@ class VictimList:
     def forget_gone(self) -> None:
         """Drop the units that no longer run where they did.
 
-        A job of which pods have been moved keeps its core: without it they would be useless.
+        A job with moved pods keeps its core: the pods would be useless without it.
         """
         evictions = self._session.outcome.evictions
         if self._seen == len(evictions):
@@ -128,9 +128,9 @@ class VictimList:
         self._forget_protected()
 
     def _forget_protected(self) -> None:
-        """Drop units whose budgets do not let them go, whatever else happens in this cycle."""
+        """Drop units that budgets refuse for the whole cycle."""
         if self.charges is not None:
-            stays = self.charges.hopeless()[self.places]
+            stays = self.charges.refused_alone()[self.places]
             self.protected = np.concatenate((self.protected, self.places[stays]))
             self.places = self.places[~stays]
 
@@ -151,10 +151,10 @@ class VictimList:
 
 
 class Pods:
-    """The running pods of a list's units: where they are, what they hold, whose they are."""
+    """The running pods of a list's units: their nodes, amounts and units."""
 
     def __init__(self, session: Session, victims: Victims) -> None:
-        """Read where everything stands now."""
+        """Read the present nodes of the pods."""
         tasks, state = session.tasks, session.ledger.state
         place_of_job = np.full(len(session.jobs.name) + 1, -1, np.int64)  # the last: of no job
         place_of_job[victims.job] = np.arange(len(victims))
@@ -174,7 +174,7 @@ class Pods:
         self._by_node: tuple[RowVec, RowVec, Amounts] | None = None
 
     def is_among(self, places: RowVec) -> BoolVec:
-        """Tell of every unit, ``(V,)``, whether it is one of these."""
+        """Tell for every unit, ``(V,)``, whether it is at one of these places."""
         is_one = np.zeros(len(self._victims), np.bool_)
         is_one[places] = True
         return is_one
@@ -188,8 +188,8 @@ class Pods:
     def by_node(self, wanted: list[int]) -> tuple[RowVec, RowVec, Amounts]:
         """Return nodes, places ``(P,)`` and amounts ``(R', P)``, by node and then by place.
 
-        An entry for every node a unit has pods on. The elastic pods of a job stand, with nothing,
-        on every node that its core is on: the core cannot go without them.
+        There is an entry for every node on which a unit has pods. The elastic pods of a job also
+        have an entry, of amount 0, on every node of its core: the core cannot go without them.
         """
         if self._by_node is None:
             count = len(self._victims)
@@ -225,7 +225,7 @@ class Pods:
 
 
 class _Tasks(Sequence[tuple[int, ...]]):
-    """The task rows of units, worked out for those that are looked at."""
+    """The task rows of units, computed on access."""
 
     __slots__ = ("_places", "_victims")
 
@@ -250,7 +250,7 @@ class _Tasks(Sequence[tuple[int, ...]]):
 
 
 def as_units(session: Session, units: list[Unit]) -> Units:
-    """Return parts as columns."""
+    """Return units as columns."""
     job = np.array([unit.job for unit in units], np.int64)
     return Units(
         job,

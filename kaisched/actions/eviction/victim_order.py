@@ -1,12 +1,12 @@
-"""The order in which running work is offered as victims: that of candidates, turned around.
+"""The victim order: the order of candidates, reversed.
 
-The most over-served queue first, and in it the lowest priority and the youngest job: the same tree
-and the same keys, both comparisons reversed. What has been offered counts as gone, from its queue
-and from its job: so elastic pods of all jobs of a priority come before the core of any, if the
-shard orders its jobs so.
+The queue that is furthest above its share comes first, and in it the job of the lowest priority,
+the youngest first. Tree and keys are those of candidates, with both comparisons reversed. A unit
+before another counts as gone, from its queue and from its job. So elastic pods of all jobs of a
+priority come before any core, if the shard orders its jobs so.
 
-All of it is array operations on columns of units: a search that finds too little looks at every
-unit there is, in nearly every cycle of a full cluster.
+All steps are array operations on columns of units: in nearly every cycle of a full cluster, some
+search reads every unit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Victims:
     amounts: Amounts
     """``(R, V)`` what each holds."""
     split_off: dict[int, Unit]
-    """Place to the unit, for those of jobs with elastic pods; any other is its whole job."""
+    """Place to unit, for jobs with elastic pods; at any other place the unit is the whole job."""
 
     def __len__(self) -> int:
         """Return V."""
@@ -52,16 +52,16 @@ class Victims:
 
 def victim_order(session: Session, job: RowVec) -> Iterator[Unit]:
     """Return the units of running jobs of ``job`` one by one, the first to be evicted first."""
-    victims = line_up(session, job)
+    victims = victims_in_order(session, job)
     return (victims.unit(place) for place in range(len(victims)))
 
 
-def line_up(session: Session, job: RowVec) -> Victims:
+def victims_in_order(session: Session, job: RowVec) -> Victims:
     """Return the units of running jobs of ``job``, the first to be evicted first.
 
-    Jobs of unknown queues are left out. Where the policy orders victims, they stand by leaf queue.
-    Counts and shares are those of the moment of the call: the caller may evict what it is handed
-    without its being taken from its queue twice.
+    Jobs of unknown queues are left out. Where the policy orders victims, units are only sorted by
+    leaf queue. Counts and shares are of the moment of the call: if the caller evicts a unit later,
+    it is not counted twice.
     """
     jobs = session.jobs
     job = job[(jobs.queue_of_job[job] >= 0) & (session.standing_of(job) > 0)]
@@ -84,7 +84,7 @@ def line_up(session: Session, job: RowVec) -> Victims:
 
 
 def _surplus(session: Session, job: RowVec) -> dict[int, list[Unit]]:
-    """Return the units, the core last, of the jobs that have elastic ones, by job row."""
+    """Return, by job row, the units of jobs with elastic pods, the core last."""
     jobs, podsets = session.jobs, session.podsets
     active = session.ledger.podset_active if session.has_moved else podsets.active
     first = jobs.first_podset[job]
@@ -100,7 +100,7 @@ def _surplus(session: Session, job: RowVec) -> dict[int, list[Unit]]:
 def _by_leaf(session: Session, job: RowVec, surplus: dict[int, list[Unit]]) -> Victims:
     """Return the units of each leaf queue together, last in job order first.
 
-    A job with elastic units stands there twice: with all that runs, and with its core alone.
+    A job with elastic units is sorted in twice: with all running pods, and with its core alone.
     """
     jobs = session.jobs
     with_core = [row for row, units_of_job in surplus.items() if units_of_job[-1].is_core]
@@ -151,7 +151,7 @@ def _keys_without(
             if not unit.is_core:
                 for task in unit.tasks:
                     statement.evict(task)
-        if stranded is not None:  # else the job would pass for one that still has elastic pods
+        if stranded is not None:  # else the job would still count as having elastic pods
             for task in session.jobs.tasks[row]:
                 if stranded[task]:
                     statement.evict(task)
@@ -187,9 +187,9 @@ def amounts_of(session: Session, units_of_job: Sequence[Unit]) -> Amounts:
 
 
 def _merged(session: Session, victims: Victims) -> RowVec | None:
-    """Merge the leaf queues' units up the tree, the most over-served sibling first at each level.
+    """Merge the leaf queues' units up the tree, in reversed fair order at each level.
 
-    Return the new order of the units, which stand by leaf queue; None when it is the one they have.
+    The units come sorted by leaf queue. Return their new order; None without units.
     """
     if not len(victims):
         return None
@@ -212,15 +212,15 @@ def _merged(session: Session, victims: Victims) -> RowVec | None:
 
 
 def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) -> RowVec:
-    """Merge streams that stand one behind the other, each with its siblings.
+    """Merge each queue's stream of units with the streams of its siblings.
 
-    Of siblings the one whose next unit leaves it served best goes on. A unit that would come before
-    the one ahead of it in its stream follows it at once, so that sorting by the highest key so far
-    is the merge.
+    The sibling that is last in fair order, with its next unit still held, gives that unit. A unit
+    with a lower rank than the unit ahead of it in its stream follows that unit at once. So sorting
+    by the highest rank so far is the merge.
     """
     starts = _starts(stream)
     if len(starts) == 1:
-        return units  # nobody to compare it with
+        return units  # a single queue has no sibling to compare with
     held = session.ledger.held if session.has_moved else session.held
     amounts = victims.amounts.take(units, axis=1)
     before = amounts.cumsum(axis=1)
@@ -231,7 +231,7 @@ def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) ->
     before = shift.repeat(lengths, axis=1) - before + amounts
     nothing = np.zeros_like(before)
     keys = session.ask.contest(session, stream, victims.job[units], before, nothing)
-    # Turned around: who would be served last gives first, and of equals the youngest.
+    # Reversed: the queue that is last in fair order gives first, and of equals the youngest.
     rank = _ranks([-key.astype(np.float64) for key in keys], len(units))
     if len(starts) < len(units):
         at = np.arange(len(starts)).repeat(lengths) * len(units)
@@ -245,7 +245,7 @@ def _merge(session: Session, victims: Victims, units: RowVec, stream: RowVec) ->
 
 
 def _ranks(keys: list[FloatVec], count: int) -> IntVec:
-    """Return dense ranks ``(K,)`` by key columns, equal for equals."""
+    """Return dense ranks ``(K,)`` by key columns; equal keys have equal ranks."""
     if not keys:
         return np.zeros(count, np.int64)
     order = np.lexsort(keys[::-1])
@@ -259,7 +259,7 @@ def _ranks(keys: list[FloatVec], count: int) -> IntVec:
 
 
 def _starts(stream: RowVec) -> RowVec:
-    """Return where runs of equal entries begin."""
+    """Return the starts of runs of equal entries."""
     differs = np.ones(len(stream), np.bool_)
     np.not_equal(stream[1:], stream[:-1], out=differs[1:])
     starts: RowVec = differs.nonzero()[0]

@@ -1,14 +1,14 @@
-"""The waiting jobs in order, kept between cycles: a full cluster is asked about its heads only.
+"""The waiting jobs in order, kept between cycles: a full cluster needs only the first of them.
 
 A hint. In a cluster that is full for weeks each cycle has thousands of waiting jobs, of which room
 for one or two has come free. The backlog keeps them sorted in classes of one queue, shape, size,
 priority and preemptibility, takes in the rows that changed since the last cycle, and hands out the
-first few of the classes that fit: as many as could possibly be placed, and one more. What it hands
-out decides the same as all candidates would, and it steps aside (answers None) wherever that cannot
-be told: several pod sets or shapes in a job, elastic pods, gates that may close, room being
-released, or a plugin that does not promise to look at a job's own row only.
+first few of the classes that fit: as many as could possibly be placed, and one more. These decide
+the same as all candidates would. Where that is not certain the backlog answers None: several pod
+sets or shapes in a job, elastic pods, gates that may close, room being released, or a plugin that
+does not promise to read a job's own row only.
 
-Actions that evict ask about its classes as a whole, see claimants.py.
+Actions that evict ask about the classes as a whole, see claimants.py.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _HINT: Final = "backlog"
 _SCARCE: Final = "backlog.scarce"
-"""Whether little room was left for those who waited the last time all of them were looked at."""
+"""Whether little room was left the last time all waiting jobs were tried."""
 _WORTH: Final = 24
-"""Fewer waiting jobs than this are gathered anew faster than kept (measured: 0.2 ms either way)."""
+"""Gathering fewer waiting jobs than this anew is faster than keeping them (0.2 ms either way)."""
 
 
 def waiting_heads(session: Session, action: str) -> Candidates | None:
-    """Return the only candidates that matter, or None where all have to be gathered."""
+    """Return the first candidates of the backlog, or None where all have to be gathered."""
     ask = session.ask
     if not session.hints.get(_SCARCE):
         return None
@@ -61,7 +61,7 @@ def is_worth_keeping(session: Session) -> bool:
 
 
 def backlog_of(session: Session, action: str) -> Backlog:
-    """Return the backlog with all that changed up to this cycle taken in."""
+    """Return the backlog, brought up to date with this cycle's snapshot."""
     known: object = session.hints.get(_HINT)
     if isinstance(known, Backlog) and known.changes.serves(session):
         backlog = known
@@ -74,12 +74,12 @@ def backlog_of(session: Session, action: str) -> Backlog:
 
 
 def note_room(session: Session, candidates: Candidates) -> None:
-    """Remember whether the next cycle should look at the backlog's heads only."""
+    """Remember whether the next cycle should try only the first jobs of the backlog."""
     session.hints[_SCARCE] = candidates.most <= FEW
 
 
 class Classes(NamedTuple):
-    """Columns ``(C,)`` of the classes there have been, made anew when one joins."""
+    """Columns ``(C,)`` of all classes so far, made anew when a class is added."""
 
     queue: RowVec
     shape: RowVec
@@ -100,22 +100,22 @@ class Backlog:
         self._named: dict[tuple[int, int, int, int, bool], int] = {}
         self._classes: Classes | None = None
         self._postponed: list[int] = []
-        """Rows that a move of this cycle has changed: they are taken in with the next cycle."""
+        """Rows that a move of this cycle has changed: the next cycle sorts them in."""
         self.lists: list[list[tuple[Any, ...]]] = []
-        """By class, an entry for each job in order; its row stands last."""
+        """By class, an entry for each job in order; the job's row is its last field."""
         self.waits: IntVec = np.zeros(0, np.int64)
         """``(C,)`` jobs of each class."""
         self.class_of_row: RowVec = np.zeros(0, np.int64)
         """``(J,)`` -1 for jobs that are in no class."""
         self.gated: dict[int, int] = {}
-        """Waiting jobs that the plugins refuse as such, with the code."""
+        """Waiting jobs that the plugins' job gate refuses, with the code."""
         self.odd: set[int] = set()
         """Waiting jobs that do not fit the classes."""
 
     # -- keeping up ------------------------------------------------------------------------------
 
     def take_in(self, session: Session, action: str) -> None:
-        """Sort in what has changed since the last look."""
+        """Sort in the rows that have changed since the last call."""
         rows = self.changes.look(session)
         more = self.changes.rows - len(self.class_of_row)
         if more > 0:
@@ -134,7 +134,7 @@ class Backlog:
             return
         waiting = np.array(waits, np.int64)
         if session.has_moved:
-            # Plugins would answer for what the job has become in this cycle.
+            # Plugins would answer for the job as this cycle has changed it.
             ledger = session.ledger
             moved = (ledger.job_pending[waiting] != pending[waiting]) | (
                 ledger.job_active[waiting] != jobs.active[waiting]
@@ -198,7 +198,7 @@ class Backlog:
     # -- answering -------------------------------------------------------------------------------
 
     def classes(self, session: Session) -> Classes:
-        """Return what the classes are."""
+        """Return the columns of the classes."""
         classes = self._classes
         if classes is None:
             rows = np.array(list(self._named), np.int64).reshape(-1, 5).T
@@ -209,9 +209,9 @@ class Backlog:
         return classes
 
     def moved(self, session: Session) -> list[int] | None:
-        """Return the jobs that this cycle has placed; None where jobs still wait that it changed.
+        """Return the jobs that this cycle has placed; None if it changed a job that still waits.
 
-        Those may need other pods than before: they have lost some, or got some of them.
+        Such a job may need other pods than before: it has lost or got some of them.
         """
         if not session.has_moved:
             return []
@@ -230,14 +230,14 @@ class Backlog:
     def heads(self, session: Session, moved: list[int]) -> Candidates | None:
         """Return the first jobs of every class that fits, or None when too much fits.
 
-        Those that were ``moved`` are left out: they wait no more.
+        Jobs that were ``moved`` are left out: they wait no more.
         """
         self.note_gated(session)
         classes = self.classes(session)
-        served = self.served(session, claims=False)
-        bound = session.placement.upper_bound(classes.shape.take(served))
-        has_room = bound >= classes.size.take(served)
-        fits, bound = served[has_room], bound[has_room]
+        tried = self.tried(session, claims=False)
+        bound = session.placement.upper_bound(classes.shape.take(tried))
+        has_room = bound >= classes.size.take(tried)
+        fits, bound = tried[has_room], bound[has_room]
         first: list[tuple[Any, ...]] = []
         most = 0
         columns = (fits, bound, classes.size[fits], classes.queue[fits])
@@ -246,7 +246,7 @@ class Backlog:
                 session.hints[_SCARCE] = False
                 return None
             most = max(most, room)
-            # One more than fits: the next one stays a queue's head until its turn.
+            # One job more than fits: it remains its queue's head until its turn.
             entries: Iterable[tuple[Any, ...]] = self.lists[index]
             if moved:
                 entries = (entry for entry in entries if entry[-1] not in moved)
@@ -254,21 +254,21 @@ class Backlog:
         first.sort()
         return _candidates(session, np.array([entry[-1] for entry in first], np.int64), most)
 
-    def served(self, session: Session, *, claims: bool) -> RowVec:
-        """Return the classes with jobs waiting that are not put off, where all are asked about.
+    def tried(self, session: Session, *, claims: bool) -> RowVec:
+        """Return the classes with waiting jobs that this cycle does not put off.
 
-        With ``claims`` those for which something may be evicted.
+        With ``claims`` return the classes for which pods may be evicted.
         """
         waits = self.waits > 0
         rations = rations_of(session)
         if rations is not None:
             off = self.class_of_row[rations.claims_off if claims else rations.off]
             waits[off[off >= 0]] = False
-        served: RowVec = waits.nonzero()[0]
-        return served
+        tried: RowVec = waits.nonzero()[0]
+        return tried
 
     def note_gated(self, session: Session) -> None:
-        """Note the refusal of the jobs that are refused as such."""
+        """Note the refusals of the jobs that the job gate refuses."""
         if self.gated:
             codes: CodeVec = np.array(list(self.gated.values()), np.int16)
             session.outcome.refusal[list(self.gated)] = codes

@@ -1,8 +1,8 @@
 """The jobs an action may try: gated, sized, and refused at once where no search could help.
 
-All columns have one entry a candidate. A *simple* candidate is a job of one pod set whose tasks all
-have one shape: everything about it is worked out for all of them together. The others carry their
-task rows with them.
+All columns have one entry for each candidate. A *simple* candidate is a job of one pod set whose
+tasks all have one shape: array operations handle all simple candidates together. The others carry
+their task rows with them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Candidates:
     batches: dict[int, RowVec]
     """Job row to the task rows of its next batch, for jobs that are not simple."""
     most: int = ANY
-    """At most so many pods of any one shape fit, as far as that is known."""
+    """An upper bound of how many pods of any one shape fit."""
     is_sorted: bool = False
-    """They stand by queue, and in each queue in job order, without ties."""
+    """Whether candidates are sorted by queue, and in each queue in job order, without ties."""
 
     def __len__(self) -> int:
         """Return C."""
@@ -65,24 +65,24 @@ class Candidates:
 
 
 def pending_jobs(session: Session, *, claims: bool = False) -> RowVec:
-    """Return the rows of jobs with pending tasks that are neither refused as such nor put off.
+    """Return the rows of jobs with pending tasks that are not refused and not put off.
 
-    With ``claims`` those for which something may be evicted.
+    With ``claims`` return the jobs for which pods may be evicted.
     """
     rows = waiting_jobs(session)
     rations = rations_of(session)
     if rations is None:
         return rows
     off = rations.claims_off if claims else rations.off
-    served: RowVec = rows[~off[rows]]
-    return served
+    tried: RowVec = rows[~off[rows]]
+    return tried
 
 
 def gather(session: Session, action: str, job: RowVec, *, tries_full: bool = False) -> Candidates:
     """Ask the gates, size the batches; refusals are noted in the session's outcome.
 
     With ``tries_full`` jobs whose pods fit nowhere now are kept: room may be made for them. Such
-    actions ask about the same jobs one after the other, and while nothing moves are told the same.
+    actions ask about the same jobs in turn, and share the answer while nothing moves.
     """
     if not tries_full or not session.ask.is_class_bound:
         return _gathered(session, action, job, tries_full=tries_full)
@@ -138,9 +138,9 @@ def _note(session: Session, job: RowVec, codes: CodeVec | None) -> RowVec:
 def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
     """Refuse candidates that the room of all nodes together, now or once released, cannot hold.
 
-    Nothing is lost: an action that only takes room never makes more of it. Jobs of several shapes
-    are checked for what they ask for together and for each shape's count, which is necessary, not
-    sufficient.
+    No placement is lost: an action that only takes room never makes more of it. Jobs of several
+    shapes are checked for the sum of their requests and for each shape's count. That check is
+    necessary, not sufficient.
     """
     if not len(candidates):
         candidates.most = 0
@@ -166,11 +166,11 @@ def drop_roomless(session: Session, candidates: Candidates) -> Candidates:
 
 
 def drop_shut(session: Session, candidates: Candidates) -> Candidates:
-    """Refuse candidates of rationed queues whose pods no node with room may take.
+    """Refuse candidates of queues with a step budget whose pods no node with room may take.
 
-    The fair order would find out too, but it predicts anew for each of them, and of a rationed
-    queue they are many. Room that is being released and demands on other pods, which may be met
-    later, are left to it.
+    The fair order would refuse them too, but it predicts anew after each refusal, and such a queue
+    has many of them. The fair order decides where room is being released, and about shapes with
+    constraints on other pods, which may be met later.
     """
     rations = rations_of(session)
     if rations is None or session.capacity.has_releasing:
@@ -194,12 +194,12 @@ def _could_fit(session: Session, shapes: RowVec, all_room: IntVec) -> bool:
 
 
 def note_no_room(session: Session, job: RowVec) -> None:
-    """Note that jobs found no room; a record tells gangs from single pods."""
+    """Note that jobs found no room; their records distinguish gangs from single pods."""
     session.outcome.refusal[job] = _NO_ROOM
 
 
 def measure_again(session: Session, candidates: Candidates, at: int) -> bool:
-    """Size a candidate's next batch anew, as of now; False when there is nothing left to place."""
+    """Size a candidate's next batch anew, as of now; False when no pod is left to place."""
     _, size, batches = measure(session, candidates.job[[at]])
     candidates.batches.update(batches)
     candidates.size[at] = size[0]
@@ -207,9 +207,9 @@ def measure_again(session: Session, candidates: Candidates, at: int) -> bool:
 
 
 def drop_gated(session: Session, action: str, candidates: Candidates) -> Candidates:
-    """Refuse candidates that some queue on their path would not take even now.
+    """Refuse candidates that a queue on their path refuses with what it holds now.
 
-    Gates do not open as a queue fills, so what is refused now stays refused while room is taken.
+    Gates do not open as a queue fills: a candidate refused now stays refused as room is taken.
     """
     if not len(candidates) or not session.ask.gates(session, action):
         return candidates

@@ -1,4 +1,4 @@
-"""Which job rows have changed since somebody last looked, told by their columns."""
+"""Which job rows have changed since the last call, found by comparing their columns."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _COLUMNS: Final = (
 
 
 class Changes:
-    """What one look after the other has seen of the jobs, while row numbers mean the same."""
+    """The job rows that changed from call to call, while row numbers mean the same."""
 
     def __init__(self, session: Session) -> None:
-        """Have seen nothing."""
+        """Start with no rows seen."""
         self._generation = session.snapshot.generation
         self._queues = session.queues
         self._policy = session.policy
         self._mark: Mark | None = None
         self.rows = 0
-        """How many job rows there were at the last look."""
+        """How many job rows there were at the last call of :meth:`look`."""
 
     def serves(self, session: Session) -> bool:
         """Tell whether row numbers, queues and the plugins' order still mean the same."""
@@ -46,7 +46,7 @@ class Changes:
         )
 
     def look(self, session: Session) -> list[int]:
-        """Return the job rows in which something plugins may look at has changed."""
+        """Return the job rows in which a column that plugins may read has changed."""
         snapshot, count = session.snapshot, len(session.jobs.pending)
         changed = set(range(self.rows, count))
         for name, rows in snapshot.changed_since(self._mark) if self._mark is not None else ():

@@ -1,12 +1,12 @@
 """The order in which an action takes jobs: a tree of queues, asked again as shares move.
 
-At every level the queue with the lowest key is next, and a queue's key depends on what it holds and
-on its best candidate, so the order changes with each placement. Asking the plugins after every
-placement would cost more than all the rest of the cycle; but keys depend on *assumed* positions
-just as well ("if this queue's first three jobs were placed"), so each queue predicts a block of its
-own sequence in one question, and its parent merges the children's, all under the assumption that
-every job is placed. When one is not, the queues on its path throw their predictions away and start
-again from what is really held. The order that comes out is that of asking after each placement.
+At every level the queue with the lowest key is next. A queue's key depends on what the queue holds
+and on its best candidate, so the order changes with each placement. Asking the plugins after every
+placement would cost more than the rest of the cycle. But keys can also be asked for *assumed*
+positions ("if this queue's first three jobs were placed"). So each queue predicts a block of its
+own sequence in one question, and its parent merges the children's blocks. Predictions assume that
+every job is placed. When a job is not, the queues on its path discard their predictions and start
+again from what they really hold. The order is the same as if plugins were asked every time.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ __all__ = ["FairOrder", "Pick", "PredictedOrder"]
 
 
 class FairOrder(Protocol):
-    """Hands out candidates in fair order; told after each turn how it went."""
+    """Hands out candidates in fair order; the caller reports what became of each."""
 
     def peek(self, ahead: int = 0) -> Pick | None:
-        """Return the item ``ahead`` turns from now, as far as it can be told, assuming success."""
+        """Return the item ``ahead`` places from now, if known, assuming those before are placed."""
         ...
 
     def placed(self, item: Pick) -> None:
-        """Say that the next item was placed."""
+        """Report that the next item was placed."""
         ...
 
     def refused(self, item: Pick) -> None:
-        """Say that the next item was not placed; it leaves the order."""
+        """Report that the next item was not placed; it leaves the order."""
         ...
 
     def again(self, item: Pick) -> None:
@@ -49,7 +49,7 @@ class FairOrder(Protocol):
         ...
 
     def drop(self, gone: RowVec) -> None:
-        """Take candidates out that have become hopeless."""
+        """Take out candidates that can no longer be placed."""
         ...
 
     def waiting(self) -> BoolVec:
@@ -58,24 +58,24 @@ class FairOrder(Protocol):
 
 
 class PredictedOrder:
-    """Hands out candidates one turn after the other."""
+    """Hands out candidates one after the other, from predicted sequences of queues."""
 
     def __init__(self, session: Session, action: str, candidates: Candidates) -> None:
-        """Lay the candidates out under their queues."""
+        """Sort the candidates into their queues."""
         self._session = session
         self.candidates = candidates
         self._prediction = Prediction(session, action, candidates)
         self._alive = np.ones(len(candidates), np.bool_)
         self._root = QueueSequence(-1, None)
         self._path_of_queue: dict[int, list[QueueSequence]] = {}
-        """By leaf queue its sequence, that of the queue above, ... up to the root of all."""
+        """By leaf queue: its sequence, the parent's sequence, and so on up to the root."""
         self._sequences: list[QueueSequence] = [self._root]
         self._lay_out()
 
     # -- for the caller --------------------------------------------------------------------------
 
     def peek(self, ahead: int = 0) -> Pick | None:
-        """Return the item ``ahead`` turns from now, assuming those before it are placed."""
+        """Return the item ``ahead`` places from now, assuming those before it are placed."""
         root = self._root
         wanted = root.head + ahead
         while len(root.items) <= wanted:
@@ -84,17 +84,17 @@ class PredictedOrder:
         return root.items[wanted]
 
     def placed(self, item: Pick) -> None:
-        """Say that the next item was placed as predicted."""
+        """Report that the next item was placed as predicted."""
         self._alive[item.at] = False
         for sequence in self._path_of(item):
             sequence.head += 1
 
     def refused(self, item: Pick) -> None:
-        """Say that the next item was not placed; it leaves the order."""
+        """Report that the next item was not placed; it leaves the order."""
         path = self._path_of(item)
         leaf = path[0]
         if item.code and leaf.items[leaf.head] == item:
-            # The leaf foresaw it, so no prediction rested on it; those above counted nothing.
+            # The leaf predicted the refusal: no queue on the path has counted the item.
             self.placed(item)
             return
         self._alive[item.at] = False
@@ -119,7 +119,7 @@ class PredictedOrder:
         self._alive[item.at] = True
 
     def drop(self, gone: RowVec) -> None:
-        """Take candidates out that have become hopeless, wherever they wait."""
+        """Take out candidates that can no longer be placed, in whichever queue they wait."""
         self._alive[gone] = False
         for sequence in self._sequences:
             sequence.restart()

@@ -1,4 +1,4 @@
-"""Whether the queues on a job's path take something, with what they hold now."""
+"""Whether the queues on a job's path accept a request, with what they hold now."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class LeafJobs:
-    """One leaf's candidate rows in order; ties are settled by name only as far as one looks.
+    """One leaf's candidate rows in order; names settle ties only in the part that is read.
 
-    Names are too long to be a column, and a burst of jobs made in one second is one long tie of
-    which a cycle looks at the first few.
+    Names are too long to be a column. A burst of jobs created in one second is one long tie, of
+    which a cycle reads the first few.
     """
 
     __slots__ = ("_job", "_names", "_run", "_settled", "queue", "rows")
@@ -27,7 +27,7 @@ class LeafJobs:
     def __init__(
         self, session: Session, candidates: Candidates, rows: list[int], run: list[int]
     ) -> None:
-        """Take rows sorted but for ties; equal numbers in ``run`` are one tie."""
+        """Take rows that are sorted except for ties; equal numbers in ``run`` are one tie."""
         self.queue = int(candidates.queue[rows[0]])
         self.rows = rows
         self._run = run
@@ -36,7 +36,7 @@ class LeafJobs:
         self._job = candidates.job  # of all candidates: shared, since there may be many leaves
 
     def __len__(self) -> int:
-        """Return how many are left."""
+        """Return how many rows are left."""
         return len(self.rows)
 
     def settle(self, end: int) -> None:
@@ -69,7 +69,7 @@ class LeafJobs:
         self._run = list(itertools.compress(self._run, marks))
 
     def insert(self, place: int, row: int) -> None:
-        """Put a row where it belongs; everything must be settled."""
+        """Insert a row at its place; all rows must be settled."""
         self.rows.insert(place, row)
         self._run.insert(place, -1)
         self._settled = len(self.rows)
@@ -107,7 +107,7 @@ def sorted_rows(session: Session, candidates: Candidates, rows: RowVec) -> tuple
 
 
 def order_entry(session: Session, candidates: Candidates, rows: list[int]) -> list[tuple[Any, ...]]:
-    """Return a sortable entry for each candidate row, in the terms of :func:`sorted_rows`."""
+    """Return a sortable entry for each candidate row, with the keys of :func:`sorted_rows`."""
     job = candidates.job[rows]
     columns = [key.tolist() for key in session.ask.job_order(session, job)]
     columns.append(session.jobs.created_s[job].tolist())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 Key: TypeAlias = tuple[int, float, str]
-"""Where a kind stands in its queue: (-priority, creation, name) of its first job."""
+"""The place of a kind in its queue: (-priority, creation, name) of its first job."""
 
 _STEPS: Final = "kinds.steps"
 _GROUPED: Final = "kinds.grouped"
@@ -31,37 +31,37 @@ _SALT: Final = tuple(
 
 
 class Kind(NamedTuple):
-    """Jobs that are asked about as one."""
+    """Jobs that plugins and nodes answer alike, with what it costs to ask about them."""
 
     key: Key
     steps: int
     jobs: RowVec
     mark: int
-    """The same for all jobs of the kind, and for no others."""
+    """A number that all jobs of the kind share, and no others."""
 
 
 class _Grouped(NamedTuple):
-    """The kinds of some jobs, remembered."""
+    """The kinds of some jobs, kept between cycles."""
 
     asked: tuple[Any, ...]
     kinds: dict[int, list[Kind]]
 
 
 class _Steps(NamedTuple):
-    """What it takes to ask about each shape, remembered."""
+    """The steps of each shape, kept between cycles."""
 
     shapes: object
-    """The table that it was counted from."""
+    """The table that the steps were counted from."""
     generation: int
     steps: IntVec
     """``(S,)``"""
     last: object
-    """What the last shape demands: whether earlier ones are the same can be told from it."""
+    """The constraints of the last shape: while these are the same, so are the earlier shapes'."""
     most: int
 
 
 def steps_of_jobs(session: Session, job: RowVec) -> IntVec:
-    """``(K,)`` what it takes to ask about jobs."""
+    """``(K,)`` the steps of jobs."""
     jobs = session.jobs
     shape = jobs.shape_of_job[job]
     simple = is_simple(jobs, job)
@@ -73,7 +73,7 @@ def steps_of_jobs(session: Session, job: RowVec) -> IntVec:
 
 
 def most_steps(session: Session, job: RowVec) -> int:
-    """Return a number of steps that none of some jobs is above, at a glance."""
+    """Return a quick upper bound of the steps of each of some jobs."""
     jobs = session.jobs
     if not job.size:
         return 0
@@ -91,7 +91,7 @@ def is_simple(jobs: JobTable, job: RowVec) -> BoolVec:
 
 
 def _known_steps(session: Session) -> _Steps:
-    """Return the steps of all shapes; those that are known already are not counted again."""
+    """Return the steps of all shapes; only new shapes are counted."""
     shapes, generation = session.shapes, session.snapshot.generation
     known: _Steps | None = session.hints.get(_STEPS)
     if known is not None and known.shapes is shapes and known.generation == generation:
@@ -113,7 +113,7 @@ def _known_steps(session: Session) -> _Steps:
 
 
 def steps_of(asked: Constraints) -> int:
-    """Return the steps of a shape: what it requires of nodes and of other pods, counted."""
+    """Return the steps of a shape: count its requirements on nodes and on other pods."""
     requirements = len(asked.node_selector) + len(asked.tolerations)
     values = 0
     for terms in (asked.node_terms or (), *asked.volume_terms):
@@ -131,10 +131,10 @@ def _size(terms: tuple[NodeTerm, ...]) -> tuple[int, int]:
 
 
 def first_of_kinds(session: Session, job: RowVec, most: int) -> IntVec | None:
-    """Return where in ``job`` one job of each kind stands; None where there are at most ``most``.
+    """Return the place in ``job`` of one job of each kind; None for ``most`` kinds or fewer.
 
-    To count the kinds is quicker than to find where they stand, and to bound their number is
-    quicker still.
+    Counting the kinds is quicker than finding their places, and bounding their number is quicker
+    still.
     """
     jobs = session.jobs
     columns = (jobs.shape_of_job, jobs.pending, jobs.priority, jobs.queue_of_job)
@@ -151,7 +151,7 @@ def first_of_kinds(session: Session, job: RowVec, most: int) -> IntVec | None:
 
 
 def _distinct(column: IntVec) -> int:
-    """Return at least how many different numbers there are: exact where they are small."""
+    """Return an upper bound of how many different numbers there are: exact for small numbers."""
     low, high = int(column.min()), int(column.max())
     if low == high:
         return 1
@@ -180,7 +180,7 @@ def _marks(session: Session, job: RowVec) -> Any:
 def kinds_of(session: Session, job: RowVec, steps: IntVec) -> dict[int, list[Kind]]:
     """Return the kinds of some waiting jobs by leaf queue, in order.
 
-    What was grouped once is remembered: hostile objects mostly stand there.
+    Groups are kept between cycles: a flood of hostile objects mostly does not change.
     """
     mark = _marks(session, job)
     generation = session.snapshot.generation
@@ -197,7 +197,7 @@ def kinds_of(session: Session, job: RowVec, steps: IntVec) -> dict[int, list[Kin
 def _group(
     session: Session, job: RowVec, mark: Any, steps: IntVec, old: dict[int, list[Kind]]
 ) -> dict[int, list[Kind]]:
-    """Group jobs anew; kinds of one job are taken over in their order, which sorts quickly."""
+    """Group jobs anew; kinds of one job are reused in their order, which sorts quickly."""
     jobs = session.jobs
     order = np.lexsort((jobs.created_s[job], mark))
     sorted_mark = mark[order]
@@ -221,7 +221,7 @@ def _group(
 
 
 def _key(session: Session, job: RowVec) -> Key:
-    """Return the key of a kind's first job; ``job`` stands by creation."""
+    """Return the key of a kind's first job; ``job`` is sorted by creation."""
     jobs = session.jobs
     created = jobs.created_s[job]
     first_s = float(created[0])

@@ -1,7 +1,7 @@
-"""Predicting queues' sequences in blocks: one question for many positions.
+"""Predicts queues' sequences in blocks: one question for many positions.
 
 A leaf's block assumes that each job before an item is placed; an inner queue merges its children's
-sequences under the same assumption. Gates and keys are asked for all positions of a block at once.
+sequences under the same assumption. One question asks gates or keys for all positions of a block.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class _Block(NamedTuple):
-    """Items of one or several sequences, with what was answered about them."""
+    """Items of one or several sequences, with the plugins' answers about them."""
 
     at: RowVec
     counted: Amounts
-    """``(R, K)`` what each would add to its queue: nothing where a child has refused it."""
+    """``(R, K)`` what each item would add to its queue: 0 where a child has refused it."""
     codes: CodeVec | None
     keys: list[Key]
 
 
 def _running_dry(leaf: QueueSequence) -> list[QueueSequence]:
-    """Return a leaf and its siblings that will soon need another block: one question for all."""
+    """Return a leaf and the siblings that will soon need a block too: one question for all."""
     sequences = [leaf]
     if leaf.parent is not None:
         sequences += [
@@ -44,7 +44,7 @@ class Prediction:
     """Extends sequences; asks the plugins about assumed positions."""
 
     def __init__(self, session: Session, action: str, candidates: Candidates) -> None:
-        """Bind what is asked about."""
+        """Bind the session, the action and its candidates."""
         self._session = session
         self._action = action
         self._ask = session.ask
@@ -53,7 +53,7 @@ class Prediction:
         self._has_strict = bool(self._is_strict.any())
 
     def extend(self, sequence: QueueSequence) -> bool:
-        """Predict at least one more item; False when there is none."""
+        """Predict at least one more item of a sequence; False when there is none."""
         if sequence.jobs is not None:
             if sequence.next_job >= len(sequence.jobs):
                 return False
@@ -139,7 +139,7 @@ class Prediction:
     def _take_block(self, leaf: QueueSequence, block: _Block, start: int, end: int) -> None:
         """Append a leaf's part of a block, up to and with the first item that is refused.
 
-        Behind a refusal the positions are wrong: they counted it.
+        Positions behind a refused item are wrong: they counted it.
         """
         code = 0
         if block.codes is not None:
@@ -161,8 +161,8 @@ class Prediction:
     def _take_merged(self, sequence: QueueSequence, merged: list[Pick]) -> None:
         """Append merged items up to and with the first that this queue itself refuses.
 
-        Behind such an item the children's predictions are wrong as well (they counted it), so
-        nothing more is predicted here until its turn has come and the path starts anew.
+        The children's predictions behind such an item are wrong as well: they counted it. So the
+        queue predicts no more until the item's turn has come and the path starts anew.
         """
         at = np.array([item.at for item in merged], np.int64)
         accepted = np.array([item.code == 0 for item in merged])

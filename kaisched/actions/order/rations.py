@@ -1,12 +1,12 @@
-"""Which waiting jobs a cycle looks at: of one queue so many kinds, and the others in turn.
+"""Budgets of steps per queue and cycle ("rations"): which kinds of waiting jobs a cycle tries.
 
-To ask about a second job of a kind costs next to nothing. To ask about thousands of kinds does not,
-so that whoever may create pods could make everybody's cycles as long as they like. So a queue has a
-ration of steps in a cycle: kinds that find a place cost nothing, those that find none cost their
-steps, and when the ration is used up the rest is put off. Half of the ration goes to the first in
-line; the other half goes round, so that everybody's turn comes. Kinds with many constraints have a
-ration of their own, so that plain ones need not wait for them. Steps are counted, never seconds: a
-slow machine decides the same.
+Trying a second job of a kind costs next to nothing. Trying thousands of kinds is expensive: one
+user who creates many kinds of pods could make every cycle long. So a queue has a budget of steps in
+a cycle. Kinds that are placed cost nothing; kinds that find no room cost their steps. When the
+budget is used up, the other kinds are put off to later cycles. Half of the budget goes to the first
+kinds in job order. The other half goes to the kinds in turn, so that each is tried at some time.
+Kinds with many constraints have a budget of their own, so that plain kinds need not wait for them.
+Budgets count steps, never seconds: a slow machine decides the same.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 STEPS: Final = 32
-"""Of each lane of a queue, in one cycle. A plain pod that fits nowhere costs one."""
+"""The budget of each lane of a queue in one cycle. A plain pod that fits nowhere costs one step."""
 CLAIM_STEPS: Final = 8
-"""The same for the actions that evict, where a kind costs several times as much."""
+"""The budget for the actions that evict, where a kind costs several times as much."""
 PLAIN: Final = 4
-"""Kinds of at most so many steps are in the plain lane."""
+"""Kinds of at most so many steps are in the lane of plain kinds, the others in the costly one."""
 FACT: Final = "rations"
 _FOUND: Final = "rations"
 _ORDERS: Final = "rations.orders"
 _WAITING: Final = "waiting"
-_NOBODY: Final = np.empty(0, np.int64)
+_NO_JOBS: Final = np.empty(0, np.int64)
 
 
 class Order(NamedTuple):
-    """The kinds of one lane in order, and their numbers by creation."""
+    """The kinds of one lane in job order, and their order by creation."""
 
     kinds: list[Kind]
     keys: list[tuple[float, str]]
-    """By creation."""
+    """(creation, name) of each kind, ascending."""
     numbers: list[int]
-    """Where each of these stands among the kinds."""
+    """For each key, the place of its kind in ``kinds``."""
 
 
 def order_of(kinds: list[Kind]) -> Order:
     """Return kinds with their order by creation."""
-    # One priority after the other, each by creation: sorted runs, which are merged quickly.
+    # Kinds of one priority are sorted by creation already: such runs are merged quickly.
     ranked = sorted((kind.key[1:], number) for number, kind in enumerate(kinds))
     return Order(kinds, [key for key, _ in ranked], [number for _, number in ranked])
 
 
 class Round:
-    """Goes round the kinds of a lane, from cycle to cycle.
+    """Round robin over the kinds of a lane, continued from cycle to cycle.
 
-    It goes by creation. Who came after a round had begun waits for the next one, so that no stream
-    of arrivals, however urgent, keeps others from their turn.
+    Kinds take turns by creation. A kind created after a round began waits for the next round. So no
+    stream of arrivals, however urgent, keeps other kinds from their turn.
     """
 
     def __init__(self, order: Order, turn: Mapping[str, Any]) -> None:
-        """Take the kinds, and how far the round had come in the cycle before."""
+        """Take the kinds, and where the cycle before stopped in the round."""
         self._keys, self._numbers = order.keys, order.numbers
         self._after: tuple[Any, ...] = tuple(turn.get("after", ()))
         self._until: tuple[Any, ...] = tuple(turn.get("until", self._keys[-1]))
@@ -71,11 +71,11 @@ class Round:
         self._left = len(order.kinds)
 
     def turn(self) -> dict[str, list[Any]]:
-        """Return how far the round has come, to be remembered."""
+        """Return where the round stopped, to be remembered."""
         return {"after": list(self._after), "until": list(self._until)}
 
     def peek(self) -> int | None:
-        """Return the number of the kind whose turn it is; None after once round."""
+        """Return the number of the next kind; None when every kind has had a turn."""
         if not self._left:
             return None
         if self._at >= len(self._keys) or self._keys[self._at] > self._until:  # a new round
@@ -83,54 +83,54 @@ class Round:
         return self._numbers[self._at]
 
     def pop(self) -> None:
-        """Say that this kind has had its turn."""
+        """Count the turn of the next kind as over."""
         self._after = self._keys[self._at]
         self._at += 1
         self._left -= 1
 
 
 class Lane:
-    """The plain kinds of one queue, or those with many constraints: whom this cycle serves."""
+    """The plain kinds of one queue, or the costly ones, and which of them this cycle tries."""
 
     def __init__(self, order: Order, turn: Mapping[str, Any]) -> None:
-        """Take the kinds in order, and how far the round had come in the cycle before."""
+        """Take the kinds in job order, and where the cycle before stopped in the round."""
         self._kinds = order.kinds
-        self._is_served = [False] * len(order.kinds)
-        self._line = 0
+        self._is_chosen = [False] * len(order.kinds)
+        self._next = 0
         self._spent = 0
         self.round = Round(order, turn)
-        self.served: list[Kind] = []
-        """Those served last."""
+        self.chosen: list[Kind] = []
+        """The kinds that were chosen last."""
 
-    def serve(self, steps: int, *, is_first: bool = True) -> list[Kind]:
-        """Serve kinds of so many steps; the first time, one of either half in any case."""
-        self.served = []
-        self._serve_line(steps - steps // 2, is_first=is_first)
-        self._serve_round(steps // 2, is_first=is_first)
-        return self.served
+    def choose(self, steps: int, *, is_first: bool = True) -> list[Kind]:
+        """Choose kinds of so many steps; the first time, at least one for either half."""
+        self.chosen = []
+        self._choose_in_order(steps - steps // 2, is_first=is_first)
+        self._choose_in_turn(steps // 2, is_first=is_first)
+        return self.chosen
 
-    def serve_more(self, pending: IntVec) -> list[Kind]:
-        """Serve more for the steps of those that have found a place; ``pending`` is ``(J,)``."""
-        self._spent += sum(kind.steps for kind in self.served if pending[kind.jobs].any())
-        self.served = []
+    def choose_more(self, pending: IntVec) -> list[Kind]:
+        """Choose more kinds for the steps of those that were placed; ``pending`` is ``(J,)``."""
+        self._spent += sum(kind.steps for kind in self.chosen if pending[kind.jobs].any())
+        self.chosen = []
         if self._spent >= STEPS:
             return []
-        return self.serve(STEPS - self._spent, is_first=False)
+        return self.choose(STEPS - self._spent, is_first=False)
 
-    def _serve_line(self, left: int, *, is_first: bool) -> None:
-        while self._line < len(self._kinds):
-            if not self._is_served[self._line]:
-                kind = self._kinds[self._line]
+    def _choose_in_order(self, left: int, *, is_first: bool) -> None:
+        while self._next < len(self._kinds):
+            if not self._is_chosen[self._next]:
+                kind = self._kinds[self._next]
                 if kind.steps > left and not is_first:
                     return
-                self._take(self._line)
+                self._take(self._next)
                 left -= kind.steps
                 is_first = False
-            self._line += 1
+            self._next += 1
 
-    def _serve_round(self, left: int, *, is_first: bool) -> None:
+    def _choose_in_turn(self, left: int, *, is_first: bool) -> None:
         while (number := self.round.peek()) is not None:
-            if not self._is_served[number]:
+            if not self._is_chosen[number]:
                 kind = self._kinds[number]
                 if kind.steps > left and not is_first:
                     return
@@ -140,22 +140,22 @@ class Lane:
             self.round.pop()
 
     def _take(self, number: int) -> None:
-        self._is_served[number] = True
-        self.served.append(self._kinds[number])
+        self._is_chosen[number] = True
+        self.chosen.append(self._kinds[number])
 
 
 class Rations:
-    """Whom the queues that ask for too much are served in one cycle."""
+    """The step budgets of one cycle: which jobs are put off in queues that exceed their budget."""
 
     def __init__(self, session: Session, job: RowVec, kinds: Mapping[int, list[Kind]]) -> None:
-        """Serve what a cycle begins with; ``job`` are the waiting jobs of these queues."""
+        """Choose the kinds that a cycle tries first; ``job`` are all waiting jobs of the queues."""
         self.off: BoolVec = np.zeros(len(session.jobs.name), np.bool_)
         """``(J,)`` jobs that are put off."""
         self.off[job] = True
         self.claims_off: BoolVec = self.off.copy()
         """``(J,)`` jobs for which nothing is evicted in this cycle."""
         self.is_short: BoolVec = np.zeros(len(session.queues), np.bool_)
-        """``(Q,)`` queues that ask for more than their ration."""
+        """``(Q,)`` queues whose waiting jobs exceed the budget."""
         self.is_short[list(kinds)] = True
         self._lanes: list[Lane] = []
         self._rounds: dict[str, dict[str, Round]] = {}
@@ -167,13 +167,13 @@ class Rations:
         session.outcome.put_off(self.off)
 
     def _share(self, orders: dict[str, Order], known: Mapping[str, Any]) -> dict[str, Round]:
-        """Serve one queue; who may claim may also be placed."""
+        """Choose the kinds of one queue; a kind that may claim may also be placed."""
         rounds: dict[str, Round] = {}
         for name, order in orders.items():
             claims, lane = (Lane(order, known.get(of, {})) for of in (f"{name}Claims", name))
-            for kind in claims.serve(CLAIM_STEPS):
+            for kind in claims.choose(CLAIM_STEPS):
                 self.off[kind.jobs] = self.claims_off[kind.jobs] = False
-            for kind in lane.serve(STEPS):
+            for kind in lane.choose(STEPS):
                 self.off[kind.jobs] = False
             self._lanes.append(lane)
             rounds |= {f"{name}Claims": claims.round, name: lane.round}
@@ -186,14 +186,14 @@ class Rations:
         }
 
     def more(self, session: Session) -> RowVec:
-        """Serve queues again whose kinds have found places; return the jobs that may be tried."""
+        """Choose more kinds in queues whose kinds were placed; return their jobs, to be tried."""
         if not session.has_moved:
-            return _NOBODY
+            return _NO_JOBS
         pending = session.ledger.job_pending
-        served = [kind.jobs for lane in self._lanes for kind in lane.serve_more(pending)]
-        if not served:
-            return _NOBODY
-        job = np.concatenate(served)
+        chosen = [kind.jobs for lane in self._lanes for kind in lane.choose_more(pending)]
+        if not chosen:
+            return _NO_JOBS
+        job = np.concatenate(chosen)
         job = job[self.off[job]]
         self.off[job] = False
         session.outcome.refusal[job] = 0
@@ -204,7 +204,7 @@ class Rations:
 def _orders_of(
     session: Session, kinds: Mapping[int, list[Kind]]
 ) -> list[tuple[int, dict[str, Order]]]:
-    """Return the orders of each queue by lane, sorted once while its kinds are the same."""
+    """Return the orders of each queue by lane; a queue is sorted again only if its kinds change."""
     known: dict[int, tuple[list[Kind], dict[str, Order]]] = session.hints.get(_ORDERS, {})
     orders: dict[int, tuple[list[Kind], dict[str, Order]]] = {}
     for queue, listed in sorted(kinds.items()):
@@ -220,7 +220,7 @@ def _orders_of(
 
 
 def waiting_jobs(session: Session) -> RowVec:
-    """Return the rows of jobs with pending tasks, as of now, that are not refused as such."""
+    """Return the rows of jobs with pending tasks, as of now, that the snapshot does not refuse."""
     known: tuple[int, RowVec] | None = session.found.get(_WAITING)
     if known is None or known[0] != session.moves:
         rows = session.ledger.job_pending.nonzero()[0] if session.has_moved else session.waiting
@@ -233,7 +233,7 @@ def waiting_jobs(session: Session) -> RowVec:
 
 
 def rations_of(session: Session) -> Rations | None:
-    """Return who is served in this cycle; None where everybody is, which is the rule."""
+    """Return the step budgets of this cycle; None when all jobs are tried, the usual case."""
     if _FOUND not in session.found:
         session.found[_FOUND] = _rationed(session)
     rations: Rations | None = session.found[_FOUND]

@@ -15,7 +15,7 @@ FIRST_BLOCK: Final = 8
 _FEW: Final = 4
 LARGEST_BLOCK: Final = 256
 """Blocks double from the first to the largest while predictions hold; after a miss they start small
-again. Guesses: a block of 8 costs hardly more than one item, of 256 a tenth of a millisecond."""
+again. Estimates: a block of 8 costs hardly more than one item, of 256 a tenth of a millisecond."""
 
 
 class Pick(NamedTuple):
@@ -26,10 +26,10 @@ class Pick(NamedTuple):
 
 
 class QueueSequence:
-    """What a queue will hand out next, as far as predicted.
+    """The predicted next items of a queue.
 
-    ``items`` and ``keys`` run side by side. ``head`` counts the items whose turn is over,
-    ``pulled`` those that the parent has merged into its own.
+    ``items`` and ``keys`` have one entry for each item. ``head`` counts the items whose turn is
+    over, ``pulled`` the items that the parent has merged into its own.
     """
 
     __slots__ = (
@@ -54,13 +54,13 @@ class QueueSequence:
     def __init__(self, row: int, parent: QueueSequence | None) -> None:
         """Start with nothing predicted; ``row`` is the queue's, -1 for the root of all."""
         self.row = row
-        # The order keeps all sequences; one that kept its parent would keep the session alive.
+        # A weak reference: a cycle of references would keep the session alive.
         self._parent = None if parent is None else ref(parent)
         self.children: list[QueueSequence] = []
         self.jobs: LeafJobs | None = None
         """Of a leaf: the candidates still waiting, in order; ``items`` are the first of them."""
         self.entries: list[tuple[Any, ...]] | None = None
-        """Of a leaf: sort entries beside ``jobs``, made when a job first comes back."""
+        """Of a leaf: sort entries of ``jobs``, made when a job is first put back."""
         self.next_job = 0
         self.items: list[Pick] = []
         self.keys: list[Key] = []
@@ -68,12 +68,12 @@ class QueueSequence:
         self.pulled = 0
         self.block = FIRST_BLOCK
         self.assumed: Amounts | None = None
-        """``(R,)`` what the queue would hold behind its last item."""
+        """``(R,)`` what the queue would hold after its last item."""
         self.assumed_strict: Amounts | None = None
-        """The same of non-preemptible work."""
+        """``(R,)`` what of that is non-preemptible."""
         self.heap: list[tuple[Key, int, int]] | None = None
         self.is_shut = False
-        """The last item is one this very queue refuses: nothing behind it can be predicted."""
+        """True when this queue itself refuses the last item: no item behind it can be predicted."""
 
     @property
     def parent(self) -> QueueSequence | None:
@@ -87,7 +87,7 @@ class QueueSequence:
         return self.jobs
 
     def is_alone(self) -> bool:
-        """Tell whether there is no sibling to be compared with."""
+        """Tell whether the queue has no sibling with candidates."""
         above = self.parent
         return above is not None and len(above.children) == 1
 
@@ -106,7 +106,7 @@ class QueueSequence:
         return self.waiting.rows[self.next_job : end]
 
     def grow_block(self) -> None:
-        """Look further ahead the next time."""
+        """Double the size of the next block."""
         self.block = min(self.block * 2, LARGEST_BLOCK)
 
     def drop_head(self) -> None:
@@ -116,7 +116,7 @@ class QueueSequence:
             del self.entries[0]
 
     def restart(self) -> None:
-        """Throw predictions away; items whose turn is over are done with."""
+        """Discard predictions, and the items whose turn is over."""
         if self.jobs is not None:
             self.jobs.drop_first(self.head)
             if self.entries is not None:

@@ -1,7 +1,7 @@
 """The fair order one job at a time: only the first jobs of the queues are compared.
 
-For a cycle that can place but a few pods (a full cluster in which a job has ended) this costs one
-question a level and turn; predicting whole sequences (see fair_order.py) pays when many are placed.
+This costs one question for each level and job, which is cheap in a cycle that can place only a few
+pods. Predicting whole sequences (see fair_order.py) pays when many pods are placed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 FEW: Final = 16
-"""Where at most so many pods of a shape fit, heads are compared turn by turn (measured: in a full
-cluster 8 to 32 cost 3 % less than 6; a turn costs a tenth of predicting all sequences)."""
+"""Where at most so many pods of a shape fit, heads are compared one job at a time (measured: in a
+full cluster 8 to 32 cost 3 % less than 6; one job costs a tenth of predicting all sequences)."""
 
 
 class StepwiseOrder:
-    """Hands out candidates one turn after the other, without looking ahead."""
+    """Hands out candidates one after the other, without predictions."""
 
     def __init__(
         self, session: Session, action: str, candidates: Candidates, *, is_gated: bool = True
     ) -> None:
         """Sort the candidates into their leaf queues.
 
-        Without gates every candidate is to be tried: what is in the way may be evicted.
+        Without gates every candidate is tried: evictions may make room under a limit.
         """
         self._session = session
         self._action = action
@@ -45,7 +45,7 @@ class StepwiseOrder:
         self._sort(np.arange(len(candidates)))
 
     def peek(self, ahead: int = 0) -> Pick | None:
-        """Return the next item; nothing is known of those behind it."""
+        """Return the next item; the items behind it are unknown."""
         if ahead:
             return None
         if self._next is None:
@@ -53,12 +53,12 @@ class StepwiseOrder:
         return self._next
 
     def placed(self, item: Pick) -> None:
-        """Say that the next item was placed."""
+        """Report that the next item was placed."""
         self._alive[item.at] = False
         self._next = None
 
     def refused(self, item: Pick) -> None:
-        """Say that the next item was not placed; it leaves the order."""
+        """Report that the next item was not placed; it leaves the order."""
         self.placed(item)
 
     def again(self, item: Pick) -> None:
@@ -68,7 +68,7 @@ class StepwiseOrder:
         self._next = None
 
     def drop(self, gone: RowVec) -> None:
-        """Take candidates out that have become hopeless."""
+        """Take out candidates that can no longer be placed."""
         self._alive[gone] = False
         self._next = None
 
@@ -88,7 +88,7 @@ class StepwiseOrder:
         self._leaf: list[int] = queue[self._start].tolist()
         self._end: list[int] = [*cuts, len(queue)]
         self._settled = self._start.copy()
-        """Up to where ties have been settled by name."""
+        """By leaf: the end of the part in which names have settled the ties."""
 
     def _heads(self) -> tuple[list[int], list[int]]:
         """Return (leaf queue rows, their first waiting candidates)."""
@@ -108,7 +108,7 @@ class StepwiseOrder:
         return queues, heads
 
     def _head(self, leaf: int, start: int, end: int) -> int:
-        """Return a leaf's first candidate; a tie it begins is settled by name first."""
+        """Return a leaf's first candidate, after names have settled a tie at its place."""
         order, tie = self._order, self._tie
         if start >= self._settled[leaf] and start + 1 < end and tie[start + 1] == tie[start]:
             stop = start + int(np.searchsorted(tie[start:end], tie[start], side="right"))
@@ -120,7 +120,7 @@ class StepwiseOrder:
         return int(order[start])
 
     def _choose(self) -> Pick | None:
-        """Compare heads level by level, from the leaves to the roots."""
+        """Choose the next candidate among the heads of the leaf queues."""
         queues, heads = self._heads()
         if not heads:
             return None
@@ -128,7 +128,7 @@ class StepwiseOrder:
         return Pick(at, self._gate(at) if self._is_gated else 0)
 
     def _best(self, queues: list[int], heads: list[int]) -> int:
-        """Let the best child of each queue stand for it, level by level up to the roots."""
+        """Return the best head: each queue is represented by its best child, up to the roots."""
         tree = self._session.queues.tree
         if len(tree.levels) == 1:
             return int(min(self._entries(queues, heads))[-1])
@@ -156,7 +156,7 @@ class StepwiseOrder:
         return winners
 
     def _entries(self, queues: list[int], heads: list[int]) -> Iterator[tuple[Any, ...]]:
-        """Return the keys of each queue with its head, the queue and the head last: low first."""
+        """Return an entry for each queue: keys, then the queue and its head. The lowest is next."""
         session = self._session
         rows, candidates = np.array(queues), np.array(heads)
         held = session.ledger.held if session.has_moved else session.held

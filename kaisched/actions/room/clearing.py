@@ -1,8 +1,8 @@
-"""Which pods to move off which nodes so that more pods of a shape fit: as little as possible.
+"""Which pods to move off which nodes, as few as possible, so that more pods of a shape fit.
 
-A node's price is the fewest pods, and of as many the least amount of the main resource, that must
-move for one more pod, found exactly over what may move; nodes are taken cheapest first. Prices are
-bounded from below by what is missing, so that most nodes are never priced.
+A node's price is the number of pods that must move for one more pod to fit; between equal numbers
+the amount of the main resource decides. The price is exact for the pods that may move. The cheapest
+node is taken first. The missing amount is a lower bound, so that most nodes are never priced.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 _MOST_SUMS = 256
-"""Above so many different sums the smallest are kept: a node with more kinds of pods is rare."""
+"""At most so many different sums are kept: a node with more kinds of pods is rare."""
 
 
 class Item(NamedTuple):
-    """What may move off a node: an elastic pod, or pods that are of no use without each other."""
+    """Pods that may move off a node: an elastic pod, or pods that need each other."""
 
     place: int
-    """Its place in the order of victims; the lowest goes first."""
+    """The item's place in the order of victims; the lowest goes first."""
     unit: Unit
-    """All pods that move with it, on this node and on others."""
+    """All pods that move together, on this node and on others."""
     amounts: list[int]
-    """What it frees on the node, by resource."""
+    """What the item frees on the node, by resource."""
     moved: list[int]
-    """What all its pods hold, by resource."""
+    """What all pods of the unit hold, by resource."""
 
 
 class Clearing(NamedTuple):
-    """What would leave a node."""
+    """The items that would leave a node, and their cost."""
 
     cost: tuple[int, int]
     """Pods that move, off this node and others, and how much they hold of the main resource."""
@@ -55,7 +55,7 @@ class Clearing(NamedTuple):
 
 
 class Prices:
-    """Prices of one shape's nodes, worked out when first asked for and kept while nothing moves."""
+    """Prices of one shape's nodes, computed on first use and kept while nothing moves."""
 
     def __init__(self, session: Session, future: Future, main: int) -> None:
         """Price nothing yet; ``main`` is the resource that is counted."""
@@ -96,7 +96,7 @@ class Prices:
         return clearing
 
     def _could_hold_more(self, nodes: RowVec) -> BoolVec:
-        """``(K,)`` whether one more pod would fit if everything left."""
+        """``(K,)`` whether one more pod would fit on a node if all its pods left."""
         could = np.ones(len(nodes), np.bool_)
         pods = self._future.room[nodes] + 1
         for at, amount in self._future.asked:
@@ -115,7 +115,7 @@ class Prices:
         here = self._session.capacity.on(node)
         missing = here.lack(future.asked, int(future.room[node]) + 1)
         lacks = dict(missing)[main]
-        # By amount that leaves the node: (cost, what moves).
+        # By amount that leaves the node: (cost, items).
         sets: dict[int, tuple[tuple[int, int], tuple[Item, ...]]] = {0: ((0, 0), ())}
         for item in items:
             amount, pods, held = item.amounts[main], len(item.unit.tasks), item.moved[main]
@@ -139,7 +139,7 @@ class Prices:
 def _completed(
     chosen: tuple[Item, ...], items: list[Item], missing: list[tuple[int, int]]
 ) -> tuple[Item, ...] | None:
-    """Add pods until every resource suffices; None when all of them are not enough."""
+    """Add items until every resource suffices; None when all items are not enough."""
     left: list[Item] | None = None
     while any(sum(item.amounts[at] for item in chosen) < lack for at, lack in missing):
         if left is None:
@@ -151,13 +151,13 @@ def _completed(
 
 
 class Movable:
-    """The running pods of jobs by node, the first to go first; a node's when it is looked at."""
+    """The running pods of jobs by node, in the order of victims; a node's are sorted on demand."""
 
-    def __init__(self, session: Session, job: RowVec, *, heeds_budgets: bool = False) -> None:
+    def __init__(self, session: Session, job: RowVec, *, respects_budgets: bool = False) -> None:
         """Sort the jobs, and find their pods that run where they did when the cycle began.
 
-        Jobs that are refused are left out: what is evicted of them would not start again. With
-        ``heeds_budgets`` so are pods whose disruption budgets let none go.
+        Refused jobs are left out: their pods would not start again after an eviction. With
+        ``respects_budgets`` pods whose disruption budgets allow no eviction are left out too.
         """
         self._session = session
         job = job[session.jobs.refusal[job] == 0]
@@ -167,7 +167,7 @@ class Movable:
         node_of_task = session.ledger.node_of_task
         runs = ALLOCATED_STATES[state] & (state == tasks.state) & (node_of_task >= 0)
         runs &= rank[tasks.job_of_task] >= 0
-        if heeds_budgets:
+        if respects_budgets:
             left = np.append(disruptions_left(session), (0, 1))  # SEVERAL is -2, UNPROTECTED -1
             runs &= left[session.snapshot.disruption_budgets.of_task] > 0
         self._runs: BoolVec = runs
@@ -180,21 +180,21 @@ class Movable:
         np.not_equal(node[1:], node[:-1], out=begins[1:])
         starts = begins.nonzero()[0]
         self.nodes: RowVec = node[starts]
-        """The nodes that have such pods, ascending."""
+        """The nodes with pods that may move, ascending."""
         pods = np.split(rows, starts[1:]) if rows.size else []
         self._pods = dict(zip(self.nodes.tolist(), pods, strict=True))
         self._items: dict[int, list[Item]] = {}
         self._units: dict[int, dict[int, Unit | None]] = {}
-        """By job and pod."""
+        """By job and pod; None where a part of the unit must not move."""
         self._held: dict[int, list[int]] = {}
         """By shape: what a pod holds."""
 
     def holding(self) -> Holding:
-        """Return what may move, where it is."""
+        """Return what the movable pods hold, by node."""
         return self._session.ledger.holding(self._runs.nonzero()[0])
 
     def on(self, node: int) -> list[Item]:
-        """Return the pods on a node."""
+        """Return the items on a node."""
         items = self._items.get(node)
         if items is None:
             tasks = self._pods[node]
@@ -215,7 +215,7 @@ class Movable:
         return items
 
     def _item_alone(self, task: int, job: int) -> Item:
-        """Return the only pod of a job."""
+        """Return the item of a job's only pod."""
         session = self._session
         shape = int(session.tasks.shape_of_task[task])
         held = self._held.get(shape)
@@ -225,7 +225,7 @@ class Movable:
         return Item(place, Unit(job, (task,), is_core=True), held, held)
 
     def _unit(self, task: int) -> Unit | None:
-        """Return what moves with a pod; None where a part of it must not move."""
+        """Return the unit that a pod moves with; None where a part of it must not move."""
         job = int(self._session.tasks.job_of_task[task])
         if job not in self._units:
             self._units[job] = {
@@ -250,7 +250,7 @@ class Movable:
         return Item(place, unit, amounts, moved)
 
     def forget(self, units: Iterable[Unit]) -> None:
-        """Take out what has moved: nothing moves twice in one cycle."""
+        """Take out units that have moved: no pod moves twice in one cycle."""
         gone = {task for unit in units for task in unit.tasks}
         rows = list(gone)
         for node in set(self._session.tasks.node_of_task[rows].tolist()):

@@ -1,7 +1,7 @@
-"""How many pods of a shape would fit on each node once what is being released is free.
+"""How many pods of a shape would fit on each node once room being released is free.
 
-Kept per shape for the length of an action and brought up to date for the rows that moved, so that a
-claim in a cluster of thousands of nodes pays for the few it touches.
+The counts are kept per shape for the length of an action and updated for the nodes that changed. So
+a claim in a cluster of thousands of nodes pays only for the few that it touches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Future:
-    """Pods of one shape by node, by amounts and by what no eviction can cure."""
+    """Future room for pods of one shape by node: by amounts, and by filters no eviction cures."""
 
     __slots__ = (
         "_codes",
@@ -41,17 +41,17 @@ class Future:
     room: IntVec
     total: int
     is_plain: bool
-    """True when amounts and ``allowed`` say it all, whoever is evicted; else plugins decide."""
+    """True when ``room`` and ``allowed`` are exact for any set of victims; else plugins decide."""
 
     def __init__(self, session: Session, shape: int) -> None:
-        """Work out every node."""
+        """Compute the room of every node."""
         self._session = session
         self.shape = shape
         capacity = session.capacity
         self.asked = capacity.asked(shape)
         plan = session.placement.plan(shape)
         self._codes: CodeVec | None = plan.codes
-        # Who wants to be near others may lose what it wants to be near by an eviction.
+        # An eviction may take away the pods that a pod affinity requires.
         self.is_plain = plan.cap is None and not session.shapes.constraints[shape].pod_affinity
         self.allowed = None
         if plan.codes is not None:
@@ -64,11 +64,11 @@ class Future:
 
     @property
     def is_current(self) -> bool:
-        """Whether plugins rule out the same nodes as when this was worked out."""
+        """Whether plugins rule out the same nodes as when the room was computed."""
         return self._session.placement.plan(self.shape).codes is self._codes
 
     def catch_up(self) -> None:
-        """Take in what has moved since the last look."""
+        """Update the nodes that have changed since the last call."""
         capacity = self._session.capacity
         rows = set(capacity.touched[self._seen :])
         self._seen = len(capacity.touched)

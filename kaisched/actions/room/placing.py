@@ -1,4 +1,4 @@
-"""Placing one job's batch through a statement: pods of several shapes, or room being released."""
+"""Places one job's batch through a statement: pods of several shapes, or on room being released."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PIPELINED = int(TaskState.PIPELINED)
 
 
 def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
-    """Place ``tasks`` in their order, equal neighbours together; False when one finds no room.
+    """Place ``tasks`` in their order, equal neighbours together; False when a task finds no room.
 
-    The caller rolls back. With room being released some may be promised only (see
+    The caller rolls back. Where room is being released, some tasks may get only a promise (see
     :func:`place_waiting`).
     """
     if session.capacity.has_releasing:
@@ -38,10 +38,10 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
 
 
 def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool:
-    """Place ``tasks`` one by one, on idle room or room being released; False when one has none.
+    """Place ``tasks`` one by one, on idle room or room being released; False when a task has none.
 
-    When a pod set has its minimum only by promises, earlier ones of this cycle included, all of
-    ``tasks`` become promises: a gang is never bound in part.
+    When a pod set reaches its minimum only with promises, earlier ones of this cycle included, all
+    of ``tasks`` become promises: a gang is never bound in part.
     """
     mark = statement.checkpoint()
     for task in tasks.tolist():
@@ -59,7 +59,7 @@ def place_waiting(session: Session, statement: Statement, tasks: RowVec) -> bool
 
 
 def leans_on_promises(session: Session, job: int) -> bool:
-    """Tell whether some pod set of a job would lack its minimum without what it is promised."""
+    """Tell whether some pod set of a job would lack its minimum without its promised pods."""
     ledger, tasks = session.ledger, np.asarray(session.jobs.tasks[job], np.int64)
     promised = tasks[ledger.state[tasks] == _PIPELINED]
     if not promised.size:

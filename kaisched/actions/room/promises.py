@@ -1,15 +1,15 @@
-"""Promises are kept: room that a cycle has promised is held for whom it was promised to.
+"""Keeps promises: room that a cycle has promised to a pod is held for that pod.
 
-A promise is a pod's nominated node, which the next snapshot shows, so that a restart forgets none.
-Before an action gives room away, every job with promised pods gets them again: bound when the room
-is free, promised once more while it is still being released. Others take only what is left, so
-that nothing delays the job, least of all the work that was evicted for it. A promise that can no
-longer be kept (the room is gone, the node or a queue on the job's path is closed) is void, and the
-job waits for its turn like any other.
+A promise is a pod's nominated node. The next snapshot shows it, so that a restart forgets none.
+Before an action gives room away, every job with promised pods gets its places again: bound when the
+room is free, promised once more while the room is still being released. Other jobs take only what
+is left. So nothing delays the job, least of all the work that was evicted for it. A promise that
+can no longer be kept (the room is gone, the node or a queue on the job's path is closed) is void,
+and the job waits for its turn like any other.
 
-Where only a part of the room is there, the rest may be about to come: evictions were broken off,
-because the process that sent them died or the server was slow. So for one cycle that part is kept
-from others while free room is given away, and the job may claim the rest of it.
+Sometimes only a part of the room is free or being released: evictions stopped half-way, because the
+process that sent them died or the server was slow. For one cycle no other job may take that part
+while free room is given away, and the job may claim the rest of the room.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _PENDING: Final = int(TaskState.PENDING)
 _WAITING: Final = int(Refusal.WAITING_FOR_RELEASE)
 _ACTION: Final = "allocate"
 _HINT: Final = "promises.rows"
-_NOBODY: Final = np.empty(0, np.int64)
+_NO_PODS: Final = np.empty(0, np.int64)
 _FACT: Final = "promises"
-"""Since when promises cannot be kept, by job."""
+"""By job: the time since when its promises cannot be kept."""
 
 
 def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
-    """Give promised room to whom it was promised; does nothing the second time in a cycle.
+    """Give jobs the room that they were promised; do nothing the second time in a cycle.
 
-    Returns (job, pods) of the promises to whole batches that cannot be kept.
+    Return (job, pods) of the promises to whole batches that cannot be kept.
     """
     broken: list[tuple[int, RowVec]] = []
     if session.has_kept_promises:
@@ -81,13 +81,13 @@ def keep_promises(session: Session) -> list[tuple[int, RowVec]]:
         wanted.append((row, batch))
     broken = _keep_all(session, wanted)
     while broken and len(broken) < len(wanted):
-        # Whom one must run beside may have been promised its place too, and come after it.
+        # A job may depend on pods of a job behind it (pod affinity), which has its place only now.
         wanted, broken = broken, _keep_all(session, broken)
     return broken
 
 
 def _keep_all(session: Session, wanted: list[tuple[int, RowVec]]) -> list[tuple[int, RowVec]]:
-    """Give jobs what they were promised; return those to whom it cannot be given."""
+    """Give jobs the room they were promised; return the jobs whose promise cannot be kept."""
     broken = []
     for row, batch in wanted:
         session.trying = (row,)
@@ -99,7 +99,7 @@ def _keep_all(session: Session, wanted: list[tuple[int, RowVec]]) -> list[tuple[
 
 
 def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> list[Statement]:
-    """Keep what there is of broken promises from others, once; to be rolled back by the caller."""
+    """Hold the free part of broken promises for one cycle; the caller rolls it back."""
     if not broken:
         return []
     names = session.jobs.name
@@ -117,11 +117,11 @@ def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> list[Stat
 
 
 def _promised_rows(session: Session) -> RowVec:
-    """Return the pods with a nominated node; looks only at rows that are new since last time."""
+    """Return the pods with a nominated node; read only rows that are new since the last call."""
     snapshot, column = session.snapshot, session.tasks.nominated_node
     known: tuple[Mark, RowVec] | None = session.hints.get(_HINT)
     seen = snapshot.unchanged_since(known[0] if known else None)
-    rows = known[1] if known and seen else _NOBODY
+    rows = known[1] if known and seen else _NO_PODS
     if seen < len(column):
         fresh = (column[seen:] >= 0).nonzero()[0]
         if fresh.size:
@@ -131,16 +131,17 @@ def _promised_rows(session: Session) -> RowVec:
 
 
 def _promised_first(session: Session, job: int) -> RowVec:
-    """Return a job's pending pods, those with a promise first."""
+    """Return a job's pending pods, pods with a promise first."""
     tasks = pending_tasks(session, job)
     is_promised = session.tasks.nominated_node[tasks] >= 0
     return np.concatenate((tasks[is_promised], tasks[~is_promised]))
 
 
 def _keep_elastic(session: Session, job: int) -> None:
-    """Keep what else a job was promised, pod by pod, once it has all that it needs.
+    """Keep the promises to a job's elastic pods, pod by pod, once the job has its minimum.
 
-    Its next batch may be another one: a pod that was moved for one of them waits like any other.
+    The job's next batch may be another one. A pod that was moved for the first batch waits like any
+    other.
     """
     ledger, podsets = session.ledger, session.podsets
     tasks = pending_tasks(session, job)
@@ -153,16 +154,16 @@ def _keep_elastic(session: Session, job: int) -> None:
 
 
 def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
-    """Tell whether a queue on the job's path has no room for a batch."""
+    """Tell whether a queue on the job's path refuses a batch."""
     ask = session.shapes.request[:, session.tasks.shape_of_task[batch]].sum(axis=1)
     return bool(first_shut(session, _ACTION, job, ask))
 
 
 def _keep(session: Session, job: int, batch: RowVec) -> bool:
-    """Place a batch where it was promised; False where that cannot be done any more."""
+    """Place a batch on its promised nodes; False when that is no longer possible."""
     nodes = session.tasks.nominated_node[batch]
     if not batch.size or (nodes < 0).any():
-        return True  # part of what it needs was never promised
+        return True  # a part of the batch was never promised
     if _is_shut(session, job, batch):
         return False
     statement = session.statement()
@@ -179,7 +180,7 @@ def _keep(session: Session, job: int, batch: RowVec) -> bool:
 
 
 def _put(session: Session, statement: Statement, task: int, node: int) -> bool:
-    """Place one pod on its node, now or once it is free; False when neither will do."""
+    """Place one pod on its node, now or once the node has room; False when neither is possible."""
     shape = int(session.tasks.shape_of_task[task])
     plan, room, _, _ = session.placement.vacancy(shape)
     code = 0 if plan.codes is None else int(plan.codes[node])

@@ -1,4 +1,4 @@
-"""One plugin's answer to one question, and the one guard around asking for it."""
+"""One plugin's answer to one question, and the guard that contains its failures."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from kaisched.framework.report.records import PluginFailure
 Check = Callable[[Any, Any], str]
 """Returns what is wrong with an answer, or an empty string."""
 Asked = tuple[Any, ...]
-"""What a question is asked with, in the order of its specification; the session comes first."""
+"""The arguments of a question, in the order of its specification; the session comes first."""
 
 
 class CycleAbandonedError(Exception):
-    """What the division rests on failed: the cycle ends without intents."""
+    """An answer that the division needs has failed: the cycle ends without intents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One plugin's answer to one question, ready to be asked for."""
+    """One plugin's method that answers one question, called under a guard."""
 
     owner: Any
     """The plugin itself."""
     plugin: str
-    """Its name."""
+    """The plugin's name."""
     question: str
     weight: float
-    """The factor of its scores in the shard."""
+    """The factor of the plugin's scores in the shard."""
     source: str
     """The distribution that it came with, and its version."""
     call: Callable[..., Any]
 
     def ask(self, rule: Rule, asked: Asked, against: Any) -> Any:
-        """Return the answer, None for nothing to say, or what stands for one that fails.
+        """Return the answer, None for nothing to say, or the substitute for a failed answer.
 
         Args:
-            rule: tells an answer from nonsense, and knows what stands for a failure.
+            rule: checks the answer, and has the substitute for a failure.
             asked: the arguments of the question.
-            against: what the answer must match, as the rule likes it: the number of rows, a shape.
+            against: what the rule checks the answer against: the number of rows, a shape.
 
         Raises:
-            CycleAbandonedError: the division rests on the answer, or failed inside of it.
+            CycleAbandonedError: the division needs the answer, or failed inside of it.
 
         """
         try:
@@ -55,7 +55,7 @@ class Answer:
         return rule.failed(self, asked, against, fault) if fault else said
 
     def promise(self, name: str) -> Answer:
-        """Return what the plugin promises of this answer, to be asked for under the same guard."""
+        """Return the plugin's promise about this answer, called under the same guard."""
         made: Callable[..., object] = getattr(self.owner, name)
         return replace(self, call=lambda *asked: bool(made(*asked)))
 
@@ -64,19 +64,19 @@ class Rule:
     """Judges answers, and says what stands for one that fails."""
 
     def __init__(self, fault: Check, abandons: str = "") -> None:
-        """Take the check of an answer, and what the cycle is abandoned for where one fails."""
+        """Take the check, and what a failure abandons the cycle for; empty for nothing."""
         self.fault = fault
         self.abandons = abandons
 
     def instead(self, against: Any) -> Any:
-        """Return what stands for an answer that fails; None, which is nothing, unless said."""
+        """Return the substitute for an answer that fails; by default None, nothing to say."""
         del against
 
     def failed(self, answer: Answer, asked: Asked, against: Any, error: Exception | str) -> Any:
-        """Name the plugin in the cycle's failures; return what stands for its answer.
+        """Name the plugin in the cycle's failures; return the substitute for its answer.
 
         Raises:
-            CycleAbandonedError: nothing can stand for it.
+            CycleAbandonedError: there is no substitute.
 
         """
         cause = error if isinstance(error, Exception) else None
@@ -92,23 +92,23 @@ Answers = tuple[Answer, ...]
 
 
 class Promise(Rule):
-    """A method by which a plugin says, before a question, that it would have no answer."""
+    """A method by which a plugin declares, before a question, that it would have no answer."""
 
     def __init__(self, method: str, *, silent: bool, abandons: str = "") -> None:
-        """Declare it for a question.
+        """Declare the promise for a question.
 
         Args:
             method: the name of the plugin's method.
-            silent: what it returns where the plugin need not be asked.
-            abandons: what the cycle is abandoned for when the method fails; the plugin is asked,
-                unless given.
+            silent: what the method returns where the plugin need not be asked.
+            abandons: what the cycle is abandoned for when the method fails; if empty, the plugin
+                is asked.
 
         """
         super().__init__(anything_goes, abandons)
         self.method, self.silent = method, silent
 
     def instead(self, against: Any) -> bool:
-        """Let the plugin be asked."""
+        """Return that the plugin must be asked."""
         del against
         return not self.silent
 
@@ -126,11 +126,11 @@ class Promise(Rule):
 
 
 def anything_goes(said: object, against: object) -> str:
-    """Find nothing wrong."""
+    """Accept any answer."""
     del said, against
     return ""
 
 
 def told(error: Exception | str) -> str:
-    """Say what an exception or a fault is."""
+    """Describe an exception or a fault."""
     return f"{type(error).__name__}: {error}" if isinstance(error, Exception) else error

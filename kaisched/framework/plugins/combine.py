@@ -1,7 +1,7 @@
-"""How the answers of several plugins to one question combine, and what stands for one that fails.
+"""Combines the answers of several plugins to one question, with substitutes for failed answers.
 
-Each question declares one of these, see :mod:`~kaisched.framework.plugins.questions`. How it is
-asked is made from the declaration, and the reference prints it: the first line of a class is there.
+Each question declares a combination, see :mod:`~kaisched.framework.plugins.questions`. The function
+that asks is made from the declaration. The reference prints the first line of each class.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ if TYPE_CHECKING:
 
 _FAILED: Final = int(Refusal.PLUGIN_FAILED)
 _NOTHING: Final = object()
-"""Stands for the state of a plugin that has none; None is one that it may have."""
+"""Marks a plugin without state; None may be a plugin's state."""
 _ABANDONED: Final = (
     "The cycle is abandoned: no intents, the old facts stay, every waiting job says why."
 )
 
 
 class Combination(Rule):
-    """One way in which answers combine, and what stands for one that fails."""
+    """One way in which answers combine, with a substitute for an answer that fails."""
 
     name: ClassVar[str]
     check: ClassVar[staticmethod[[Any, Any], str]] = staticmethod(anything_goes)
     """Returns what is wrong with an answer, or an empty string."""
     fails: str
-    """What happens when an answer fails, as the reference says it."""
+    """What happens when an answer fails, in the words of the reference."""
     without: str = ""
-    """What stands where nobody answers, as the reference says it."""
+    """What holds without any answer, in the words of the reference."""
 
     def __init__(self, rows: str = "", *, abandons: str = "") -> None:
-        """Declare it for a question.
+        """Declare the combination for a question.
 
         Args:
-            rows: the argument with the rows asked about, where an answer has a row for each.
-            abandons: what cannot be worked out without a failed answer.
+            rows: the argument with the rows asked about, if an answer has a row for each.
+            abandons: what cannot be computed without a failed answer.
 
         """
         super().__init__(self.check, abandons)
@@ -66,22 +66,22 @@ class Combination(Rule):
         self.parameters: tuple[str, ...] = ()
         """The question's arguments, the session first."""
         self.at = 0
-        """Where among them the rows are."""
+        """The place of the rows among the arguments."""
         self.promise: Promise | None = None
 
     def declare(self, question: Callable[..., object], promise: Promise | None) -> None:
-        """Learn the question's arguments, and by which promise plugins are left out."""
+        """Take the question's arguments, and the promise by which plugins are left out."""
         self.parameters = tuple(inspect.signature(question).parameters)[1:]
         self.at = self.parameters.index(self.rows) if self.rows else 0
         self.promise = promise
 
     @property
     def meaning(self) -> str:
-        """How answers combine, as the reference says it."""
+        """How answers combine, in the words of the reference."""
         return (inspect.getdoc(type(self)) or "").partition("\n\n")[0]
 
     def over(self, answers: Answers) -> Callable[..., Any]:
-        """Return what asks for these answers, with the question's arguments, and combines them."""
+        """Return a function that takes the question's arguments and combines these answers."""
         raise NotImplementedError
 
 
@@ -89,11 +89,11 @@ class RowWise(Combination):
     """Answers that have a row for each row asked about."""
 
     def add(self, before: Any, said: Any) -> Any:
-        """Return what answers come to with one more; ``before`` is None for the first."""
+        """Combine one more answer with ``before``, which is None for the first."""
         raise NotImplementedError
 
     def over(self, answers: Answers) -> Callable[..., Any]:
-        """Return what all answers come to, or None without any."""
+        """Return all answers combined, or None without any."""
         at, add = self.at, self.add
 
         def ask(*asked: Any) -> Any:
@@ -108,7 +108,7 @@ class RowWise(Combination):
 
 
 class FirstRefusal(RowWise):
-    """Codes, 0 for no objection; in each row the first other one in plugin order stands."""
+    """Codes, 0 for no objection; each row gets the first other code in plugin order."""
 
     name = "first refusal"
     check = staticmethod(code_fault)
@@ -120,20 +120,20 @@ class FirstRefusal(RowWise):
         return np.full(against, _FAILED, np.int16)
 
     def add(self, before: CodeVec | None, said: CodeVec) -> CodeVec:
-        """Let a row's first refusal stand."""
+        """Keep the first refusal of each row."""
         codes = said.astype(np.int16, copy=False)
         return codes if before is None else np.where(before != 0, before, codes)
 
 
 class FirstRefusalInTurn(FirstRefusal):
-    """As *first refusal*, and what one plugin refuses the next is not asked about."""
+    """As *first refusal*, but a plugin is not asked about rows that an earlier plugin refuses."""
 
     name = "first refusal, in turn"
 
     def over(self, answers: Answers) -> Callable[..., CodeVec]:
-        """Return codes ``(K,)``; the last argument has those of rows nobody is asked about, or 0.
+        """Return codes ``(K,)``; the last argument has the codes of rows refused beforehand, or 0.
 
-        A plugin gets instead of it what the question says: which rows are not refused so far.
+        Plugins get, as the last argument, which rows are not refused so far.
         """
         at = self.at
 
@@ -151,14 +151,14 @@ class FirstRefusalInTurn(FirstRefusal):
 
 
 class Keys(RowWise):
-    """Each plugin's key columns in plugin order, low first; of equals, what decides without any."""
+    """Each plugin's key columns in plugin order, low first; ties are decided as without any."""
 
     name = "keys"
     check = staticmethod(keys_fault)
     fails = "Its keys are left out; the other plugins' keys and the last rules decide."
 
     def __init__(self, rows: str, *, without: str = "creation decides, then the name") -> None:
-        """Declare it for a question; ``without`` are the framework's last rules."""
+        """Declare the combination for a question; ``without`` are the framework's last rules."""
         super().__init__(rows)
         self.without = without
 
@@ -189,7 +189,7 @@ class Least(RowWise):
         return np.zeros(against, np.int64)
 
     def add(self, before: IntVec | None, said: IntVec) -> IntVec:
-        """Keep the lesser one in each row."""
+        """Keep the smaller answer in each row."""
         return said if before is None else np.minimum(before, said)
 
 
@@ -218,7 +218,7 @@ class Sum(RowWise):
                     total = weighted if total is None else total + weighted
             if total is None:
                 return np.zeros(count)
-            # One look at the sum; NaN compares false with everything. Only if it is odd, at each.
+            # Check the sum first (NaN compares false with everything), and each score only then.
             if count and not (least(total) >= 0.0 and most(total) <= highest):
                 return self._in_range(scores, asked, count)
             return total
@@ -239,7 +239,7 @@ class Sum(RowWise):
 
 
 class First(Combination):
-    """The first plugin that answers anything."""
+    """The answer of the first plugin that gives any."""
 
     name = "first"
 
@@ -251,14 +251,14 @@ class First(Combination):
         otherwise: Callable[..., Any] | None = None,
         abandons: str = "",
     ) -> None:
-        """Declare it for a question.
+        """Declare the combination for a question.
 
         Args:
-            fault: returns what is wrong with an answer to what was asked, or an empty string.
-            without: what stands where nobody answers, as the reference says it.
-            otherwise: works that out from the arguments; None stands, unless given.
-            abandons: what the cycle is abandoned for when an answer fails; the next plugin is
-                asked, unless given.
+            fault: returns what is wrong with an answer, or an empty string.
+            without: what holds without any answer, in the words of the reference.
+            otherwise: computes the answer that holds without any; by default None.
+            abandons: what the cycle is abandoned for when an answer fails; if empty, the next
+                plugin is asked.
 
         """
         super().__init__(abandons=abandons)
@@ -270,7 +270,7 @@ class First(Combination):
         )
 
     def over(self, answers: Answers) -> Callable[..., Any]:
-        """Return the first answer that is one."""
+        """Return the first answer that is not None."""
         otherwise = self._otherwise
 
         def ask(*asked: Any) -> Any:
@@ -291,7 +291,7 @@ class Fold(Combination):
     fails = _ABANDONED
 
     def __init__(self, *, without: str, abandons: str) -> None:
-        """Declare it for a question; ``abandons`` is what the cycle is abandoned for."""
+        """Declare the combination; ``abandons`` is what a failure abandons the cycle for."""
         super().__init__(abandons=abandons)
         self.without = without
 
@@ -310,7 +310,7 @@ class Fold(Combination):
 
 
 class Union(Combination):
-    """All that anybody names."""
+    """The union of all answers."""
 
     name = "union"
     check = staticmethod(stale_fault)
@@ -318,12 +318,12 @@ class Union(Combination):
     without = "nothing"
 
     def instead(self, against: Asked) -> tuple[RowVec, RowVec]:
-        """Name everything: no shapes are all of them."""
+        """Return that everything is stale: an empty shape array means every shape."""
         del against
         return np.empty(0, np.int64), np.empty(0, np.int64)
 
     def over(self, answers: Answers) -> Callable[..., list[tuple[RowVec, RowVec]]]:
-        """Ask everybody, and return what each says."""
+        """Return the answers of all plugins."""
 
         def ask(*asked: Any) -> list[tuple[RowVec, RowVec]]:
             stale = []
@@ -337,12 +337,12 @@ class Union(Combination):
 
 
 class Own(Combination):
-    """Each plugin's own, kept under its name."""
+    """Each plugin's own answer, kept under the plugin's name."""
 
     name = "own"
 
     def __init__(self, *, fails: str) -> None:
-        """Declare it for a question, with what happens when an answer fails."""
+        """Declare the combination, with what happens when an answer fails."""
         super().__init__()
         self.fails = fails
 
@@ -364,12 +364,12 @@ class Own(Combination):
 
 
 class Rows(Combination):
-    """All rows, in plugin order, then those known without a plugin; the first for a kind counts."""
+    """All rows, in plugin order, then the built-in rows; the first row for a kind counts."""
 
     name = "rows"
     check = staticmethod(rows_fault)
     fails = "The shard is not run: the process ends and names the plugin."
-    without = "those known without a plugin"
+    without = "the built-in rows"
 
     def failed(self, answer: Answer, asked: Asked, against: Any, error: Exception | str) -> Any:
         """Refuse the plugin: the question is asked before there is a cycle.

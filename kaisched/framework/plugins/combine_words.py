@@ -1,4 +1,4 @@
-"""How answers combine that people read; see :mod:`~kaisched.framework.plugins.combine`."""
+"""Combines answers that people read; see :mod:`~kaisched.framework.plugins.combine`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AnyOf(RowWise):
-    """A row is true where any plugin says so."""
+    """A row is true if any plugin answers true."""
 
     name = "any"
     check = staticmethod(flags_fault)
@@ -32,7 +32,7 @@ class AnyOf(RowWise):
 
 
 class OfOwner(Combination):
-    """Only the plugin whose refusal it is, which is the question's last argument."""
+    """The answer of the plugin that owns the refusal, which is the question's last argument."""
 
     name = "owner"
 
@@ -45,14 +45,14 @@ class OfOwner(Combination):
         is_listed: bool = False,
         instead: Callable[[Asked], Any] = lambda _: None,
     ) -> None:
-        """Declare it for a question.
+        """Declare the combination for a question.
 
         Args:
             fault: returns what is wrong with an answer, or an empty string.
-            without: what stands without an answer, as the reference says it.
+            without: what holds without an answer, in the words of the reference.
             fails: what happens when the answer fails.
-            is_listed: an answer yields what is taken as a list.
-            instead: returns what stands for an answer that fails.
+            is_listed: the answer is an iterable, which is read into a list.
+            instead: returns the substitute for an answer that fails.
 
         """
         super().__init__()
@@ -60,7 +60,7 @@ class OfOwner(Combination):
         self._is_listed, self._instead = is_listed, instead
 
     def instead(self, against: Asked) -> Any:
-        """Return what stands for an answer that fails."""
+        """Return the substitute for an answer that fails."""
         return self._instead(against)
 
     def over(self, answers: Answers) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ def _listed(function: Callable[..., Any], *asked: Any) -> list[Any]:
 
 
 class FirstOfEach(Combination):
-    """Of each row that is named, what the first plugin says that names it."""
+    """For each row, the answer of the first plugin that names the row."""
 
     name = "first of each"
     check = staticmethod(problems_fault)
@@ -89,7 +89,7 @@ class FirstOfEach(Combination):
     without = "nothing is said"
 
     def over(self, answers: Answers) -> Callable[..., dict[int, Any]]:
-        """Return what is said, by row."""
+        """Return the answers, by row."""
 
         def ask(*asked: Any) -> dict[int, Any]:
             found: dict[int, Any] = {}
@@ -109,7 +109,7 @@ class Lines(Combination):
     without = "none"
 
     def over(self, answers: Answers) -> Callable[..., Iterator[str]]:
-        """Yield the lines of all plugins; nothing is contained, since nothing rests on them."""
+        """Yield the lines of all plugins; failures pass, since no decision depends on the lines."""
 
         def ask(*asked: Any) -> Iterator[str]:
             for answer in answers:

@@ -1,7 +1,7 @@
-"""Asking the plugins: every question as a function, made from what the question declares.
+"""Asks the plugins: every question is a function, made from the question's declaration.
 
-Compiled once per shard (and per probe). A plugin that raises or answers nonsense is named in the
-session's failures, and what happens then is declared with the question, see
+The functions are compiled once per shard (and per probe). A plugin that raises or answers nonsense
+is named in the session's failures. The question declares what happens then, see
 :mod:`~kaisched.framework.plugins.questions`.
 """
 
@@ -60,12 +60,12 @@ class AskingSession(SessionView, Protocol):
 
     @property
     def barred(self) -> set[int]:
-        """Jobs that an action has failed on."""
+        """Jobs on which an action has failed."""
         ...
 
     @property
     def gates(self) -> dict[str, Callable[..., CodeVec | None] | None]:
-        """Gates of queues by action, each worked out when first needed."""
+        """Queue gates by action, each compiled on first use."""
         ...
 
 
@@ -84,7 +84,7 @@ class Questions:
         self._open = self._asker(Plugin.session_open)
         self._close = self._asker(Plugin.session_close)
         self.fair_share: Callable[[SessionView], Amounts | None] = self._asker(Plugin.fair_share)
-        """Return the fair shares ``(R, Q)``, or None when nobody divides."""
+        """Return the fair shares ``(R, Q)``, or None without an answer."""
         self._compile_orders()
         self._compile_gates()
         self._compile_nodes()
@@ -116,7 +116,7 @@ class Questions:
         self.victim_order: Callable[[SessionView, Claim, Units], tuple[RowVec, int] | None] = (
             self._asker(Plugin.victim_order)
         )
-        """Return the units in the order in which they go, or None where the host's order stands."""
+        """Return the units in the order in which they go, or None for the host's order."""
         self.orders_victims = bool(self._answers["victim_order"])
         self.plan_gate: Callable[[SessionView, Claim, Units], CodeVec | None] = self._asker(
             Plugin.plan_gate
@@ -195,7 +195,7 @@ class Questions:
     # -- once a cycle ------------------------------------------------------------------------
 
     def open(self, session: AskingSession) -> None:
-        """Fill ``session.state``; a plugin may ask for what those before it have opened."""
+        """Fill ``session.state``; a plugin may read the state of the plugins before it."""
         for plugin, state in self._open(session):
             session.state[plugin] = state
 
@@ -204,11 +204,11 @@ class Questions:
         return {plugin: fact for plugin, fact in self._close(session) if fact is not None}
 
     def fold(self, session: AskingSession) -> Fold | None:
-        """Return the weight fold as one function, or None when nobody answers."""
+        """Return the weight fold as one function, or None when no plugin answers."""
         return self._division(session, "over_quota_weights")
 
     def head_start(self, session: AskingSession) -> Callable[..., IntVec | None] | None:
-        """Return the head starts as one function, or None when nobody answers."""
+        """Return the head starts as one function, or None when no plugin answers."""
         return self._division(session, "head_start")
 
     def _division(self, session: AskingSession, question: str) -> Callable[..., Any] | None:
@@ -220,14 +220,14 @@ class Questions:
     def contest(
         self, session: AskingSession, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> Columns:
-        """Return the keys by which sibling queues compete, each with its best job, low first."""
+        """Return the keys that order sibling queues, each with its best job, low first."""
         columns = self.queue_order(session, queue, held, ask)
         if self._has_heads:
             columns = [*columns, *self._head_order(session, queue, job, held, ask)]
         return columns
 
     def rests_on_sums(self, session: AskingSession) -> bool:
-        """Tell whether positions of inner queues may be foreseen by adding up what is below."""
+        """Tell whether an inner queue's positions may be predicted from its children's sums."""
         asked = ("queue_order", "head_order", "queue_gate")
         owners = {id(it.owner): it.owner for name in asked for it in self._answers[name]}
         return all(owner.rests_on_sums(session) for owner in owners.values())
@@ -268,9 +268,9 @@ class Questions:
     def scenario_gate(
         self, session: AskingSession, claim: Claim, units: Units, refused: CodeVec | None = None
     ) -> CodeVec:
-        """Return codes ``(V,)``; what one plugin refuses, the next is not asked about.
+        """Return codes ``(V,)``; a plugin is not asked about units that an earlier one refuses.
 
-        ``refused`` ``(V,)`` are codes of those that no plugin is asked about at all.
+        ``refused`` ``(V,)`` has the codes of units that no plugin is asked about.
         """
         codes = np.zeros(len(units), np.int16) if refused is None else refused
         judged: CodeVec = self._scenario_gate(session, claim, units, codes)
@@ -284,18 +284,18 @@ class Questions:
         return np.zeros(len(job), np.bool_) if said is None else said
 
     def proposals(self, session: AskingSession, job: int, code: int) -> list[Proposal]:
-        """Return the changes that the plugin whose refusal it is thinks worth a trial."""
+        """Return the changes that the plugin which owns a refusal proposes to try."""
         return self._proposals(session, job, code) or []
 
     def eviction_reason(
         self, session: AskingSession, claim: Claim, units: Sequence[Unit]
     ) -> Callable[..., str] | None:
-        """Return what makes the sentence of a claim's evictions, or None where nobody answers."""
+        """Return a function that makes the sentence of a claim's evictions, or None."""
         made = self._eviction_reason(session, claim, units)
         return None if made is None else partial(_sentence, made)
 
     def gate_owner(self, session: AskingSession, question: str, arguments: dict[str, Any]) -> str:
-        """Return the plugin whose refusal stands, asking one by one (for records only)."""
+        """Return the plugin that refuses first, asking one by one (for records only)."""
         asked = [arguments[name] for name in QUESTIONS[question].parameters[1:]]
         for answer in self._answers[question]:
             said = self._over(question, (answer,))(session, *asked)
@@ -305,7 +305,7 @@ class Questions:
 
 
 def _sentence(made: Callable[..., str], session: AskingSession) -> str:
-    """Return a plugin's sentence, or that it has none: it is read when the cycle is long over."""
+    """Return a plugin's sentence, or a substitute if it fails: the cycle may be long over."""
     try:
         return str(made(session))
     except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained

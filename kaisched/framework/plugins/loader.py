@@ -1,8 +1,9 @@
 """Finds installed plugins and makes those a shard enables.
 
-Plugins come from the entry-point group ``kaisched.plugins``, the shipped ones like anybody's. Each
-is loaded by itself: one that is broken is remembered with its distribution and version, and raises
-only when a shard enables it. The order is the shard's, so pluggy's order options are refused here.
+Plugins come from the entry-point group ``kaisched.plugins``, bundled and third-party plugins alike.
+Each is loaded by itself. A broken plugin is remembered with its distribution and version, and
+raises only when a shard enables it. Plugins run in the shard's order, so pluggy's order options are
+refused here.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Catalogue:
 
     @property
     def broken(self) -> tuple[Installed, ...]:
-        """Those that cannot be used, with their errors."""
+        """The plugins that cannot be used, with their errors."""
         return tuple(entry for entry in self.by_name.values() if entry.error is not None)
 
     def make(
@@ -107,7 +108,7 @@ class Catalogue:
 
         Raises:
             ConfigError: no such plugin is installed, or an argument is unknown or of a wrong type.
-            PluginError: it is installed but broken.
+            PluginError: the plugin is installed but broken.
 
         """
         entry = self.by_name.get(name)
@@ -137,12 +138,12 @@ class Catalogue:
 
 @cache
 def installed_plugins() -> Catalogue:
-    """Return what is installed in this environment; looked up once."""
+    """Return the plugins installed in this environment; looked up once."""
     return load_plugins(entry_points(group=GROUP))
 
 
 def load_plugins(points: Iterable[EntryPoint]) -> Catalogue:
-    """Load entry points one at a time; a broken one does not keep the others away."""
+    """Load entry points one at a time; a broken one does not affect the others."""
     found: dict[str, list[Installed]] = {}
     for point in points:
         found.setdefault(point.name, []).append(_load(point))

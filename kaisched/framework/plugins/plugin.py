@@ -1,7 +1,7 @@
-"""What a plugin is: its name, its arguments, its refusals and what it promises of its answers.
+"""The base of plugins: a name, arguments, refusals, and promises about answers.
 
-Which questions it may answer is in :mod:`~kaisched.framework.plugins.questions`, and those whose
-answers people read are in :mod:`~kaisched.framework.plugins.words`.
+The questions that a plugin may answer are in :mod:`~kaisched.framework.plugins.questions`; those
+whose answers people read are in :mod:`~kaisched.framework.plugins.words`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _Arguments: TypeAlias = Arguments
 
 
 class Plugin(Decisions, Words):
-    """Base of every plugin: one instance a shard, holding its arguments and nothing else.
+    """Base of every plugin: one instance for each shard, which holds only its arguments.
 
-    What a plugin computes for a cycle is the value its ``session_open`` returns, read back as
-    ``session.state[self.name]``; an instance is never written to after construction.
+    The state of a cycle is the value that ``session_open`` returns, read back as
+    ``session.state[self.name]``. An instance is never written to after construction.
     """
 
     name: ClassVar[str]
@@ -49,37 +49,37 @@ class Plugin(Decisions, Words):
     is_score_rising: bool = False
     """Promise that ``node_score`` never falls as ``extra`` grows while the pods fit.
 
-    Identical pods may then fill one node before the next without being scored again: binpacking
-    promises it, spreading cannot. Checked by the conformance kit.
+    Identical pods may then fill one node before the next without new scores. Binpacking promises
+    this, spreading cannot. The conformance kit checks it.
     """
 
     is_job_bound: bool = False
-    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` look at nothing but the job's own
+    """Promise that ``job_order``, ``job_gate`` and ``batch_size`` read nothing but the job's own
     row (its counts, pod sets, priority, creation, labels, annotations) and the arguments.
 
-    Answers may then be kept from cycle to cycle for jobs of which nothing has changed.
+    Answers may then be kept from cycle to cycle for jobs that have not changed.
     """
 
     is_class_bound: bool = False
-    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` looks at no
-    more of a job than its queue, its ask, its priority and whether it is preemptible.
+    """Promise that ``job_gate`` answers every action alike, and that ``claim_gate`` reads no more
+    of a job than its queue, request, priority and preemptibility.
 
-    One job of each class may then be asked about for all of them.
+    One answer about a job of a class then holds for all jobs of the class.
     """
 
     takes_from_own_queue: bool = False
-    """Say that reclaim may take from the claim's own queue too, which is else preempt's business.
+    """Declare that reclaim may also take from the claim's own queue; otherwise only preempt does.
 
-    Such victims need not have a lower priority: ``victim_order`` says which of them go.
+    Such victims need not have a lower priority: ``victim_order`` decides which of them go.
     """
 
     refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
-    """The reasons of its own for which it refuses; gates may also answer a host's ``Refusal``."""
+    """The plugin's own reasons to refuse; gates may also answer a host's ``Refusal``."""
 
     Arguments: ClassVar[type[_Arguments]] = _Arguments
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Note whose the refusals are that a class lists."""
+        """Set the owner of the refusals that a class lists."""
         super().__init_subclass__(**options)
         for refusal in vars(cls).get("refusals", ()) if "name" in vars(cls) else ():
             refusal.claim(cls.name)
@@ -91,18 +91,18 @@ class Plugin(Decisions, Words):
     def has_gates(self, session: SessionView, action: str) -> bool:
         """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
 
-        It is then not asked: where no queue is limited, thousands of positions need not be worked
-        out. Asked once a cycle and action, when the first gate is needed.
+        The gate is then not asked: without limits, thousands of positions need not be computed.
+        Asked once for each cycle and action, when the first gate is needed.
         """
         del session, action
         return True
 
     def rests_on_sums(self, session: SessionView) -> bool:
-        """Promise that answers about an inner queue rest on what is held below it, added up.
+        """Promise that answers about an inner queue depend only on the sum of what it holds.
 
         ``queue_order``, ``head_order`` and ``queue_gate`` are then asked about assumed positions,
-        many turns ahead. With False they are asked turn by turn, and may read what each queue holds
-        now from ``session.held_now``.
+        many jobs ahead. With False they are asked for one job at a time, and may read what each
+        queue holds now from ``session.held_now``.
         """
         del session
         return True
@@ -110,8 +110,8 @@ class Plugin(Decisions, Words):
     def is_silent(self, session: SessionView, question: str) -> bool:
         """Promise with True that a question has no answer from this plugin in this cycle.
 
-        Asked about ``over_quota_weights`` and ``head_start``, before the division: where nobody has
-        anything to say, it is remembered and quick.
+        Asked about ``over_quota_weights`` and ``head_start`` before the division. If no plugin has
+        an answer, the division is quick, and its result is kept between cycles.
         """
         del session, question
         return False

@@ -1,6 +1,6 @@
-"""The probe: where a caller may watch the plugins being asked, for instance with a stopwatch.
+"""The probe: wraps every call of a plugin, for example to measure its time.
 
-The cycle itself never reads a clock; whoever wants timings hands in a probe that wraps the calls.
+The cycle itself never reads a clock; a caller that wants timings passes in a probe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Probe(Protocol):
 
 
 class NullProbe:
-    """Watches nothing and costs nothing."""
+    """A probe that wraps no call and costs nothing."""
 
     def wrap(self, plugin: str, question: str, function: _F) -> _F:
         """Return the function itself."""

@@ -1,17 +1,18 @@
 # mypy: disable-error-code="empty-body"
-"""Every question a plugin may answer and that decides. A document first, code second.
+"""The questions to plugins whose answers decide: first a document, then code.
 
-A plugin subclasses :class:`Plugin` and overrides the questions it answers, each marked with
-``@hookimpl`` and with the very signature below (mypy and the loader both check). Letters: ``K``
-rows asked about now, ``R`` resources, ``N`` nodes, ``Q`` queues. All arguments are read-only arrays
-or the session; answers are new arrays. Amounts are int64 base units.
+A plugin subclasses :class:`Plugin` and overrides the questions it answers. Each override is marked
+with ``@hookimpl`` and has exactly the signature below (mypy and the loader check this). Letters:
+``K`` rows asked about now, ``R`` resources, ``N`` nodes, ``Q`` queues. All arguments are read-only
+arrays or the session; answers are new arrays. Amounts are int64 base units.
 
-Rules for every answer: it depends on the arguments, the session and the plugin's own typed
-arguments only, never on the clock, on chance or on what was asked before; rows are independent of
-each other. ``None`` always means "nothing to say". Order among plugins is the shard's.
+Rules for every answer: it depends only on the arguments, the session and the plugin's own typed
+arguments, never on the clock, on chance or on earlier questions. Rows are independent of each
+other. ``None`` always means "nothing to say". Plugins are asked in the shard's order.
 
-Each question declares how the answers of several plugins combine, and what stands for a plugin that
-raises or answers nonsense (wrong shape, type or range, NaN): it is named in the cycle's failures.
+Each question declares how the answers of several plugins combine, and the substitute for a plugin
+that raises or answers nonsense (wrong shape, type or range, NaN). Such a plugin is named in the
+cycle's failures.
 The questions whose answers people read follow in :mod:`~kaisched.framework.plugins.words`.
 """
 
@@ -39,7 +40,7 @@ from kaisched.framework.plugins.specification import question
 from kaisched.framework.plugins.validity import (
     batch_fault,
     head_start_fault,
-    line_fault,
+    order_fault,
     share_fault,
     size_fault,
 )
@@ -58,18 +59,18 @@ def _one_each(session: SessionView, job: RowVec) -> IntVec:
 
 
 class Decisions:
-    """What a plugin may be asked that decides, or that a decision rests on."""
+    """The questions whose answers decide, or on which a decision depends."""
 
     # -- once a shard ------------------------------------------------------------------
 
     @question(Rows())
     def workloads(self) -> Sequence[Workload]:
-        """Return how the pods of further kinds of workload are grouped into gangs, a row a kind.
+        """Return how pods of more workload kinds are grouped into gangs, one row for each kind.
 
-        Asked once, when the shard's policy is made, before anything is watched: every kind of every
-        row is then listed and watched, which its roles must allow. Pods of kinds without a row are
-        jobs of their own. Where a process has several shards, they must read a kind alike: a row's
-        ``read`` is compared with ``==``.
+        Asked once, when the shard's policy is made, before anything is watched. Every kind of every
+        row is then listed and watched, which the daemon's roles must allow. Pods of kinds without a
+        row are jobs of their own. All shards of a process must read a kind alike: a row's ``read``
+        is compared with ``==``.
         """
 
     # -- once a cycle ------------------------------------------------------------------
@@ -89,9 +90,7 @@ class Decisions:
         They are read back as ``memory.facts[name]``, and serialised with a cycle's input.
         """
 
-    @question(
-        First(share_fault, without="nobody has a fair share: all are zero", abandons="fair share")
-    )
+    @question(First(share_fault, without="all fair shares are zero", abandons="fair share"))
     def fair_share(self, session: SessionView) -> Amounts | None:
         """Return the fair share ``(R, Q)`` of each queue at every level.
 
@@ -115,11 +114,12 @@ class Decisions:
 
         Asked each division round, for all sibling groups of one depth at once: entry i is queue
         ``queue[i]`` for resource ``resource[i]``; ``group[i]`` numbers (resource, parent) groups;
-        ``active[i]`` says that it still wants more; ``weights`` are normalised over the group.
+        ``active[i]`` is True if the queue still wants more; ``weights`` are normalised over the
+        group.
         """
 
     @question(
-        First(head_start_fault, without="nobody is ahead", abandons="head start"),
+        First(head_start_fault, without="all head starts are zero", abandons="head start"),
         unless=Promise("is_silent", silent=True, abandons="head_start"),
     )
     def head_start(
@@ -135,10 +135,10 @@ class Decisions:
     ) -> IntVec | None:
         """Return how much of the surplus ``(K,)`` queues get before the weights share the rest.
 
-        Asked for each depth and priority, before its first round, about the queues that want some:
+        Asked for each depth and priority, before its first round, about the queues that want more:
         rows as in :meth:`over_quota_weights`. ``has`` is what the queue gets already, its deserved
-        part; ``wants`` what it may still take; ``surplus`` what its group shares. At least 0, at
-        most ``wants``, and in a group together at most the surplus.
+        part; ``wants`` is what it may still take; ``surplus`` is what its group shares. Answers are
+        at least 0, at most ``wants``, and their sum over a group is at most the surplus.
         """
 
     # -- order ---------------------------------------------------------------------------
@@ -147,25 +147,25 @@ class Decisions:
     def queue_order(
         self, session: SessionView, queue: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding which of several sibling queues goes first.
+        """Return key columns ``(K,)`` that decide which of several sibling queues goes first.
 
-        ``held`` ``(R, K)`` is what the queue would hold then and ``ask`` ``(R, K)`` what its best
-        candidate asks for: also asked on assumed positions, so pure in its arguments.
+        ``held`` ``(R, K)`` is what the queue would hold then, and ``ask`` ``(R, K)`` what its best
+        candidate asks for. Also asked on assumed positions: the answer must use ``held``.
         """
 
     @question(Keys("queue", without="of equal queues the older goes first, then the name decides"))
     def head_order(
         self, session: SessionView, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding among siblings that :meth:`queue_order` holds equal.
+        """Return key columns ``(K,)`` that break ties of :meth:`queue_order` between siblings.
 
-        By their best candidates: ``job[i]`` is that of ``queue[i]``, in it or below it. Asked after
-        it and with the same positions.
+        The keys are of the best candidates: ``job[i]`` is that of ``queue[i]``, in the queue or
+        below it. Asked after :meth:`queue_order`, with the same positions.
         """
 
     @question(Keys("job"))
     def job_order(self, session: SessionView, job: RowVec) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding the order of jobs inside a leaf queue.
+        """Return key columns ``(K,)`` that decide the order of jobs inside a leaf queue.
 
         Asked when an action starts, and again for an elastic job whose turn is over. Reads the
         job's present counts, as of now.
@@ -175,13 +175,13 @@ class Decisions:
     def task_order(
         self, session: SessionView, task: RowVec
     ) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding which pods of a job are placed first."""
+        """Return key columns ``(K,)`` that decide which pods of a job are placed first."""
 
     @question(Keys("active", without="the name decides"))
     def subgroup_order(
         self, session: SessionView, active: IntVec, minimum: IntVec
     ) -> tuple[IntVec | FloatVec, ...] | None:
-        """Return key columns ``(K,)`` deciding which subgroup of a job is served first.
+        """Return key columns ``(K,)`` that decide which subgroup of a job is placed first.
 
         ``active`` and ``minimum`` ``(K,)`` count the pods (for an inner group, the children) that
         run and that must run.
@@ -217,11 +217,11 @@ class Decisions:
     def claim_gate(
         self, session: SessionView, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
-        """Return int16 codes ``(K,)``: may ``job[i]`` take ``ask[:, i]`` from others at all?
+        """Return int16 codes ``(K,)``: may ``job[i]`` take ``ask[:, i]`` from other jobs at all?
 
-        Asked by reclaim, preempt and consolidate before they look for victims, and again for jobs
-        whose turn comes after something has moved. What only victims can cure, such as a limit, is
-        not its business: :meth:`queue_gate` is asked once they are gone.
+        Asked by reclaim, preempt and consolidate before they search victims, and again for jobs
+        whose turn comes after a move. Reasons that victims can cure, such as a limit, do not belong
+        here: :meth:`queue_gate` is asked once the victims are gone.
         """
 
     @question(FirstRefusal("job"))
@@ -229,7 +229,7 @@ class Decisions:
         """Return int16 codes ``(K,)``: may running jobs give room to this claim at all?
 
         Asked once per action and class of claims (same queue, shape, size and priority), about
-        preemptible jobs that the action may take from.
+        preemptible jobs that the action may evict.
         """
 
     @question(FirstRefusalInTurn("units"))
@@ -238,52 +238,52 @@ class Decisions:
     ) -> CodeVec | None:
         """Return int16 codes ``(V,)``: may these units be taken, one after the other?
 
-        A unit is judged as if those before it in its set (``units.alternative``) that are ``taken``
-        and not refused here were gone from ``session.held_now``; entries that are not ``taken`` are
-        not asked about. To take fewer must never be refused where taking more is not.
+        A unit is judged as if the units before it in its set (``units.alternative``) were gone from
+        ``session.held_now``, if they are ``taken`` and not refused here. Entries that are not
+        ``taken`` are not asked about. If a set may be taken, so may every smaller set of its units.
         """
 
-    @question(First(line_fault, without="the order of candidates, turned around"))
+    @question(First(order_fault, without="the order of candidates, reversed"))
     def victim_order(
         self, session: SessionView, claim: Claim, units: Units
     ) -> tuple[RowVec, int] | None:
-        """Return (units in the order in which they would go, why the others would not).
+        """Return (units in the order in which they would go, code of the units left out).
 
-        Rows of ``units``, which stand in no order across queues and in job order turned around in
-        each. The first of them that make room for the claim are taken, then those it can do without
-        are put back, the last first; no other set is looked at. The code of what is left out may be
-        one that is *retried*: then the next pass asks again. 0 where nothing is left out.
+        The order has rows of ``units``. ``units`` is in reversed job order inside each queue, and
+        in no order across queues. The first units that make room for the claim are taken. Then
+        units that the claim does not need are put back, the last first; no other set is tried. If
+        the code is *retried*, the next pass asks again. It is 0 if no unit is left out.
         """
 
     @question(FirstRefusal("units"))
     def plan_gate(self, session: SessionView, claim: Claim, units: Units) -> CodeVec | None:
-        """Return int16 codes ``(V,)``: may these units go, for this claim and together?
+        """Return int16 codes ``(V,)``: may these units go together for this claim?
 
         Asked about a plan in the order of :meth:`victim_order`, and before a unit is put back about
-        the others. They are gone from ``session.held_now``; the claim is not placed yet. Where any
-        of them is refused there is no such plan.
+        the other units. The units are gone from ``session.held_now``; the claim is not placed yet.
+        If any unit is refused, the plan is dropped.
         """
 
     @question(First(size_fault, without="pods are placed one by one", otherwise=_one_each))
     def batch_size(self, session: SessionView, job: RowVec) -> IntVec | None:
         """Return how many pending pods ``(K,)`` of each job are placed next, all or nothing.
 
-        Asked for jobs of a single pod set: the gang's missing members, or 1 for an elastic pod; 0
-        for nothing.
+        Asked for jobs of a single pod set. The answer is the number of the gang's missing pods, 1
+        for an elastic pod, or 0 for nothing.
         """
 
     @question(First(batch_fault, without="pods are placed one by one"))
     def next_batch(self, session: SessionView, job: int) -> RowVec | None:
         """Return the task rows of a *structured* job to place next, all or nothing, in order.
 
-        Empty for nothing.
+        An empty answer means nothing to place.
         """
 
     @question(AnyOf("job"))
     def is_guaranteed(self, session: SessionView, job: RowVec, ask: Amounts) -> BoolVec | None:
         """Tell, ``(K,)``, which jobs are entitled to ``ask[:, i]`` at any time.
 
-        Their evictions are not stopped for having gone round in a ring before (R33).
+        Evictions for such a job are not stopped as part of an eviction loop (R33).
         """
 
     # -- nodes -------------------------------------------------------------------------------
@@ -292,16 +292,16 @@ class Decisions:
     def node_filter(self, session: SessionView, shape: int, rows: RowVec) -> CodeVec | None:
         """Return int16 codes ``(K,)``: may a pod of this shape run on these nodes at all?
 
-        Asked once per shape for all nodes, then only for rows named stale by :meth:`on_moves`.
-        Amounts are not its business.
+        Asked once per shape for all nodes, then only for rows that :meth:`on_moves` names as stale.
+        Amounts are checked elsewhere.
         """
 
     @question(Least("rows"))
     def node_room(self, session: SessionView, shape: int, rows: RowVec) -> IntVec | None:
         """Return how many more pods of this shape ``(K,)`` the nodes can take, amounts aside.
 
-        For host ports and anti-affinity. Asked again for every touched row. What the
-        amounts allow is a bound as well.
+        For host ports and anti-affinity. Asked again for every node with a move. The host also
+        applies the bound of the amounts.
         """
 
     @question(Sum("rows"))
@@ -310,17 +310,17 @@ class Decisions:
     ) -> FloatVec | None:
         """Return scores ``(K,)`` in [0, 1], higher is better.
 
-        As if ``extra`` ``(K,)`` more pods of the shape were already on each node. Row-wise: never
-        normalised over the rows asked about (constants of the snapshot are fine).
-        ``session.free`` and ``session.room`` speak of now.
+        Score each node as if ``extra`` ``(K,)`` more pods of the shape were already on it. Rows are
+        independent: never normalise over the rows asked about (constants of the snapshot are fine).
+        ``session.free`` and ``session.room`` are as of now.
         """
 
     @question(Union())
     def on_moves(
         self, session: SessionView, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
-        """Hear of tasks placed (``sign`` +1) or taken back (-1) ``(K,)``; return what got stale.
+        """Take note of tasks placed (``sign`` +1) or taken back (-1); return stale filter answers.
 
-        The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again, an empty
-        shape array meaning every shape.
+        The answer is (shapes, node rows) whose :meth:`node_filter` must be asked again. An empty
+        shape array means every shape.
         """

@@ -1,8 +1,8 @@
 """The plugins of a shard, registered with pluggy in the shard's order.
 
 pluggy finds the answers in each plugin, checks them against the specification and keeps them by
-question. Asking does not go through its calls but through tuples made of what it found: a call
-costs a quarter of the time, and answers stand in the order of the shard.
+question. Calls do not go through pluggy but through tuples of the answers that it found. A call
+then costs a quarter of the time, and answers are in the shard's order.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Registry(pluggy.PluginManager):
         """Register plugins, in their order.
 
         Raises:
-            pluggy.PluginValidationError: one answers what is not asked, or with other arguments.
-            ValueError: two have one name.
+            pluggy.PluginValidationError: an answer has no question, or other arguments.
+            ValueError: two plugins have the same name.
 
         """
         super().__init__(PROJECT)
@@ -54,7 +54,7 @@ class Registry(pluggy.PluginManager):
         self.check_pending()
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
-        """Find an answer; what a plugin has inherited from the specification is none."""
+        """Return the options of a plugin's answer; a method inherited from the base is none."""
         owner = plugin if inspect.isclass(plugin) else type(plugin)
         inherited = getattr(owner, name, None) is getattr(Plugin, name, owner)
         if inherited and name not in vars(plugin):

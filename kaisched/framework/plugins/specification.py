@@ -1,4 +1,4 @@
-"""What a question is: a method of the specification, with how the answers to it combine."""
+"""Declares questions: methods of the specification, each with a combination of answers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _impl = pluggy.HookimplMarker(PROJECT)
 def hookimpl(function: _F) -> _F:
     """Mark a method as a plugin's answer to the question of the same name.
 
-    Takes no options: the order is the shard file's, so ``tryfirst``, ``trylast`` and wrappers do
-    not exist here (the loader refuses them when they come from pluggy's own marker).
+    It takes no options: plugins are asked in the shard file's order, so ``tryfirst``, ``trylast``
+    and wrappers do not exist here (the loader refuses them when pluggy's own marker sets them).
     """
     return _impl(function)
 
 
 def question(combine: Combination, unless: Promise | None = None) -> Callable[[_F], _F]:
-    """Declare a question: how answers combine, and by which promise a plugin is not asked."""
+    """Declare a question: how answers combine, and the promise by which a plugin is not asked."""
 
     def declare(function: _F) -> _F:
         combine.declare(function, unless)

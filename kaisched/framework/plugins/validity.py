@@ -1,4 +1,4 @@
-"""What is wrong with an answer: shape, type and range, checked before anything rests on it.
+"""Checks answers of plugins before they are used: shape, type and range.
 
 Each check takes the answer and what it must match: the number of rows, a shape, or the arguments of
 the question, the session first.
@@ -30,7 +30,7 @@ def fits(answer: object, shape: tuple[int, ...], kinds: str) -> bool:
 
 
 def wrong(answer: object, shape: tuple[int, ...], kinds: str) -> str:
-    """Say what an answer is instead."""
+    """Describe an answer that is not an array of this shape and kind."""
     if isinstance(answer, np.ndarray):
         return f"answered {answer.dtype}{list(answer.shape)}, not '{kinds}'{list(shape)}"
     return f"answered {type(answer).__name__}, not an array of shape {list(shape)}"
@@ -39,7 +39,7 @@ def wrong(answer: object, shape: tuple[int, ...], kinds: str) -> str:
 def code_fault(codes: Any, count: int) -> str:
     """Return what is wrong with refusal codes ``(K,)``, or an empty string.
 
-    A number that is no refusal would open a gate when cut to 16 bits, or have no words.
+    A number that is no refusal code could become 0 when cut to 16 bits, or have no text.
     """
     if not fits(codes, (count,), "i"):
         return wrong(codes, (count,), "i")
@@ -53,7 +53,7 @@ def code_fault(codes: Any, count: int) -> str:
 
 @cache
 def _is_code(highest: int) -> BoolVec:
-    """Tell of each number up to the highest code whether it is one."""
+    """Tell for each number up to the highest code whether it is a code."""
     is_code = np.arange(highest + 1) >= FIRST_OF_PLUGINS
     is_code[list(Refusal)] = True
     return is_code
@@ -62,7 +62,7 @@ def _is_code(highest: int) -> BoolVec:
 def keys_fault(keys: Any, count: int) -> str:
     """Return what is wrong with key columns ``(K,)``, or an empty string.
 
-    NaN is below nothing and above nothing: one of them spoils the whole order.
+    NaN is neither below nor above any number: one NaN makes the whole order undefined.
     """
     if not isinstance(keys, (tuple, list)):
         return f"answered {type(keys).__name__}, not a tuple of key columns"
@@ -125,12 +125,12 @@ def head_start_fault(ahead: Any, asked: Asked) -> str:
     return "answered more than the surplus" if np.count_nonzero(together[group] > surplus) else ""
 
 
-def line_fault(line: Any, asked: Asked) -> str:
+def order_fault(order: Any, asked: Asked) -> str:
     """Return what is wrong with (rows of units, code), or an empty string."""
     count = len(asked[-1])
-    if not (isinstance(line, tuple) and len(line) == 2):  # noqa: PLR2004 - a pair
-        return f"answered {type(line).__name__}, not (rows, code)"
-    rows, code = line
+    if not (isinstance(order, tuple) and len(order) == 2):  # noqa: PLR2004 - a pair
+        return f"answered {type(order).__name__}, not (rows, code)"
+    rows, code = order
     if not (isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind == "i"):
         return "answered rows that are not a vector of rows"
     if rows.size and (rows.min() < 0 or rows.max() >= count or len(np.unique(rows)) < len(rows)):
@@ -169,13 +169,13 @@ def flags_fault(flags: Any, count: int) -> str:
 
 
 def reason_fault(said: Any, against: Asked) -> str:
-    """Return what is wrong with why a job is refused, or an empty string."""
+    """Return what is wrong with the reason of a refusal, or an empty string."""
     del against
     return "" if isinstance(said, Reason) else f"answered {type(said).__name__}, no kaisched.Reason"
 
 
 def sentence_fault(said: Any, against: Asked) -> str:
-    """Return what is wrong with what makes a sentence, or an empty string."""
+    """Return what is wrong with a function that makes a sentence, or an empty string."""
     del against
     return "" if callable(said) else f"answered {type(said).__name__}, no function"
 

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="empty-body"
 """The questions whose answers people read; they decide nothing.
 
-What is said in :mod:`~kaisched.framework.plugins.questions` holds for them too.
+The rules of :mod:`~kaisched.framework.plugins.questions` hold for them too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _without_more(asked: Asked) -> Reason:
 
 
 class Words:
-    """What a plugin may say to people."""
+    """The questions whose answers people read."""
 
     @question(
         OfOwner(
@@ -45,43 +45,42 @@ class Words:
     def refusal_reason(
         self, session: SessionView, action: str, job: int, code: int
     ) -> Reason | None:
-        """Say why this plugin refuses a job, with the numbers, as of the end of the cycle.
+        """Return why this plugin refuses a job, with the numbers, as of the end of the cycle.
 
-        ``code`` is one of the plugin's own ``refusals`` that stood when ``action`` tried the job.
-        Asked when somebody reads the record of the job.
+        ``code`` is the plugin's own refusal with which ``action`` ended the attempt. Asked when the
+        job's record is read.
         """
 
     @question(OfOwner(without="nothing is proposed", fails="It proposes nothing.", is_listed=True))
     def proposals(self, session: SessionView, job: int, code: int) -> Iterable[Proposal] | None:
-        """Return changes that may cure a refusal of this plugin's, likely ones first.
+        """Return changes that may cure a refusal of this plugin, likely ones first.
 
-        They are tried on a copy before anybody hears of them. Kinds are those that the refusal
-        lists as ``tried``. Asked when somebody asks for advice.
+        Each change is tried on a copy before it is shown as advice. Its kind is one that the
+        refusal lists as ``tried``. Asked when advice is asked for.
         """
 
     @question(First(sentence_fault, without="it names the claim and the queues that lose"))
     def eviction_reason(
         self, session: SessionView, claim: Claim, units: Sequence[Unit]
     ) -> Callable[[SessionView], str] | None:
-        """Return what makes the sentence that these evictions for a claim carry.
+        """Return a function that makes the reason of these evictions for a claim.
 
-        Asked once a claim that evicts, when all its moves are in ``session.held_now``. The sentence
-        is made of the session when somebody reads it, and of what was noted now: what is returned
-        keeps no session.
+        Asked once for each claim that evicts, when all its moves are in ``session.held_now``. The
+        function is called with the session when the reason is read. It may keep numbers of now, but
+        must not keep the session.
         """
 
     @question(FirstOfEach())
     def queue_problems(self, session: SessionView) -> Mapping[int, Problem] | None:
-        """Return what hinders queues under this policy, by queue row; none of those that work.
+        """Return, by queue row, the problems of queues that do not work under this policy.
 
-        Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares somebody
-        reads.
+        Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares are read.
         """
 
     @question(Lines())
     def broken_rules(self, moves: Moves) -> Iterable[str] | None:
-        """Return a line for each rule of this plugin's that a cycle's result breaks.
+        """Return a line for each rule of this plugin that a cycle's result breaks.
 
-        Asked by tests, replays and whoever checks results; never by a cycle. Each line begins with
+        Asked by tests, replays and other checks of results; never by a cycle. Each line begins with
         the rule's name.
         """

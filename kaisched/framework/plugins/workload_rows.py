@@ -1,4 +1,4 @@
-"""What a row about a kind of workload must be, from which its pods are grouped."""
+"""Checks the rows with which plugins describe how pods of a workload kind are grouped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION: Final = re.compile(r"[a-z0-9.-]{1,200}/v[a-z0-9]{1,60}", re.ASCII)
 _PLURAL: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 _KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}", re.ASCII)
 _NOT_OWNERS: Final = ("", "scheduling.run.ai", "kai.scheduler", gang_api.GROUP)
-"""API groups of what is watched for something else than its pods."""
+"""API groups of objects that are watched for other reasons than their pods."""
 
 
 def rows_fault(rows: list[object], asked: object) -> str:

@@ -1,1 +1,1 @@
-"""The working state of one cycle: amounts, placements, tentative moves and what they led to."""
+"""The working state of one cycle: amounts, placements, tentative moves and decisions."""

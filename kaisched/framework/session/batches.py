@@ -1,4 +1,4 @@
-"""The next batches of many jobs at once: which shape, how many pods, and what that asks for."""
+"""The next batches of many jobs at once: their shapes, numbers of pods and requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, RowVec]]:
-    """Return the shape, the size of the next batch and, where not simple, its task rows."""
+    """Return shapes, sizes and, for jobs that are not simple, task rows of the next batches."""
     jobs = session.jobs
     shape = jobs.shape_of_job[job]
     if not job.size:
@@ -44,7 +44,7 @@ def measure(session: Session, job: RowVec) -> tuple[RowVec, IntVec, dict[int, Ro
 def asks_of(
     session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: Mapping[int, RowVec]
 ) -> Amounts:
-    """``(R, K)`` what the next batches of jobs ask for, as :func:`measure` found them."""
+    """``(R, K)`` what the next batches that :func:`measure` returned ask for."""
     request = session.shapes.request
     asks: Amounts = request.take(shape, axis=1) * size
     if batches and shape.min(initial=0) < 0:

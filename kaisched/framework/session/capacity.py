@@ -1,8 +1,8 @@
 """What fits on the nodes, as of now: amounts idle and being released, and the room they make.
 
-The one place that knows how amounts become room. The ledger takes and gives back here, by node and
-shape; whoever wants to know what fits, now, once everything is released or without some of the pods
-that run, asks here.
+Only this module converts amounts to room. The ledger takes and gives back amounts by node and
+shape. All questions about room are answered here: room now, room once everything is released, and
+room without some of the running pods.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 HUGE: Final = 1 << 40
 """Room where a shape asks for nothing of a resource; more pods than any node will see."""
 _FEW: Final = 16
-"""Up to so many rows a loop of scalars beats the arrays (measured: 0.2 us a row against 4 us a
-call)."""
+"""Up to so many rows a loop of scalars is faster than arrays (measured: 0.2 us for a row against
+4 us for a call)."""
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
 
 
 class Holding(NamedTuple):
-    """What some pods hold, and where: what would be free without them."""
+    """The amounts that some pods hold, by node: these would be free without the pods."""
 
     nodes: RowVec
     """``(K,)``"""
@@ -40,28 +40,28 @@ class Holding(NamedTuple):
     """``(R, K)``"""
 
     def some(self, pods: RowVec) -> Holding:
-        """Return what some of them hold."""
+        """Return what some of the pods hold."""
         return Holding(self.nodes[pods], self.amounts.take(pods, axis=1))
 
 
 class Capacity:
     """The amounts of the nodes in one cycle.
 
-    They are the snapshot's own until the first of them moves: a cycle that places nothing copies
+    They are the snapshot's arrays until the first change: a cycle that places nothing copies
     nothing.
     """
 
     __slots__ = ("_asked", "_has_releasing", "_is_own", "_request", "idle", "releasing", "touched")
 
     idle: Amounts
-    """``(R, N)`` what no pod holds, leaving ones included."""
+    """``(R, N)`` what no pod holds, pods that are leaving included."""
     releasing: Amounts
-    """``(R, N)`` what leaving pods will give back, less what is promised of it."""
+    """``(R, N)`` what leaving pods will release, less what is promised of it."""
     touched: list[int]
-    """Node rows in the order they changed: what caches of per-node answers still have to re-ask."""
+    """Node rows in the order of their changes: caches of answers by node ask again for them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Begin with what the snapshot says."""
+        """Begin with the amounts of the snapshot."""
         nodes = snapshot.nodes
         self.idle, self.releasing = nodes.idle, nodes.releasing
         self.touched = []
@@ -81,7 +81,7 @@ class Capacity:
         self._move(node, -self._request[:, shape], state)
 
     def take_all(self, nodes: RowVec, shape: int, state: int) -> None:
-        """Do as :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
+        """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
         self._move_all(nodes, self._request[:, shape], state)
 
     def give_back_all(self, nodes: RowVec, shape: int, state: int) -> None:
@@ -139,7 +139,7 @@ class Capacity:
 
     @property
     def has_releasing(self) -> bool:
-        """True when room was being released as the cycle began, or something let go since."""
+        """True when room was being released as the cycle began, or has been since."""
         if self._has_releasing is None:
             self._has_releasing = bool(np.count_nonzero(self.releasing))
         return self._has_releasing
@@ -157,7 +157,7 @@ class Capacity:
     ) -> IntVec:
         """``(N,)`` pods of a shape that fit on the nodes allowed once everything is released.
 
-        And once what some pods hold is free as well, where ``without`` says.
+        What the pods of ``without`` hold counts as free as well.
         """
         if without is not None:
             return self.without(without).room(shape, allowed)
@@ -186,7 +186,7 @@ class Capacity:
         return self.idle + self.releasing
 
     def free_of(self, resource: int, rows: RowVec) -> IntVec:
-        """``(K,)`` the same of one resource on some nodes."""
+        """``(K,)`` what :meth:`free` returns, for one resource on some nodes."""
         free: IntVec = self.idle[resource].take(rows) + self.releasing[resource].take(rows)
         return free
 
@@ -200,29 +200,29 @@ class Capacity:
         return self.idle.take(rows, axis=1) + np.minimum(promised, 0, out=promised)
 
     def unpromised_on(self, node: int) -> IntVec:
-        """``(R,)`` the same on one node."""
+        """``(R,)`` what :meth:`unpromised` returns, for one node."""
         return self.idle[:, node] + np.minimum(self.releasing[:, node], 0)
 
     def total(self) -> IntVec:
         """``(R,)`` what is free on all nodes together.
 
-        A node whose pods hold more than it has gives nothing, and takes nothing from others.
+        A node whose pods hold more than it has counts as 0.
         """
         total: IntVec = np.maximum(self.free(), 0).sum(axis=1)
         return total
 
     def total_of(self, resource: int) -> int:
-        """Return the same of one resource."""
+        """Return the :meth:`total` of one resource."""
         return int(np.maximum(self.idle[resource] + self.releasing[resource], 0).sum())
 
 
 class Without:
-    """The room of all nodes if some pods were gone: counted on a copy, nothing moves."""
+    """The room of all nodes if some pods were gone, counted on a copy."""
 
     __slots__ = ("_request", "free")
 
     def __init__(self, free: Amounts, request: Amounts) -> None:
-        """Count on from free amounts ``(R, N)``, which are changed."""
+        """Start from free amounts ``(R, N)``, which are changed."""
         self.free = free
         self._request = request
 
@@ -238,7 +238,7 @@ class Without:
         return room_of(self.free, self._request[:, shape], allowed)
 
     def lack(self, asked: Asked, pods: IntVec, rows: RowVec | None = None) -> Amounts:
-        """``(R', N)``, or ``(R', K)`` of some nodes: what they lack for so many pods on each."""
+        """``(R', N)``, or ``(R', K)`` for ``rows``: what nodes lack for so many pods on each."""
         amounts = np.array([amount for _, amount in asked])[:, None]
         free = self.free[[resource for resource, _ in asked]]
         lack: Amounts = amounts * pods - (free if rows is None else free.take(rows, axis=1))
@@ -246,12 +246,12 @@ class Without:
 
 
 class NodeRoom:
-    """The room of one node as plain numbers, quicker than arrays: counted on, nothing moves."""
+    """The room of one node as plain numbers, which are quicker than arrays; a copy."""
 
     __slots__ = ("_free",)
 
     def __init__(self, free: list[int]) -> None:
-        """Count on from free amounts, by resource, which are changed."""
+        """Start from free amounts, by resource, which are changed."""
         self._free = free
 
     def shift(self, amounts: list[int], sign: int) -> None:
@@ -268,7 +268,7 @@ class NodeRoom:
         return max(least, 0)
 
     def lack(self, asked: Asked, pods: int) -> list[tuple[int, int]]:
-        """Return (resource, amount) of what is lacking for so many pods; 0 or less is enough."""
+        """Return (resource, amount) that so many pods lack; 0 or less is enough."""
         return [(at, amount * pods - self._free[at]) for at, amount in asked]
 
 
@@ -279,7 +279,7 @@ def room_of(free: Amounts, request: IntVec, allowed: BoolVec | None = None) -> I
 
 
 def divisors(request: Amounts) -> tuple[Amounts, Amounts]:
-    """Return what to divide free amounts by and what to add, ``(R, S)``, for :func:`pods_in`."""
+    """Return divisors of free amounts and numbers to add, ``(R, S)``, for :func:`pods_in`."""
     return np.maximum(request, 1), np.where(request > 0, 0, HUGE)
 
 

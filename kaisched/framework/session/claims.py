@@ -1,7 +1,7 @@
-"""What evicting actions ask plugins about: a claim, and the units that could make room for it.
+"""Claims, and the units that could make room for them: evicting actions ask plugins about these.
 
-A *claim* is a pending batch that asks for room which others hold. A *unit* is what is evicted
-together: the core of a gang (all of it, since what is left could not run), or one elastic pod.
+A *claim* is a pending batch that asks for room which other jobs hold. A *unit* is a set of pods
+that is evicted together: the core of a gang, which cannot run in part, or one elastic pod.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Claim:
     ask: Amounts
     """``(R,)`` what the batch asks for."""
     pass_number: int = 0
-    """How often victims were sought for it before: after a pass in which plugins spared some for a
-    reason that is retried, they are asked again, and may be less gentle."""
+    """The number of earlier passes of the search: after a pass in which plugins refused victims for
+    a reason that is retried, they are asked again and may allow more."""
 
 
 class Unit(NamedTuple):
@@ -41,20 +41,20 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Running work in the order in which it would be given up. Columns ``(V,)``."""
+    """Running units in the order in which they would be evicted. Columns ``(V,)``."""
 
     job: RowVec
     queue: RowVec
     """Leaf queue of each unit."""
     amounts: Amounts
-    """``(R, V)`` what its tasks hold."""
+    """``(R, V)`` what each unit's tasks hold."""
     is_core: BoolVec
     """True for the core of a gang, False for an elastic pod."""
     tasks: Sequence[tuple[int, ...]]
     """Task rows of each unit."""
     alternative: RowVec | None = None
-    """Which of several sets each unit is of, ascending; every set is judged for itself. None: all
-    are of one set."""
+    """The number of the set of each unit, ascending; every set is judged on its own. None: all
+    units are in one set."""
 
     def __len__(self) -> int:
         """Return V."""

@@ -1,7 +1,7 @@
-"""How many pods disruption budgets still let go in this cycle.
+"""How many evictions disruption budgets still allow in this cycle.
 
-Counted is what budgets allow, less what this cycle has decided to evict: a plan that is taken back
-has cost nothing. Where there are no budgets, nothing is looked at.
+The number is what budgets allow, less what this cycle has decided to evict: a plan that is rolled
+back costs nothing. Without budgets nothing is computed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def disruptions_left(session: Session) -> IntVec:
 
 
 def charges_of(session: Session, tasks: Iterable[int]) -> Counter[int]:
-    """Return how many evictions of running tasks count against which budget, SEVERAL included."""
+    """Return, by budget, how many evictions of running tasks count against it; SEVERAL included."""
     of_task = session.snapshot.disruption_budgets.of_task
     charges = Counter(int(of_task[task]) for task in tasks)
     del charges[UNPROTECTED]
@@ -50,12 +50,12 @@ def charges_of(session: Session, tasks: Iterable[int]) -> Counter[int]:
 
 
 def is_within(charges: Counter[int], left: IntVec) -> bool:
-    """Tell whether so many may be evicted together."""
+    """Tell whether budgets allow these evictions together."""
     return SEVERAL not in charges and all(left[at] >= count for at, count in charges.items())
 
 
 def may_disrupt(session: Session, tasks: Iterable[int]) -> bool:
-    """Tell whether running tasks may be evicted together, as far as disruption budgets go."""
+    """Tell whether disruption budgets allow evicting running tasks together."""
     if not has_budgets(session):
         return True
     return is_within(charges_of(session, tasks), disruptions_left(session))

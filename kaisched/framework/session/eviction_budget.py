@@ -1,7 +1,7 @@
-"""How many pods may still be evicted: a shard may bound how many it evicts in any hour.
+"""The eviction budget: a shard may limit how many pods it evicts in any hour.
 
-Counted is what was sent, and what this cycle has decided. Whoever is refused for this waits like
-any other; what fits into the rest of the budget goes on.
+Evictions that were sent, and those that this cycle has decided, count. A job that is refused for
+the budget waits like any other; smaller evictions that fit into the rest of the budget go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_BOUND: Final = -1
 
 
 def left_of(snapshot: Snapshot, policy: Policy, now_s: float) -> int:
-    """Return how many pods may be evicted now; -1 for any number."""
+    """Return how many pods may be evicted now; -1 for no limit."""
     if policy.evictions_per_hour < 0:
         return NO_BOUND
     recent = sum(now_s - HOUR_S < at_s <= now_s for at_s in snapshot.evictions_s)
@@ -31,7 +31,7 @@ def left_of(snapshot: Snapshot, policy: Policy, now_s: float) -> int:
 
 
 def may_evict(session: Session, pods: int) -> bool:
-    """Tell whether so many pods more may be evicted in this cycle."""
+    """Tell whether so many more pods may be evicted in this cycle."""
     policy = session.policy
     if policy.evictions_per_hour < 0 or not pods:
         return True
@@ -40,7 +40,7 @@ def may_evict(session: Session, pods: int) -> bool:
 
 
 def is_spent(session: Session, action: str) -> bool:
-    """Tell whether an action may evict nothing; then every job that waits is told why."""
+    """Tell whether the budget is used up; if so, note it as the refusal of every waiting job."""
     if may_evict(session, 1):
         return False
     jobs = session.jobs

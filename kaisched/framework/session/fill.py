@@ -1,7 +1,8 @@
-"""Filling nodes with identical pods: three ways to one answer.
+"""Fills nodes with identical pods: three algorithms with the same answer.
 
 The answer is the greedy one: each pod goes to the node with the highest score (the lower row wins a
-tie), and a pod placed changes its node's score. Which way is exact depends on how scores move.
+tie), and a placed pod changes its node's score. Which algorithm is exact depends on how scores
+change.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from kaisched.core.axis import FloatVec, IntVec, RowVec
 
 _FEW = 12
-"""Up to so many nodes are picked one by one before sorting them all pays (measured: an arg-max over
-5,000 nodes costs 2 us, a stable sort 300)."""
+"""Up to so many nodes are picked one by one, which is then faster than sorting all nodes (measured:
+an arg-max over 5,000 nodes costs 2 us, a stable sort 300)."""
 
 
 def fill_first(masked: FloatVec, room: IntVec, count: int) -> RowVec:
@@ -72,7 +73,7 @@ def fill_stepwise(
     count: int,
     score: Callable[[RowVec, IntVec], FloatVec],
 ) -> RowVec:
-    """Choose one by one, asking each chosen node's score again: exact always, slow."""
+    """Choose nodes one by one, asking each chosen node's score again: always exact, but slow."""
     now = masked.copy()
     added = np.zeros(len(room), np.int64)
     chosen = np.empty(count, np.int64)

@@ -24,7 +24,7 @@ def ordered_jobs(session: SessionView, job: RowVec) -> RowVec:
 
 
 def jobs_by_age(session: SessionView, job: RowVec) -> RowVec:
-    """Return job rows by creation and name, the oldest first: where importance does not matter."""
+    """Return job rows by creation and name, the oldest first."""
     if len(job) < 2:  # noqa: PLR2004 - nothing to order
         return job
     ordered: RowVec = job[last_first(session, job, [session.jobs.created_s[job]])[::-1]]

@@ -1,8 +1,8 @@
 """The working state of a cycle: the only arrays that change while it runs.
 
-Copies of the snapshot's mutable columns; those of the nodes are the capacity's. Changed through
-:class:`~kaisched.framework.session.statement.Statement` alone, which can take every change back to
-the bit (all integers, no rounding).
+It has copies of the snapshot's mutable columns; the capacity has those of the nodes. Only
+:class:`~kaisched.framework.session.statement.Statement` changes them. It can undo every change
+exactly, since all amounts are integers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kaisched.framework.session.capacity import Capacity
 
 _FEW = 16
-"""Up to so many rows a loop of scalars beats the arrays (measured: 0.2 us a row against 4 us a
-call)."""
+"""Up to so many rows a loop of scalars is faster than arrays (measured: 0.2 us for a row against
+4 us for a call)."""
 _ALLOCATED = int(TaskState.ALLOCATED)
 _RELEASING = int(TaskState.RELEASING)
 _PENDING = int(TaskState.PENDING)
@@ -32,7 +32,7 @@ _ACTIVE = ACTIVE_STATES.tolist()
 
 
 class Ledger:
-    """What queues hold, how jobs stand and where every task is, as the cycle has it now."""
+    """What queues hold, the counts of jobs, and the state and node of every task, as of now."""
 
     __slots__ = (
         "_capacity",
@@ -54,8 +54,8 @@ class Ledger:
     )
 
     held: Amounts
-    """``(R, Q)`` at every level of the tree; a promise counts, so that all of them together keep to
-    the order and the limits by which they will be bound."""
+    """``(R, Q)`` at every level of the tree. Promises count, so that promised pods obey the order
+    and the limits by which they will be bound."""
     held_non_preemptible: Amounts
     state: np.ndarray[tuple[int], np.dtype[np.int8]]
     node_of_task: RowVec
@@ -67,7 +67,7 @@ class Ledger:
     def __init__(
         self, snapshot: Snapshot, held: Amounts, held_non_preemptible: Amounts, capacity: Capacity
     ) -> None:
-        """Copy what may change; ``held`` is already rolled up and is copied too."""
+        """Copy the columns that may change, and ``held``, which is already rolled up."""
         tasks, jobs, podsets = snapshot.tasks, snapshot.jobs, snapshot.podsets
         self._capacity = capacity
         self.held = held.copy()
@@ -89,7 +89,7 @@ class Ledger:
     def set_state(self, task: int, state: int, node: int) -> tuple[int, int]:
         """Move one task to a state on a node and return (old state, old node).
 
-        The inverse is the same call with what it returned.
+        The same call with the returned pair undoes it.
         """
         old_state, old_node = int(self.state[task]), int(self.node_of_task[task])
         shape = int(self._shape_of_task[task])
@@ -103,7 +103,7 @@ class Ledger:
         return old_state, old_node
 
     def place_pending(self, tasks: RowVec, nodes: RowVec, shape: int) -> None:
-        """Put pending tasks of one shape on idle room, all at once; the same as one by one."""
+        """Put pending tasks of one shape on idle room at once; same result as one by one."""
         self._capacity.take_all(nodes, shape, _ALLOCATED)
         self._count_all(tasks, shape, 1)
         self.state[tasks] = _ALLOCATED
@@ -133,7 +133,7 @@ class Ledger:
     def release_all(self, tasks: RowVec, sign: int) -> None:
         """Count running tasks as being released (``sign`` 1), or as running again (-1).
 
-        The same as one by one, but for their states, which the caller sets.
+        The result is that of one by one, except for states, which the caller sets.
         """
         holding = self.holding(tasks)
         self._capacity.release(holding, sign)
@@ -152,14 +152,14 @@ class Ledger:
                 self.held_non_preemptible[:, path] -= strictly[:, None]
 
     def holding(self, tasks: RowVec) -> Holding:
-        """Return what tasks hold on the nodes that they are on."""
+        """Return what tasks hold on their nodes."""
         held = self._request.take(self._shape_of_task[tasks], axis=1)
         return Holding(self.node_of_task[tasks], held)
 
     def relocate(self, task: int, node: int) -> int:
-        """Promise a task that is being released another node, and return where it still is.
+        """Promise another node to a task that is being released; return its present node.
 
-        It goes on holding its old room until it has left; undone by :meth:`take_back_relocated`.
+        The task holds its old room until it has left. :meth:`take_back_relocated` undoes the call.
         """
         old, shape = int(self.node_of_task[task]), int(self._shape_of_task[task])
         self._capacity.take(node, shape, _PIPELINED)
@@ -191,7 +191,7 @@ class Ledger:
         self._hold(jobs, per_job, amounts)
 
     def _count_one(self, task: int, amounts: IntVec, sign: int) -> None:
-        """Do the same for one task, by far the most frequent, without lists (8 us for 15)."""
+        """Do :meth:`_count_all` for one task, the usual case, without lists (8 us, not 15)."""
         podset, job = int(self._podset_of_task[task]), int(self.job_of_task[task])
         self.podset_active[podset] += sign
         self.podset_pending[podset] -= sign

@@ -1,4 +1,4 @@
-"""The next batch of one job as of now: its pods by shape, and what they ask for together."""
+"""The next batch of one job as of now: its pods by shape, and the sum of their requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def batch_of(session: SessionView, job: int) -> tuple[list[tuple[int, int]], int]:
     """Return ([(shape, pods)], pods in all) of the job's next batch.
 
-    Shapes stand in the order of their first pods: their numbers depend on who came first.
+    Shapes are in the order of their first pods: the numbers of shapes differ from store to store.
     """
     host, jobs = host_of(session), session.jobs
     row = np.array([job])

@@ -1,4 +1,4 @@
-"""What a cycle has decided so far: committed moves, and why jobs were refused."""
+"""The decisions of a cycle so far: committed moves, and refusals of jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
 
     Reason: TypeAlias = str | Callable[..., str]
-    """A sentence, or what makes it of the session once somebody reads it."""
+    """A sentence, or a function that makes the sentence from the session once it is read."""
 
 
 class Eviction(NamedTuple):
@@ -62,16 +62,16 @@ class Outcome:
         self.has_put_off = False
         """Whether any job was put off; in nearly all cycles none is."""
         self.claims: dict[str, CodeVec] = {}
-        """Evicting action to ``(J,)`` why it took nothing from others for a job, 0 for untried."""
+        """Evicting action to ``(J,)`` why it evicted nothing for a job, 0 for untried."""
 
     def bind(self, tasks: RowVec, nodes: RowVec) -> None:
-        """Keep allocations."""
+        """Record allocations."""
         self._bind_tasks.append(tasks)
         self._bind_nodes.append(nodes)
         self._bound += len(tasks)
 
     def put_off(self, job: BoolVec) -> None:
-        """Note that jobs ``(J,)`` are put off; what they are refused for already stands."""
+        """Note that jobs ``(J,)`` are put off; earlier refusals stay."""
         self.has_put_off = True
         self.refusal[job & (self.refusal == 0)] = PUT_OFF
 
@@ -83,7 +83,7 @@ class Outcome:
         known[job] = codes
 
     def note_all_claims(self, action: str, codes: CodeVec) -> None:
-        """Note the same for every job at once: ``codes`` is ``(J,)``, 0 leaves what is known."""
+        """Note refusals of claims for all jobs: ``codes`` is ``(J,)``, 0 changes nothing."""
         known = self.claims.get(action)
         if known is None:
             self.claims[action] = codes
@@ -91,7 +91,7 @@ class Outcome:
             np.copyto(known, codes, where=codes != 0)
 
     def nominate(self, task: int, node: int) -> None:
-        """Keep a promise."""
+        """Record a promise."""
         self.nominations.append((task, node))
 
     def evict(
@@ -102,7 +102,7 @@ class Outcome:
         beneficiary: str,
         reason: Reason,
     ) -> None:
-        """Keep an eviction."""
+        """Record an eviction."""
         self.evictions.append(Eviction(task, node, action, beneficiary, reason))
 
     def counts(self) -> tuple[int, int, int]:
@@ -110,12 +110,12 @@ class Outcome:
         return self._bound, len(self.nominations), len(self.evictions)
 
     def end_step(self, action: str, beneficiary: str, start: tuple[int, int, int]) -> None:
-        """Keep as one step what was decided since there were ``start`` moves."""
+        """Record the moves since ``start`` as one step."""
         binds, nominations, evictions = zip(start, self.counts(), strict=True)
         self.steps.append(Step(action, beneficiary, binds, nominations, evictions))
 
     def commit(self) -> None:
-        """Say that what was kept so far is a whole."""
+        """Mark the moves recorded so far as complete."""
         self._committed = (
             len(self._bind_tasks),
             len(self.nominations),
@@ -124,7 +124,7 @@ class Outcome:
         )
 
     def take_back(self) -> None:
-        """Forget what was kept since the last :meth:`commit`: part of a statement."""
+        """Drop the moves since the last :meth:`commit`: an incomplete statement."""
         binds, nominations, evictions, steps = self._committed
         del self._bind_tasks[binds:], self._bind_nodes[binds:]
         del self.nominations[nominations:], self.evictions[evictions:], self.steps[steps:]

@@ -1,9 +1,9 @@
-"""Where pods of a shape may go, and filling nodes with many of them at once.
+"""Finds nodes for pods of a shape, one or many at once.
 
-Per shape and cycle: a mask of allowed nodes, the room on each, a score, all kept up to date for the
-rows that moves touched. A batch of identical pods gets exactly the places that choosing one by one
-would give (highest score, then the lower node row), found without looking one by one where the
-scores allow it.
+For each shape and cycle there is a mask of allowed nodes, with room and score of each node. Moves
+update only the rows that they change. A batch of identical pods gets exactly the places of a choice
+one by one (highest score, then the lower node row). Where scores allow it, the batch is placed at
+once.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _HINT = "rooms"
 _SCARCE = 64
-"""Above so much room it is not worth looking whether all of it is on one node."""
+"""With more room than this, no check is made whether all of it is on one node."""
 _LEVEL_CELLS = 400_000
-"""Above so many (node, extra pod) cells the table of scores is not built; a guess, 3 MB."""
+"""Above so many (node, extra pod) cells the table of scores is not built; an estimate, 3 MB."""
 
 
 class Mask:
@@ -43,7 +43,7 @@ class Mask:
         self.values: FloatVec | None = None
         """``(N,)`` score where there is room, else -1."""
         self.seen = 0
-        """How much of the capacity's touched rows it has taken in."""
+        """How many of the capacity's touched rows the mask includes."""
 
 
 class ShapePlan:
@@ -62,9 +62,9 @@ class ShapePlan:
         self.seen = 0
         """How much of the capacity's touched rows the scores have taken in."""
         self.fresh: tuple[int, RowVec] | None = None
-        """What the scores took in last: how much they had seen before, and the rows."""
+        """The last update of the scores: ``seen`` before it, and the rows."""
         self.mask = Mask()
-        """Of the room there is now; another one once that has changed for more than amounts."""
+        """The mask of the present room; replaced when more than amounts has changed."""
 
 
 class Vacancy(NamedTuple):
@@ -75,7 +75,7 @@ class Vacancy(NamedTuple):
     """``(N,)`` pods on each node."""
     total: int
     mask: Mask | None
-    """The mask of just this room; None where none is kept."""
+    """The mask of this room; None where no mask is kept."""
 
 
 class PlacingSession(AskingSession, Protocol):
@@ -103,12 +103,12 @@ class PlacingSession(AskingSession, Protocol):
 
 
 class Placement:
-    """The placing side of a session."""
+    """Finds nodes for the pods of a session."""
 
     def __init__(self, session: PlacingSession) -> None:
-        """Pick up the room table of earlier cycles where it still speaks of the same nodes."""
-        # Not the session itself: a ring of the two would keep all columns of a cycle until the next
-        # garbage collection, and fresh memory costs more than what has just been let go.
+        """Reuse the room table of earlier cycles if it is still about the same nodes."""
+        # A weak reference: a cycle of references would keep all columns of a cycle until the next
+        # garbage collection, and fresh memory costs more than memory that was just released.
         self._of = weakref.ref(session)
         self._ask = session.ask
         rooms = session.hints.get(_HINT)
@@ -130,7 +130,7 @@ class Placement:
     # -- room ----------------------------------------------------------------------------------
 
     def upper_bound(self, shapes: RowVec) -> IntVec:
-        """``(K,)`` pods of each shape the amounts alone allow, what is being released included."""
+        """``(K,)`` pods of each shape that amounts allow, room being released included."""
         capacity = self._capacity
         if capacity.has_releasing:
             distinct, which = np.unique(shapes, return_inverse=True)
@@ -143,7 +143,7 @@ class Placement:
 
     @property
     def is_full(self) -> bool:
-        """Whether, as far as can be told at a glance, no pod of any shape fits now or soon."""
+        """Whether a quick check shows that no pod of any shape fits now or once all is released."""
         session = self._session
         if self._capacity.has_releasing or session.has_moved:
             return False
@@ -156,7 +156,7 @@ class Placement:
         return room
 
     def plan(self, shape: int) -> ShapePlan:
-        """Return the shape's plan, with its filter asked."""
+        """Return the shape's plan, after asking its filter."""
         plan = self._plans.get(shape)
         if plan is None:
             plan = ShapePlan(shape)
@@ -169,7 +169,7 @@ class Placement:
         return plan
 
     def vacancy(self, shape: int) -> Vacancy:
-        """Return where pods of the shape fit now, everything considered."""
+        """Return where pods of the shape fit now, by amounts, filters and plugins' bounds."""
         plan = self.plan(shape)
         slot = self._slot(shape)
         room: IntVec = self._shared.room[slot]
@@ -183,7 +183,7 @@ class Placement:
         return Vacancy(plan, room, int(room.sum()), plan.mask)
 
     def future(self, plan: ShapePlan) -> IntVec:
-        """``(N,)`` pods that fit once what is being released is free."""
+        """``(N,)`` pods that fit once room being released is free."""
         if plan.cap is not None:
             self._refresh_cap(plan)
         allowed: BoolVec | None = None
@@ -193,7 +193,7 @@ class Placement:
         return room if plan.cap is None else np.minimum(room, plan.cap)
 
     def future_vacancy(self, shape: int) -> Vacancy:
-        """Return where pods of the shape fit once what is being released is free."""
+        """Return where pods of the shape fit once room being released is free."""
         plan = self.plan(shape)
         room = self.future(plan)
         return Vacancy(plan, room, int(room.sum()), None)
@@ -203,7 +203,8 @@ class Placement:
     def choose(self, vacancy: Vacancy, count: int) -> RowVec | None:
         """Return a node row for each of ``count`` identical pods, or None where room is lacking.
 
-        Changes nothing: the caller places them through a statement. ``vacancy`` is of this moment.
+        Nothing is changed: the caller places the pods through a statement. ``vacancy`` must be
+        current.
         """
         plan, room, total, _ = vacancy
         if total < count:
@@ -221,7 +222,7 @@ class Placement:
         return self._choose_falling(plan, masked, room, count)
 
     def best_future(self, shape: int, barred: Collection[int] = ()) -> tuple[int, bool] | None:
-        """Return (node row, fits now) for one pod, counting what is being released, or None.
+        """Return (node row, fits now) for one pod, counting room being released, or None.
 
         Node rows in ``barred`` are left out.
         """
@@ -239,14 +240,14 @@ class Placement:
         return best, bool(room[best] > 0)
 
     def choose_future(self, shape: int, count: int) -> RowVec | None:
-        """Return a node row for each of ``count`` identical pods, counting what is being released.
+        """Return a node row for each of ``count`` identical pods, counting room being released.
 
-        None when there is too little room. Changes nothing, as :meth:`choose`.
+        Return None when there is too little room. Nothing is changed, as in :meth:`choose`.
         """
         return self.choose(self.future_vacancy(shape), count)
 
-    def heed(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
-        """Tell the plugins of moves and ask again for what they say is stale."""
+    def note_moves(self, tasks: RowVec, nodes: RowVec, sign: int) -> None:
+        """Report moves to the plugins, and ask again the filters that they name as stale."""
         for shapes, rows in self._ask.on_moves(self._session, tasks, nodes, sign):
             known = self._plans if not len(shapes) else [int(shape) for shape in shapes]
             for shape in known:
@@ -261,9 +262,9 @@ class Placement:
     # -- upkeep ------------------------------------------------------------------------------------
 
     def _rooms(self) -> Rooms:
-        """Return the room table; one of its own when a later cycle has taken over the shared one.
+        """Return the room table; a private one if a later cycle has taken over the shared one.
 
-        Records are worked out when somebody reads them, which may be cycles later.
+        Records are made when they are read, which may be cycles later.
         """
         if self._shared.turn != self._turn:
             self._shared = Rooms(self._session.snapshot)
@@ -271,7 +272,7 @@ class Placement:
         return self._shared
 
     def _slot(self, shape: int) -> int:
-        """Return the shape's slot in the room table, with every move taken in."""
+        """Return the shape's slot in the room table, updated with every move."""
         rooms = self._rooms()
         slot = rooms.slot_of_shape.get(shape)
         if slot is None:
@@ -287,7 +288,7 @@ class Placement:
             plan.mask = Mask()
 
     def _score(self, plan: ShapePlan) -> FloatVec:
-        """``(N,)`` scores as of now: asked in full once, then for touched rows."""
+        """``(N,)`` scores as of now: asked for all nodes once, then for touched rows."""
         session = self._session
         touched = self._capacity.touched
         if plan.score is None:
@@ -301,7 +302,7 @@ class Placement:
         return plan.score
 
     def _masked(self, vacancy: Vacancy) -> FloatVec:
-        """``(N,)`` score where there is room, else -1; a mask that is kept for the rows touched."""
+        """``(N,)`` score where there is room, else -1; a kept mask is updated in touched rows."""
         plan, room, _, mask = vacancy
         score, touched = self._score(plan), self._capacity.touched
         if mask is None or mask.values is None:

@@ -1,7 +1,7 @@
 """How many more pods of each shape every node's amounts allow: one table, kept between cycles.
 
-A hint: it is compared with the nodes' versions at each session, and rows changed by tentative moves
-are marked unknown, so what it answers is always what a fresh table would answer.
+The table is a hint. Each session compares it with the nodes' versions, and rows changed by
+tentative moves are marked unknown. So its answers are always those of a fresh table.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN: Final = -1
 _SPARE: Final = 256
-"""With more shapes than these, it is looked whether most of them are still asked about."""
+"""With more shapes than this, the table checks whether most of them are still asked about."""
 
 
 class Rooms:
@@ -56,7 +56,7 @@ class Rooms:
         """The slots asked about since the last session began."""
 
     def serves(self, snapshot: Snapshot) -> bool:
-        """Tell whether this table speaks of the same nodes and shape numbers."""
+        """Tell whether this table is about the same nodes and shape numbers."""
         return (
             self._statics is snapshot.nodes.statics
             and self._generation == snapshot.generation
@@ -65,17 +65,17 @@ class Rooms:
         )
 
     def _is_bloated(self) -> bool:
-        """Tell whether the table is large and little of it is of use.
+        """Tell whether the table is large and little of it is used.
 
-        Whoever makes ever new shapes would have all of them kept up to date for ever. Where
-        nothing was asked, the cluster was full, and all of the table was of use.
+        A user who makes ever new shapes would otherwise have all of them updated for ever. If no
+        shape was asked about, the cluster was full, and the whole table was used.
         """
         return len(self.slot_of_shape) > _SPARE and 0 < 4 * len(self._asked) < len(
             self.slot_of_shape
         )
 
     def begin(self, snapshot: Snapshot, capacity: Capacity) -> None:
-        """Take in what changed since the last cycle, tentative moves of that cycle included."""
+        """Update rows that changed since the last cycle, its tentative moves included."""
         self.turn += 1
         self._asked = set()
         nodes = snapshot.nodes
@@ -93,7 +93,7 @@ class Rooms:
         return len(self.slot_of_shape) == shapes and not np.count_nonzero(self.total)
 
     def catch_up(self, slot: int, capacity: Capacity) -> None:
-        """Take in, for one shape, the moves made since its last look."""
+        """Update one shape with the moves since its last update."""
         touched = self._touched = capacity.touched
         seen = self._seen[slot]
         if len(touched) == seen:
@@ -115,7 +115,7 @@ class Rooms:
         room[rows] = fresh
 
     def slots(self, shapes: RowVec, snapshot: Snapshot, capacity: Capacity) -> RowVec:
-        """``(K,)`` slots of shapes, those not asked about before taken up."""
+        """``(K,)`` slots of shapes; shapes that were not asked about before are added."""
         self._reach(snapshot.shapes.request.shape[1])
         slots = self._slots[shapes]
         if self._missing and slots.size and np.minimum.reduce(slots) < 0:
@@ -129,7 +129,7 @@ class Rooms:
         return slots
 
     def add(self, shapes: list[int], snapshot: Snapshot, capacity: Capacity) -> None:
-        """Take up shapes not asked about before."""
+        """Add shapes that were not asked about before."""
         new = [shape for shape in shapes if shape not in self.slot_of_shape]
         if not new:
             return

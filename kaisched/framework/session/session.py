@@ -68,9 +68,9 @@ class Session:
         self.facts: dict[str, Any] = {}
         self.has_kept_promises = False
         self.trying: tuple[int, ...] = ()
-        """The jobs that an action is at, who would be to blame for an exception."""
+        """The jobs that an action is trying, which an exception is blamed on."""
         self.barred: set[int] = set()
-        """Jobs that an action has failed on."""
+        """Jobs on which an action has failed."""
         self.left_out: set[str] = set()
         """Actions that have failed for good in this cycle."""
         self.is_careful = False

@@ -1,8 +1,7 @@
-"""A journal of tentative moves: checkpoint, roll back to the bit, commit or discard.
+"""A journal of tentative moves: checkpoint, roll back exactly, commit or discard.
 
-Every entry knows its inverse; amounts are integers, so taking an entry back leaves the ledger
-exactly as it was. Committing hands the moves to the session's outcome; nothing touches the world
-here.
+Every entry has an inverse. Amounts are integers, so undoing an entry leaves the ledger exactly as
+it was. A commit passes the moves to the session's outcome; nothing is sent to the API server here.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _ALLOCATED = int(TaskState.ALLOCATED)
 _PIPELINED = int(TaskState.PIPELINED)
 _RELEASING = int(TaskState.RELEASING)
 _EVICTED = (_RELEASING, _PIPELINED)
-"""States of an evicted task: on its way out, or promised a new place; one that was spared runs."""
+"""States of an evicted task: leaving, or promised a new place; a task that may stay runs again."""
 _FEW = 8
 """Up to so many tasks are evicted faster one by one."""
 
@@ -122,7 +121,7 @@ class Statement:
         self._ledger.place_pending(tasks, nodes, shape)
         self._journal.append(_Batch(tasks, nodes, shape))
         if self._listens:
-            self._session.placement.heed(tasks, nodes, 1)
+            self._session.placement.note_moves(tasks, nodes, 1)
 
     def allocate(self, task: int, node: int) -> None:
         """Place a task on idle room."""
@@ -137,14 +136,14 @@ class Statement:
         self._ledger.promise_pending(tasks, nodes, shape)
         self._journal.append(_Promise(tasks, nodes, shape))
         if self._listens:
-            self._session.placement.heed(tasks, nodes, 1)
+            self._session.placement.note_moves(tasks, nodes, 1)
 
     def evict(self, task: int) -> None:
-        """Let a running task go; its room is being released from now on."""
+        """Evict a running task; its room is being released from now on."""
         self._change(task, _RELEASING, int(self._ledger.node_of_task[task]))
 
     def evict_all(self, tasks: RowVec) -> None:
-        """Let running tasks of jobs go together."""
+        """Evict running tasks of jobs together."""
         if len(tasks) <= _FEW:
             for task in tasks.tolist():
                 self.evict(task)
@@ -155,14 +154,14 @@ class Statement:
         ledger.state[tasks] = _RELEASING
         self._journal.append(entry)
         if self._listens:
-            self._session.placement.heed(tasks, entry.nodes, -1)
+            self._session.placement.note_moves(tasks, entry.nodes, -1)
 
     def relocate(self, task: int, node: int) -> None:
         """Promise an evicted task another node; it moves once it has left its old one."""
         old_node = self._ledger.relocate(task, node)
         self._journal.append(_Relocation(task, node, old_node))
         if self._listens:
-            self._session.placement.heed(np.array([task]), np.array([node]), 1)
+            self._session.placement.note_moves(np.array([task]), np.array([node]), 1)
 
     def spare(self, task: int) -> None:
         """Let an evicted task stay where it is after all."""
@@ -184,16 +183,18 @@ class Statement:
                 else:
                     ledger.take_back_promised(entry.tasks, entry.nodes, entry.shape)
                 if self._listens:
-                    self._session.placement.heed(entry.tasks, entry.nodes, -1)
+                    self._session.placement.note_moves(entry.tasks, entry.nodes, -1)
             elif isinstance(entry, _Release):
                 ledger.release_all(entry.tasks, -1)
                 ledger.state[entry.tasks] = entry.old_states
                 if self._listens:
-                    self._session.placement.heed(entry.tasks, entry.nodes, 1)
+                    self._session.placement.note_moves(entry.tasks, entry.nodes, 1)
             elif isinstance(entry, _Relocation):
                 ledger.take_back_relocated(entry.task, entry.old_node)
                 if self._listens:
-                    self._session.placement.heed(np.array([entry.task]), np.array([entry.node]), -1)
+                    self._session.placement.note_moves(
+                        np.array([entry.task]), np.array([entry.node]), -1
+                    )
             else:
                 ledger.set_state(entry.task, entry.old_state, entry.old_node)
                 self._tell(entry.task, entry.state, entry.node, entry.old_state, entry.old_node)
@@ -201,7 +202,7 @@ class Statement:
     def pipeline_all(self, mark: int = 0) -> None:
         """Turn every allocation since ``mark`` into a promise: a gang starts whole or waits whole.
 
-        Evictions stay as they are; a move of an evicted task may not stand behind ``mark``.
+        Evictions stay as they are; no evicted task may have been moved since ``mark``.
         """
         moves: list[tuple[int, int, int]] = []
         for entry in self._journal[mark:]:
@@ -218,7 +219,7 @@ class Statement:
 
     @property
     def has_pipelined(self) -> bool:
-        """True when some move is a promise only."""
+        """True when some move is only a promise."""
         return any(
             isinstance(entry, _Promise)
             or (isinstance(entry, _Change) and entry.state == _PIPELINED)
@@ -226,7 +227,7 @@ class Statement:
         )
 
     def evicted(self) -> int:
-        """Return how many pods the moves let go, those that get another node included."""
+        """Return how many pods the moves evict, those that get another node included."""
         return sum(len(_evicted(entry)) for entry in self._journal)
 
     def is_promise(self, tasks: RowVec) -> BoolVec:
@@ -248,7 +249,7 @@ class Statement:
         outcome.commit()
 
     def _keep(self, entry: _Entry) -> None:
-        """Tell the outcome what an entry of the journal has placed."""
+        """Record in the outcome what an entry of the journal has placed."""
         outcome = self._session.outcome
         if isinstance(entry, _Batch):
             outcome.bind(entry.tasks, entry.nodes)
@@ -270,11 +271,11 @@ class Statement:
     def _tell(self, task: int, old_state: int, old_node: int, state: int, node: int) -> None:
         if not self._listens:
             return
-        heed = self._session.placement.heed
+        note_moves = self._session.placement.note_moves
         if old_node >= 0 and old_state != _RELEASING:
-            heed(np.array([task]), np.array([old_node]), -1)
+            note_moves(np.array([task]), np.array([old_node]), -1)
         if node >= 0 and state != _RELEASING:
-            heed(np.array([task]), np.array([node]), 1)
+            note_moves(np.array([task]), np.array([node]), 1)
 
 
 def _evicted(entry: _Entry) -> list[tuple[int, int]]:

@@ -18,13 +18,13 @@ _PENDING = int(TaskState.PENDING)
 
 _HINT: Final = "task_order"
 _MANY: Final = 64
-"""To order fewer tasks costs no more than to see that they stand as before."""
+"""Sorting fewer tasks costs no more than checking whether a kept order is still valid."""
 _KEPT: Final = 64
 """Jobs whose order is kept."""
 
 
 class _Known(NamedTuple):
-    """An order of tasks, with what it rests on: names stay with their rows."""
+    """An order of tasks, with the keys that it was made from: names stay with their rows."""
 
     generation: int
     tasks: bytes

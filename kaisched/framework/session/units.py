@@ -1,7 +1,7 @@
-"""What of a running job is given up together: elastic pods one by one, then its core as a whole.
+"""Units of a running job, which are evicted together: elastic pods one by one, then the core.
 
-The least important pod goes first. What a job needs in order to run is one unit: without a part of
-it the rest would be useless.
+The least important pod goes first. The pods that a job needs in order to run are one unit, the
+core: without a part of it the rest would be useless.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def units_of(
     """Return a running job's units, the first to go first; the last one is its core.
 
     Elastic pods come one by one, then whole subgroups beyond the number that is needed, then all
-    that is left. A job that needs nothing to run has no core. Pods on nodes that are not known are
-    in no unit. ``state`` is that of every pod, where it is not the one of this moment.
+    other pods. A job that needs nothing to run has no core. Pods on unknown nodes are in no unit.
+    ``state`` is the state of every pod; by default that of now.
     """
     rows = session.jobs.tasks[job]
     if state is None:
@@ -56,7 +56,7 @@ def units_of(
 def _split_tree(
     session: SessionView, job: int, ranked: list[int], root: SubGroup
 ) -> tuple[list[Unit], tuple[int, ...]]:
-    """Return the elastic parts of a job with subgroups, and the task rows of its core."""
+    """Return the elastic units of a job with subgroups, and the task rows of its core."""
     podset_of_task, minimum = session.tasks.podset_of_task, session.podsets.minimum
     kept: dict[int, list[int]] = {}
     surplus: list[int] = []
