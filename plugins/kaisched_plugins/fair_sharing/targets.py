@@ -31,6 +31,8 @@ class Why(Enum):
     RECLAIM_ABOVE = "reclaim above"
     """A queue above the taker's stays within its quota."""
     FAIR = "fair share"
+    PRIORITY = "priority"
+    """The claim's priority overrules fair sharing."""
 
 
 class Target(NamedTuple):
@@ -187,6 +189,9 @@ def targets(
     ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
     the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
     """
+    if incoming.is_high:
+        yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
+        return
     walk = Walk(holdings, incoming.queue, lines, by_size=by_size)
     is_reclaim = holdings.is_within(incoming.queue, contested)
     spared: dict[int, list[Work]] = {}
@@ -205,6 +210,36 @@ def targets(
             yield taken
     if len(strategies) > 1:
         yield from _greedy(holdings, incoming.queue, spared, by_size=by_size)
+
+
+def _by_priority(
+    holdings: Holdings,
+    incoming: Work,
+    lines: Mapping[int, Sequence[Work]],
+    contested: Sequence[int],
+    *,
+    by_size: bool,
+) -> Iterator[Target]:
+    """Yield the least important of all queues that borrow, whatever their shares are."""
+    rows, taker = holdings.rows, incoming.queue
+    everybody = [work for line in lines.values() for work in line]
+    # No queue is told apart, not even the claim's own: all are compared as that of some other.
+    everybody.sort(key=lambda work: victim_key(rows, -1, work, by_size=by_size))
+    for work in everybody:
+        queue = work.queue
+        if queue == taker or borrows_up_to(holdings, taker, queue, contested):
+            holdings.take(queue, work.ask)
+            yield Target(work, Why.OWN if queue == taker else Why.PRIORITY)
+
+
+def borrows_up_to(holdings: Holdings, taker: int, queue: int, at: Sequence[int]) -> bool:
+    """Tell whether a queue, and all above it below the meeting point, borrow any of some rows."""
+    _, top = meeting(holdings, taker, queue)
+    while holdings.is_over(queue, at):
+        if queue == top:
+            return True
+        queue = holdings.rows.parent[queue]
+    return False
 
 
 def _fair(
