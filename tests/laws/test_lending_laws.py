@@ -6,13 +6,15 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from kaisched import GPU, UNLIMITED
+from kaisched.core.tables import Sharing
+from kaisched.testing import ClusterBuilder
 from kaisched_plugins.fair_sharing.columns import order_keys
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.order import KnockOut, entry_at, goes_before
+from kaisched_plugins.fair_sharing.quotas import Quotas
 from kaisched_plugins.fair_sharing.work import Work
-
-from kaisched.core.tables import Sharing
-from kaisched.testing import ClusterBuilder
 from tests.laws.lending import POLICIES, some_cluster, some_tree
 
 SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
@@ -95,9 +97,17 @@ def test_shares_as_columns_and_as_numbers_have_one_order(rng, scale):
     if quotas.lends_in_part:
         return
     times = 1 << min(scale, 44)
-    for column in (quotas.nominal, quotas.subtree, quotas.lendable, quotas.potential):
-        column *= times
-    quotas.rows.__init__(quotas)
+    limit = np.where(quotas.borrowing_limit < 100, quotas.borrowing_limit, UNLIMITED)
+    quotas = Quotas(
+        quotas.parent,
+        quotas.nominal * times,
+        limit,
+        0 * limit + UNLIMITED,
+        quotas.weight,
+        quotas.resource,
+    )
+    if quotas.lends_in_part:
+        return
     queues = np.array([rng.randrange(1, len(quotas)) for _ in range(6)])
     held = np.array([[rng.randint(0, 6) * times + rng.randint(0, 2) for _ in queues] for _ in "ab"])
     ask = np.array([[rng.randint(0, 2) * times + rng.randint(0, 1) for _ in queues] for _ in "ab"])
@@ -196,7 +206,7 @@ def some_world(rng):
             ),
         )
     free = Holdings(quotas, np.zeros_like(quotas.nominal))
-    room = made.store().snapshot().nodes.allocatable[2, 0] // 1000
+    room = made.store().snapshot().nodes.allocatable[GPU, 0] // 1000
     leaves = [row for row, leaf in enumerate(is_leaf) if leaf]
     for at in range(rng.randint(2, 14)):
         queue, gpus = rng.choice(leaves), rng.randint(1, 4)
