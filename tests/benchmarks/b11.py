@@ -61,7 +61,7 @@ def held(quotas: Quotas, per_queue: Any) -> Holdings:
     return Holdings(quotas, amounts)
 
 
-def order(size: dict[str, Any], repeat: int) -> Measured:
+def order(repeat: int, **size: Any) -> Measured:
     """All heads of the queues in order, each admitted before the next one is asked for."""
     quotas = make_quotas(size["queues"], size["cohorts"])
     leaves = leaves_of(quotas)
@@ -92,7 +92,7 @@ def _borrower(size: dict[str, Any]) -> Callable[[int], int]:
     return lambda at: 2 * _NOMINAL * (at // each % 2)
 
 
-def search(size: dict[str, Any], repeat: int) -> Measured:
+def search(repeat: int, **size: Any) -> Measured:
     """One claim of a queue that holds nothing takes from a hundred jobs of others."""
     quotas = make_quotas(size["queues"], size["cohorts"])
     leaves = leaves_of(quotas)
@@ -125,15 +125,15 @@ def search(size: dict[str, Any], repeat: int) -> Measured:
 def make_store(queues: int, cohorts: int, workloads: int) -> RowStore:
     """A full cluster in which each queue runs what it may, and the rest of the workloads wait."""
     store = RowStore()
-    running = workloads * 7 // 10
-    nodes = -(-running // 8)
+    running = workloads * 7 // 80 * 8
+    nodes = running // 8
     for at in range(nodes):
         store.put_node(NodeRow(f"n{at:05}", NODE))
-    store.put_queue(QueueRow("top", quota={"gpu": 0}))
+    store.put_queue(QueueRow("top", quota={"gpu": queues * 3000}))
     each = queues // cohorts
-    quota = max(1, running // queues - 3)
+    quota = max(1, -(-running // queues) - 3)
     for cohort in range(cohorts):
-        store.put_queue(QueueRow(f"c{cohort:04}", "top", quota={"gpu": each * 3000}))
+        store.put_queue(QueueRow(f"c{cohort:04}", "top", quota={"gpu": 0}))
         for queue in range(each):
             name = f"c{cohort:04}-q{queue:03}"
             store.put_queue(QueueRow(name, f"c{cohort:04}", quota={"gpu": quota * 1000}))
@@ -156,16 +156,48 @@ def make_store(queues: int, cohorts: int, workloads: int) -> RowStore:
     return store
 
 
-def cycle(size: dict[str, Any], repeat: int) -> Measured:
-    """A whole cycle in a full cluster: nothing is to be had for who waits."""
+def _cycles(size: dict[str, Any], repeat: int) -> tuple[Watch, dict[str, Any]]:
     store = make_store(size["queues"], size["cohorts"], size["workloads"])
-    policy = policy_of(SHARD)
-    snapshot, memory = store.snapshot(), Memory()
-    result, memory = run_cycle(snapshot, None, policy, 2e6, memory)
+    _change(store, size["free"], size["late"])
+    snapshot, policy = store.snapshot(), policy_of(SHARD)
     watch = Watch()
     for _ in range(repeat):
-        result, _ = watch.time(lambda: run_cycle(snapshot, None, policy, 2e6, memory))
-    pending = result.stats.jobs_pending
+        result, _ = watch.time(lambda: run_cycle(snapshot, None, policy, 2e6, Memory()))
     expect(not result.failures, f"{result.failures[:1]}")
-    expect(pending == size["workloads"] - size["workloads"] * 7 // 10, f"{pending} wait")
-    return Measured(watch, {"evicted": result.stats.tasks_evicted, "waiting": pending})
+    expect(result.stats.tasks_bound == size["free"], f"{result.stats.tasks_bound} bound")
+    expect(result.stats.tasks_evicted == size["late"], f"{result.stats.tasks_evicted} evicted")
+    detail = {"bound": size["free"], "evicted": size["late"], "waiting": result.stats.jobs_pending}
+    return watch, detail
+
+
+def _change(store: RowStore, free: int, late: int) -> None:
+    """Let some jobs end; and let as many others come late, to a queue that holds nothing yet."""
+    for row in range(free):
+        store.remove_job(row)
+    shape = store.intern_shape(ONE_GPU)
+    if late:
+        store.put_queue(QueueRow("late", "top", quota={"gpu": late * 1000}))
+        store.settle()
+    for at in range(late):
+        store.add_job(
+            f"w/late-{at:06}",
+            "late",
+            priority=50,
+            is_preemptible=True,
+            created_s=1e6,
+            tasks=[(f"w/late-{at:06}-0", shape)],
+        )
+
+
+def cycle(repeat: int, **size: Any) -> Measured:
+    """A whole cycle of a full cluster in which jobs ended, or others came that are entitled."""
+    return Measured(*_cycles(size, repeat))
+
+
+def growth(repeat: int, **size: Any) -> Measured:
+    """How much more a cycle takes for each workload in a cluster ten times as large."""
+    base = {**size, **{name: size[name] // 10 for name in ("queues", "cohorts", "workloads")}}
+    small, _ = _cycles(base, repeat)
+    large, detail = _cycles(size, repeat)
+    ratio = np.median(large.cpu) / np.median(small.cpu) / 10
+    return Measured(large, {**detail, "growth": float(ratio)})

@@ -98,6 +98,45 @@ def _daemon(nodes: int, queues: int, jobs: int, most: float) -> Row:
     return Row("B14", f"turn, {jobs:,} jobs wait", "turn", size, targets, 50, tiny)
 
 
+def _lending() -> tuple[Row, ...]:
+    """One tree in which queues lend: 1,000 of them below 100."""
+    tree = {"queues": 1_000, "cohorts": 100}
+    tiny = {"queues": 8, "cohorts": 2}
+    search = {**tree, "victims": 100, "is_guarded": True}
+    small_search = {**tiny, "victims": 3, "is_guarded": True}
+    cycle = {**tree, "workloads": 10_000, "free": 0, "late": 20}
+    small = {**tiny, "workloads": 80, "free": 0, "late": 2}
+    large = {**cycle, "queues": 10_000, "cohorts": 1_000, "workloads": 100_000}
+    tenfold = {"queues": 80, "cohorts": 20, "workloads": 800, "free": 0, "late": 2}
+    return (
+        Row("B11", "lending: order of 1,000 heads", "order", tree, _cpu(0.02), tiny=tiny),
+        Row("B11", "lending: 100 victims", "search", search, _cpu(0.01), tiny=small_search),
+        Row("B11", "lending: cycle, 20 claims", "cycle", cycle, _cpu(0.5), 10, small),
+        Row(
+            "B11",
+            "lending: cycle, 100 starts",
+            "cycle",
+            {**cycle, "free": 100, "late": 0},
+            _cpu(0.5),
+            10,
+            {**small, "free": 2, "late": 0},
+        ),
+        Row(
+            "B11",
+            "lending: 100,000 workloads",
+            "growth",
+            large,
+            (Target("growth", 1.5, 1.1),),
+            2,
+            tenfold,
+        ),
+    )
+
+
+def _cpu(most: float) -> tuple[Target, ...]:
+    return (Target("cpu_s", most),)
+
+
 def _kai(title: str, function: str, most: float, **size: int) -> Row:
     tiny = {name: max(2, number // 10) for name, number in size.items()}
     return Row("KAI", title, function, size, _seconds(most), tiny=tiny)
@@ -203,6 +242,7 @@ ROWS: tuple[Row, ...] = (
         repeat=1,
         tiny={"nodes": 8, "begin": 28, "days": 1},
     ),
+    *_lending(),
     _daemon(2_000, 400, 4_000, 0.1),
     _daemon(5_000, 1_000, 20_000, 0.3),
     _renewals("renewal in B2's cycles", cycles=True),

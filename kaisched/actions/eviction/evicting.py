@@ -171,7 +171,12 @@ class Evicting:
         plan = self._found(demand, victim_list)
         if not isinstance(plan, Plan):
             return plan
-        if plan.units and session.policy.allows_consolidating_reclaim:
+        # A victim that stays after all, elsewhere, is no longer what an ordering policy bore out.
+        if (
+            plan.units
+            and session.policy.allows_consolidating_reclaim
+            and not session.ask.orders_victims
+        ):
             self._relocation.relocate(plan)
         evicted = plan.statement.evicted()
         if not may_evict(session, evicted):

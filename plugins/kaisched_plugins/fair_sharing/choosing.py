@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, overload
 
 import numpy as np
@@ -21,16 +22,31 @@ _SOME: Final = 16
 """... and so many more."""
 
 
-def claim_work(session: Session, table: Table, claim: Claim) -> Work:
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The arguments of the policy, as the search needs them."""
+
+    strategies: Sequence[str]
+    by_size: bool
+    high_from: int | None
+
+    def is_high(self, priority: int) -> bool:
+        """Tell whether a priority overrules fair sharing."""
+        return self.high_from is not None and priority >= self.high_from
+
+
+def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Work:
     """Return a claim as work that asks."""
     jobs, job = session.jobs, claim.job
+    priority = int(jobs.priority[job])
     return Work(
         -1,
         claim.queue,
         table.ask(claim.ask),
-        int(jobs.priority[job]),
+        priority,
         float(jobs.created_s[job]),
         name=jobs.name[job],
+        is_high=rules.is_high(priority),
     )
 
 
@@ -47,22 +63,19 @@ def in_order(
     holdings: Holdings,
     claim: Claim,
     units: Units,
-    strategies: Sequence[str],
-    *,
-    by_size: bool,
+    rules: Rules,
 ) -> tuple[RowVec, int]:
     """Return the units of :meth:`victim_order`, and why the others would not go.
 
     ``holdings`` are used up.
     """
-    incoming = claim_work(session, table, claim)
+    incoming = claim_work(session, table, rules, claim)
     lacks = contested(holdings, incoming)
-    lines = _lines(session, table, holdings, incoming, units, lacks, by_size=by_size)
+    lines = _lines(session, table, holdings, incoming, units, lacks, rules)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
     count = sum(map(len, lines.values()))
-    if not table.is_on[claim.queue]:
-        strategies = ()
+    strategies = rules.strategies if table.is_on[claim.queue] else ()
     is_last = claim.pass_number > 0
     holdings.add(incoming.queue, incoming.ask)
     found = targets(
@@ -71,7 +84,7 @@ def in_order(
         lines,
         lacks,
         strategies if is_last else strategies[:1],
-        by_size=by_size,
+        by_size=rules.by_size,
     )
     order: list[int] = []
     enough = 0
@@ -99,24 +112,23 @@ def _lines(
     incoming: Work,
     units: Units,
     lacks: Sequence[int],
-    *,
-    by_size: bool,
+    rules: Rules,
 ) -> dict[int, _Line]:
     """Return the units that may go for a claim, by queue, the first to go first."""
-    rows = _allowed(session, table, holdings, incoming, units, lacks)
+    rows = _allowed(session, table, holdings, incoming, units, lacks, rules)
     if not rows.size:
         return {}
     jobs, job, queue = session.jobs, units.job[rows], units.queue[rows]
     since = jobs.last_start_s[job]
     since = np.where(np.isnan(since), -np.inf, since)
     columns = [-since, jobs.priority[job], queue]
-    if by_size:
+    if rules.by_size:
         columns.insert(1, _sizes(table, units, rows))
     order = rows[np.lexsort(columns)]
     at = units.queue[order]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
-        int(units.queue[part[0]]): _Line(session, table, units, part)
+        int(units.queue[part[0]]): _Line(session, table, rules, units, part)
         for part in np.split(order, cuts)
     }
 
@@ -128,6 +140,7 @@ def _allowed(
     incoming: Work,
     units: Units,
     lacks: Sequence[int],
+    rules: Rules,
 ) -> RowVec:
     """Return the rows of units that policies let a claim take, of what it lacks."""
     own = incoming.queue
@@ -141,6 +154,13 @@ def _allowed(
         _may_take(session, sharing.within, incoming, units.job),
         is_open[units.queue] & _may_take(session, sharing.across, incoming, units.job),
     )
+    if rules.high_from is not None:
+        priority = session.jobs.priority[units.job]
+        is_safe = priority >= rules.high_from
+        may &= ~is_safe | (is_own & (priority < incoming.priority))
+        if incoming.is_high and sharing.across != NEVER:
+            is_less = ~is_safe & (priority < incoming.priority)
+            may |= ~is_own & is_less & is_open[units.queue]
     if len(lacks):
         may &= (units.amounts[table.rows[list(lacks)]] > 0).any(axis=0)
     else:
@@ -181,11 +201,14 @@ def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rows", "_session", "_table", "_units")
+    __slots__ = ("_rows", "_rules", "_session", "_table", "_units")
 
-    def __init__(self, session: Session, table: Table, units: Units, rows: RowVec) -> None:
+    def __init__(
+        self, session: Session, table: Table, rules: Rules, units: Units, rows: RowVec
+    ) -> None:
         self._session = session
         self._table = table
+        self._rules = rules
         self._units = units
         self._rows = rows
 
@@ -199,22 +222,24 @@ class _Line(Sequence[Work]):
     def __getitem__(self, at: int | slice) -> Work | list[Work]:
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
-        return work_of(self._session, self._table, self._units, int(self._rows[at]))
+        row = int(self._rows[at])
+        return work_of(self._session, self._table, self._rules, self._units, row)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))
 
 
-def work_of(session: Session, table: Table, units: Units, row: int) -> Work:
+def work_of(session: Session, table: Table, rules: Rules, units: Units, row: int) -> Work:
     """Return a unit as work that holds."""
     jobs, job = session.jobs, int(units.job[row])
-    since = float(jobs.last_start_s[job])
+    since, priority = float(jobs.last_start_s[job]), int(jobs.priority[job])
     return Work(
         row,
         int(units.queue[row]),
         table.ask(units.amounts[:, row]),
-        int(jobs.priority[job]),
+        priority,
         float(jobs.created_s[job]),
         since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself
         jobs.name[job],
+        is_high=rules.is_high(priority),
     )

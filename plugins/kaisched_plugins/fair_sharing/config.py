@@ -21,6 +21,11 @@ class FairSharingArguments(Arguments):
         description="What entitles to work of another queue: the first, and in a second search the "
         "second. LessThanOrEqualToFinalShare, LessThanInitialShare, or both in this order.",
     )
+    high_priority_from: int | None = Field(
+        default=None,
+        description="Jobs of this priority or a higher one overrule fair sharing: they come first, "
+        "and take the least important work below it that borrows, whatever the shares are.",
+    )
     is_compatible: bool = Field(
         default=False,
         description="Decide as Kueue does: evict also what would come first again, and of equal "

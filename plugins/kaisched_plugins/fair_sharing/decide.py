@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.order import goes_before, meeting
-from kaisched_plugins.fair_sharing.targets import STRATEGIES, Target, targets
+from kaisched_plugins.fair_sharing.order import goes_before
+from kaisched_plugins.fair_sharing.targets import STRATEGIES, Target, borrows_up_to, targets
 from kaisched_plugins.fair_sharing.work import Work
 
 
@@ -91,14 +91,8 @@ def _is_owed(holdings: Holdings, incoming: Work, work: Work) -> bool:
 
     Of what the work holds; a queue that is within it borrows nothing that others could want back.
     """
-    _, top = meeting(holdings, incoming.queue, work.queue)
     holdings.add(work.queue, work.ask)
-    node, is_owed = work.queue, False
     held = [at for at, _ in work.ask]
-    while True:
-        is_owed = is_owed or not holdings.is_over(node, held)
-        if node == top or is_owed:
-            break
-        node = holdings.rows.parent[node]
+    is_lent = borrows_up_to(holdings, incoming.queue, work.queue, held)
     holdings.take(work.queue, work.ask)
-    return is_owed
+    return not is_lent

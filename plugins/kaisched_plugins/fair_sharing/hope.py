@@ -14,6 +14,7 @@ from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.share import Share
 from kaisched_plugins.fair_sharing.tables import Table
+from kaisched_plugins.fair_sharing.targets import could_pass
 from kaisched_plugins.fair_sharing.work import LOWER, LOWER_OR_NEWER, NEVER
 
 _NOBODY = int(np.iinfo(np.int64).max)
@@ -60,7 +61,7 @@ class Hope:
                 break
             found = [share for share, child in self._highest(above) if child != node]
             anybody = anybody or bool(found)
-            if found and (found[0] >= terms.share or not self._table.is_on[queue]):
+            if found and (not self._table.is_on[queue] or could_pass(holdings, terms, found[0])):
                 return 0
         return int(refusals.HIGHER_SHARE if anybody else refusals.NOT_BORROWING)
 

@@ -13,16 +13,16 @@ import numpy as np
 from kaisched import UNLIMITED, Amounts, Moves, format_amount, roll_up
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
-from kaisched_plugins.fair_sharing.work import Work, may_take
+from kaisched_plugins.fair_sharing.work import LOWER, NEVER, Work, may_take
 
 _TAKING = frozenset({"reclaim", "preempt"})
 
 
-def broken(moves: Moves, table: Table) -> Iterator[str]:
+def broken(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
     """Yield a line for each rule that the result breaks."""
     yield from _rooms(moves, table)
     yield from _limits(moves)
-    yield from _takers(moves, table)
+    yield from _takers(moves, table, high_from)
 
 
 def _change(moves: Moves) -> Amounts:
@@ -61,7 +61,7 @@ def _limits(moves: Moves) -> Iterator[str]:
         )
 
 
-def _takers(moves: Moves, table: Table) -> Iterator[str]:
+def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
     """F11: who takes may, and is in the same tree."""
     snapshot = moves.snapshot
     jobs, sharing = snapshot.jobs, snapshot.queues.sharing
@@ -76,6 +76,8 @@ def _takers(moves: Moves, table: Table) -> Iterator[str]:
         mine, theirs = int(jobs.queue_of_job[taker]), int(jobs.queue_of_job[giver])
         said = sharing[mine]
         policy = said.within if mine == theirs else said.across
+        if high_from is not None and jobs.priority[taker] >= high_from and mine != theirs:
+            policy = NEVER if policy == NEVER else LOWER
         pair = [
             Work(job, queue, (), int(jobs.priority[job]), float(jobs.created_s[job]))
             for job, queue in ((taker, mine), (giver, theirs))

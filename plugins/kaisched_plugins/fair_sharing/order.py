@@ -7,6 +7,7 @@ each inner queue keeps its contest as a heap, and one entry of it is replaced at
 
 from __future__ import annotations
 
+import math
 from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from kaisched_plugins.fair_sharing.work import Work
 class Entry(NamedTuple):
     """What one head is compared by at one level, low first."""
 
+    high: float
+    """The priority, negative, where it overrules fair sharing; else infinite."""
     is_no_preemptor: bool
     borrows: bool
     """True where the queue borrows any of what the head asks for."""
@@ -29,7 +32,8 @@ class Entry(NamedTuple):
 
 def entry_of(terms: Terms, work: Work, *, borrows: bool, is_preemptor: bool = False) -> Entry:
     """Return the entry of a head at a queue that has these terms with it."""
-    return Entry(not is_preemptor, borrows, terms.share, -work.priority, work.created_s)
+    high = -work.priority if work.is_high else math.inf
+    return Entry(high, not is_preemptor, borrows, terms.share, -work.priority, work.created_s)
 
 
 def entry_at(holdings: Holdings, queue: int, work: Work) -> Entry:

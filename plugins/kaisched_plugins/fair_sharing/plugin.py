@@ -26,7 +26,7 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.choosing import PREEMPT, claim_work, in_order, work_of
+from kaisched_plugins.fair_sharing.choosing import PREEMPT, Rules, claim_work, in_order, work_of
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.decide import unjust
@@ -38,6 +38,8 @@ from kaisched_plugins.fair_sharing.tables import Now, Table, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
 _TAKING = frozenset({"reclaim", PREEMPT})
+_ORDINARY = int(np.iinfo(np.int64).max)
+"""Comes after any priority that overrules fair sharing."""
 
 
 @dataclass(slots=True)
@@ -87,7 +89,10 @@ class FairSharing(Plugin):
         off = ~table.is_on[queue]
         if off.any():
             is_infinite, near, rest = (np.where(off, 0, key) for key in (is_infinite, near, rest))
-        return borrows, is_infinite, near, rest, -jobs.priority[job], jobs.created_s[job]
+        priority = -jobs.priority[job]
+        own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
+        high = self.arguments.high_priority_from
+        return own if high is None else (np.where(-priority >= high, priority, _ORDINARY), *own)
 
     def _turn_by_turn(
         self, session: Session, table: Table, queue: RowVec, job: RowVec, ask: Amounts
@@ -163,6 +168,8 @@ class FairSharing(Plugin):
         else:
             holdings = self._now(session).copy(session)
             codes = np.where(own, 0, Hope(session, table, holdings).codes(job, ask))
+            if self._rules.high_from is not None:  # shares do not matter to them
+                codes[session.jobs.priority[job] >= self._rules.high_from] = 0
         codes = codes.astype(np.int16)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
         for at in strict.tolist():
@@ -201,8 +208,7 @@ class FairSharing(Plugin):
             self._now(session).copy(session),
             claim,
             units,
-            self.arguments.preemption_strategies,
-            by_size=not self.arguments.is_compatible,
+            self._rules,
         )
 
     @hookimpl
@@ -211,10 +217,11 @@ class FairSharing(Plugin):
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = table_of(session)
-        works = [work_of(session, table, units, row) for row in range(len(units))]
+        rules = self._rules
+        works = [work_of(session, table, rules, units, row) for row in range(len(units))]
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
-        for work in unjust(holdings, claim_work(session, table, claim), works):
+        for work in unjust(holdings, claim_work(session, table, rules, claim), works):
             codes[work.row] = refusals.COMES_BACK
         return codes
 
@@ -247,12 +254,22 @@ class FairSharing(Plugin):
         if claim.action not in _TAKING:
             return None
         holdings = self._now(session).copy(session)
-        return reasons.taken(session, table_of(session), holdings, claim, units)
+        is_high = self._rules.is_high(int(session.jobs.priority[claim.job]))
+        return reasons.taken(session, table_of(session), holdings, claim, units, is_high=is_high)
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
         """Check room, limits, and who takes from whom."""
-        return broken(moves, table_in(moves.snapshot))
+        return broken(moves, table_in(moves.snapshot), self._rules.high_from)
+
+    @property
+    def _rules(self) -> Rules:
+        arguments = self.arguments
+        return Rules(
+            arguments.preemption_strategies,
+            not arguments.is_compatible,
+            arguments.high_priority_from,
+        )
 
     def _now(self, session: Session) -> Now:
         cycle: Cycle = session.state[self.name]

@@ -129,6 +129,8 @@ class Rows:
         self.local: list[Row] = quotas.local.T.tolist()
         self.cap: list[Row] = quotas.cap.T.tolist()
         self.lendable: list[Row] = quotas.lendable.T.tolist()
+        self.has_several = len(set(self.resource)) > 1
+        """Whether more than one resource is shared out."""
         self.weight = [(each.numerator, each.denominator) for each in quotas.weight]
         self.children: list[list[int]] = [[] for _ in self.parent]
         for row, above in enumerate(self.parent):

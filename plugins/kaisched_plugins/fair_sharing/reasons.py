@@ -160,7 +160,13 @@ def cures(session: Session, table: Table, job: int, code: int) -> Iterator[Propo
 
 
 def taken(
-    session: Session, table: Table, holdings: Holdings, claim: Claim, units: Sequence[Unit]
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    claim: Claim,
+    units: Sequence[Unit],
+    *,
+    is_high: bool,
 ) -> Callable[[Session], str]:
     """Return what makes ``fair sharing for team/job (queue b: share 0.1 ...) from queue a: ...``.
 
@@ -172,7 +178,7 @@ def taken(
         shapes = session.tasks.shape_of_task[list(unit.tasks)]
         ask = table.ask(request[:, shapes].sum(axis=1))
         lost.setdefault(int(jobs.queue_of_job[unit.job]), []).extend(ask)
-    incoming = Work(-1, claim.queue, table.ask(claim.ask))
+    incoming = Work(-1, claim.queue, table.ask(claim.ask), is_high=is_high)
     why = _why(holdings, incoming, lost)
     names = session.queues.name
     told = []
@@ -210,6 +216,8 @@ def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
     """Return the word for what entitles the claim to most: priority, its quota, or its share."""
     if all(queue == incoming.queue for queue in lost):
         return "preempted"
+    if incoming.is_high:
+        return "taken by high priority"
     rows = [at for at, _ in incoming.ask]
     holdings.take(incoming.queue, incoming.ask)
     lacks = contested(holdings, incoming) if incoming.ask else rows

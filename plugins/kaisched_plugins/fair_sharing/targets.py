@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.order import meeting
-from kaisched_plugins.fair_sharing.share import Ratio, Share
+from kaisched_plugins.fair_sharing.share import Ratio, Share, Terms
 from kaisched_plugins.fair_sharing.work import Work, victim_key
 
 FINAL: Final = "LessThanOrEqualToFinalShare"
@@ -31,6 +31,8 @@ class Why(Enum):
     RECLAIM_ABOVE = "reclaim above"
     """A queue above the taker's stays within its quota."""
     FAIR = "fair share"
+    PRIORITY = "priority"
+    """The claim's priority overrules fair sharing."""
 
 
 class Target(NamedTuple):
@@ -84,13 +86,15 @@ class Walk:
         self._stamp: dict[int, int] = {}
         self._heaps: dict[int, list[tuple[Any, ...]]] = {}
         self._root = holdings.rows.path(taker)[-1]
-        inner = {above for queue in lines for above in holdings.rows.path(queue)}
-        for queue in inner:
-            above = holdings.rows.parent[queue]
-            if above >= 0:
-                self._heaps.setdefault(above, []).append(self._entry(queue))
-        for heap in self._heaps.values():
-            heapify(heap)
+        self._below: dict[int, list[int]] = {}
+        """Children with victims, of queues at which the walk has not been yet."""
+        parent, known = holdings.rows.parent, set[int]()
+        for queue in lines:
+            node = queue
+            while node >= 0 and node not in known:
+                known.add(node)
+                self._below.setdefault(parent[node], []).append(node)
+                node = parent[node]
 
     def next_queue(self) -> int:
         """Return the queue to take from, -1 when there is none any more."""
@@ -127,8 +131,8 @@ class Walk:
         """Look again at a queue of which work was taken, and at those above it."""
         for node in self._holdings.rows.path(queue):
             above = self._holdings.rows.parent[node]
-            if above >= 0 and self._stamp.get(node, 0) >= 0:
-                heap = self._heaps[above]
+            heap = self._heaps.get(above)
+            if heap is not None and self._stamp.get(node, 0) >= 0:
                 self._stamp[node] = self._stamp.get(node, 0) + 1
                 entry = self._entry(node)
                 if heap and heap[0][-1] == node:
@@ -139,7 +143,11 @@ class Walk:
 
     def _highest(self, node: int) -> int:
         """Return the child with the highest share; those that no longer count are left out."""
-        heap = self._heaps.get(node, [])
+        heap = self._heaps.get(node)
+        if heap is None:
+            heap = [self._entry(child) for child in self._below.pop(node, ())]
+            heapify(heap)
+            self._heaps[node] = heap
         while heap:
             stamp, child = heap[0][-2:]
             if stamp != self._stamp.get(child, 0) or not self._counts(child):
@@ -187,6 +195,9 @@ def targets(
     ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
     the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
     """
+    if incoming.is_high:
+        yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
+        return
     walk = Walk(holdings, incoming.queue, lines, by_size=by_size)
     is_reclaim = holdings.is_within(incoming.queue, contested)
     spared: dict[int, list[Work]] = {}
@@ -207,6 +218,36 @@ def targets(
         yield from _greedy(holdings, incoming.queue, spared, by_size=by_size)
 
 
+def _by_priority(
+    holdings: Holdings,
+    incoming: Work,
+    lines: Mapping[int, Sequence[Work]],
+    contested: Sequence[int],
+    *,
+    by_size: bool,
+) -> Iterator[Target]:
+    """Yield the least important of all queues that borrow, whatever their shares are."""
+    rows, taker = holdings.rows, incoming.queue
+    everybody = [work for line in lines.values() for work in line]
+    # No queue is told apart, not even the claim's own: all are compared as that of some other.
+    everybody.sort(key=lambda work: victim_key(rows, -1, work, by_size=by_size))
+    for work in everybody:
+        queue = work.queue
+        if queue == taker or borrows_up_to(holdings, taker, queue, contested):
+            holdings.take(queue, work.ask)
+            yield Target(work, Why.OWN if queue == taker else Why.PRIORITY)
+
+
+def borrows_up_to(holdings: Holdings, taker: int, queue: int, at: Sequence[int]) -> bool:
+    """Tell whether a queue, and all above it below the meeting point, borrow any of some rows."""
+    _, top = meeting(holdings, taker, queue)
+    while holdings.is_over(queue, at):
+        if queue == top:
+            return True
+        queue = holdings.rows.parent[queue]
+    return False
+
+
 def _fair(
     holdings: Holdings,
     taker: int,
@@ -215,9 +256,17 @@ def _fair(
     strategy: str,
     spared: dict[int, list[Work]],
 ) -> Target | None:
-    """Return the first victim of a queue that passes; those that do not are spared for now."""
+    """Return the first victim of a queue that passes; of the others the first is spared for now."""
     mine, theirs = meeting(holdings, taker, queue)
     share, before = holdings.terms(mine), holdings.terms(theirs).share
+    if not could_pass(holdings, share, before):
+        head = walk.head(queue)
+        assert head is not None  # a queue without any is left out
+        spared.setdefault(queue, [head])
+        walk.drop(queue)
+        if walk.head(taker) is None:  # nothing lowers the claim's share any more
+            walk.drop(theirs)
+        return None
     while (work := walk.head(queue)) is not None:
         walk.step(queue)
         holdings.take(queue, work.ask)
@@ -228,8 +277,18 @@ def _fair(
         if passes:
             return Target(work, Why.FAIR if share.is_borrowing else Why.RECLAIM_ABOVE)
         holdings.add(queue, work.ask)
-        spared.setdefault(queue, []).append(work)
+        spared.setdefault(queue, [work])
     return None
+
+
+def could_pass(holdings: Holdings, mine: Terms, theirs: Share) -> bool:
+    """Tell whether any victim of a queue could pass a strategy, by the shares alone.
+
+    Its share falls with each of them, unless another resource is the dominant one.
+    """
+    if not mine.is_borrowing:
+        return True
+    return mine.share < theirs or (holdings.rows.has_several and mine.share == theirs)
 
 
 def _greedy(

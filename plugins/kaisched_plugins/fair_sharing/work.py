@@ -37,6 +37,8 @@ class Work(NamedTuple):
     """True for work that is being evicted already."""
     usage: float = 0.0
     """What its users consumed lately, to be compared inside one queue only."""
+    is_high: bool = False
+    """True for a priority that overrules fair sharing."""
 
 
 def may_take(policy: str, taker: Work, giver: Work) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
+from tests.conformance.kueue import cycles
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -41,4 +42,6 @@ JUDGES: dict[str, Judge] = {
     "entry_less": kueue.entry_less,
     "fair_preemption": kueue.fair_preemption,
     "counterexamples": kueue.counterexamples,
+    "schedule_cycle_fair": cycles.fair_cycle,
+    "schedule_cycle_recompute": cycles.fair_cycle,
 }

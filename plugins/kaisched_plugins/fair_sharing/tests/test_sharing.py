@@ -94,3 +94,45 @@ def test_the_least_important_goes_and_of_equals_the_smallest():
         job   b1    tasks=1
         """
     assert draw(text).after(shard=SHARD).drawing.nodes[0].cells[2].is_leaving
+
+
+HIGH = """
+    queue top   deserved=4
+    queue a     parent=top
+    queue b     parent=top
+    node  n0    | a1 a2 b1 b2
+    job   a1    tasks=1 priority=60
+    job   a2    tasks=1 priority=10
+    job   b1    tasks=1 priority=20
+    job   b2    tasks=1 priority=90
+    job   b3    tasks=2 priority=80
+"""
+
+
+@pytest.mark.parametrize(("high", "gone"), [(80, ["a2", "b1"]), (None, [])])
+def test_a_high_priority_takes_the_least_important_work_whatever_the_shares_are(high, gone):
+    arguments = {} if high is None else {"arguments": {"highPriorityFrom": high}}
+    text = HIGH if high else HIGH.replace("priority=20", "priority=80")
+    shard = {"plugins": {**SHARD["plugins"], "fair-sharing": {"enabled": True, **arguments}}}
+    cells = draw(text).after(shard=shard).drawing.nodes[0].cells
+    assert sorted(cell.holder for cell in cells if cell.is_leaving) == gone
+
+
+def test_an_eviction_says_whose_share_was_higher_and_a_refusal_what_is_full():
+    text = """
+        queue top   deserved=4
+        queue a     parent=top deserved=1
+        queue b     parent=top deserved=1
+        node  n0    | a1 a2 a3 a4 a5 a6
+        job   b1    tasks=1
+        job   b2    tasks=5
+    """
+    ran = draw(text).builder().run(shard=SHARD)
+    (sentence,) = {each.reason for each in ran.result.evictions}
+    assert sentence == (
+        "reclaimed for default/b1 (queue b: share 0)"
+        " from queue a: share 0.8333 to 0.6667 (gpu: 4 of 6 borrowed)"
+    )
+    (record,) = [each for each in ran.result.records if each.pod_group == "default/b2"]
+    assert record.reason == "QuotaExhausted"
+    assert record.message.startswith("queue top: gpu 6 of 6 held, 5 asked; 0 left for queue b")

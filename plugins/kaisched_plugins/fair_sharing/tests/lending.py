@@ -7,6 +7,12 @@ from fractions import Fraction
 import numpy as np
 
 from kaisched import UNLIMITED
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.states import TaskState
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
+from kaisched.framework.report.records import CycleResult
 from kaisched_plugins.fair_sharing.decide import decide
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.order import KnockOut
@@ -97,7 +103,8 @@ class Cluster:
 
     def line(self, incoming: Work, holdings: Holdings, lacks: list[int]) -> dict[int, list[Work]]:
         """Return the victims that policies allow, by queue."""
-        rows, lines = self.quotas.rows, {}
+        rows = self.quotas.rows
+        lines: dict[int, list[Work]] = {}
         root = rows.path(incoming.queue)[-1]
         for row in sorted(self.running):
             it = self.work[row]._replace(since_s=float(self.since[row]))
@@ -163,6 +170,28 @@ class Cluster:
             else:
                 order.passed(head, is_admitted=False, follower=follower)
         return done
+
+
+def until_rest(store: RowStore, policy: Policy, most: int) -> list[CycleResult]:
+    """Run cycles, each obeyed at once, until nothing is decided any more."""
+    memory, results = Memory(), []
+    for turn in range(most):
+        result, memory = run_cycle(store.snapshot(), None, policy, 1e6 + turn, memory)
+        results.append(result)
+        if not (len(result.bind_tasks) or len(result.nominate_tasks) or len(result.evict_tasks)):
+            break
+        for task in result.evict_tasks.tolist():
+            store.set_state(task, TaskState.PENDING)
+            store.nominate(task, -1)
+        for tasks, nodes in (
+            (result.bind_tasks, result.bind_nodes),
+            (result.nominate_tasks, result.nominate_nodes),
+        ):
+            for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+                if tasks is result.bind_tasks:
+                    store.set_state(task, TaskState.RUNNING, node, 1e6 + turn)
+                store.nominate(task, -1 if tasks is result.bind_tasks else node)
+    return results
 
 
 def some_cluster(rng: random.Random, *, depth: int = 3, **options: object) -> Cluster:

@@ -1,0 +1,186 @@
+"""Families that are whole cycles: one through the product, with one head of each queue."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from kaisched.cluster.nodes import NodeRow
+from kaisched.cluster.queues import QueueRow
+from kaisched.cluster.rowstore import RowStore
+from kaisched.core.states import TaskState
+from kaisched.core.tables import Sharing
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
+from kaisched.framework.report.records import CycleResult
+from kaisched.testing.builder import policy_of
+from kaisched.testing.rows import Group, Job, Task, add_job
+from tests.conformance.kueue.tree import cohort_row, priority_of
+from tests.conformance.outcome import NotBuiltError
+
+NOW_S: Final = 1e6
+MOST: Final = 1 << 40
+_RECOMPUTES: Final = "RecomputeAssignmentUponPreemptionTargetsOverlap"
+_GATES: Final = {_RECOMPUTES, "PriorityBoost"}
+_WORDS: Final = {"reclaimed": "InCohortReclamation", "fair sharing": "InCohortFairSharing"}
+ONE_HEAD: Final = dict.fromkeys(("allocate", "reclaim", "preempt"), 1)
+
+
+def fair_cycle(case: dict[str, Any]) -> str:
+    """Compare who is admitted and who is preempted in one cycle, and why."""
+    gates: dict[str, bool] = case["feature_gates"]
+    odd = {gate for gate, is_on in gates.items() if is_on} - _GATES
+    if odd:
+        raise NotBuiltError(f"gate {min(odd)}")
+    if not gates.get(_RECOMPUTES, True):
+        raise NotBuiltError("whom claims would share is always worked out anew")
+    if not case["fair_sharing"]:
+        raise NotBuiltError("classical preemption")
+    store = _store(case)
+    policy = policy_of(
+        {
+            "plugins": {
+                "proportion": {"enabled": False},
+                "fair-sharing": {"enabled": True, "arguments": {"isCompatible": True}},
+            },
+            "queueDepthPerAction": ONE_HEAD,
+        },
+        actions=("allocate", "reclaim", "preempt"),
+    )
+    result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
+    if result.failures:
+        return f"{result.failures[0]}"
+    got = {bind.pod_group for bind in result.binds}, _preempted(case, result)
+    wanted = (
+        set(case["expected"]["newly_admitted"]),
+        {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]},
+    )
+    return "" if got == wanted else f"expected {wanted}, got {got}"
+
+
+def _preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
+    """Return evicted workloads with Kueue's word for why."""
+    queue_of = {work["key"]: _queue_of(case, work) for work in case["workloads"]}
+    found = set()
+    for each in result.evictions:
+        mine = queue_of[each.pod_group] == queue_of[each.beneficiary]
+        word = next((said for key, said in _WORDS.items() if each.reason.startswith(key)), "")
+        found.add((each.pod_group, "InClusterQueue" if mine else word))
+    return found
+
+
+def _queue_of(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
+    if work.get("cluster_queue"):
+        return str(work["cluster_queue"])
+    for local in case["local_queues"]:
+        if (local["name"], local["namespace"]) == (work.get("queue"), work["namespace"]):
+            return str(local["cluster_queue"])
+    return ""
+
+
+def _store(case: Mapping[str, Any]) -> RowStore:
+    """Return a store with one node that holds anything, the queues in use, and the workloads."""
+    used = {_queue_of(case, work) for work in case["workloads"]}
+    trees = {q["cohort"] for q in case["cluster_queues"] if q["name"] in used and q.get("cohort")}
+    queues = [
+        q for q in case["cluster_queues"] if q["name"] in used or (q.get("cohort") or "") in trees
+    ]
+    cohorts = {each["name"]: dict(each) for each in case["cohorts"]}
+    for name in [q["cohort"] for q in queues if q.get("cohort")]:
+        cohorts.setdefault(name, {"name": name})
+    for parent in [each.get("parent") for each in list(cohorts.values())]:
+        if parent:
+            cohorts.setdefault(parent, {"name": parent})
+    _check_flavors(case, queues)
+    objects = [*cohorts.values(), *queues]
+    asked = {
+        resource
+        for work in case["workloads"]
+        for podset in work["podsets"]
+        for resource in podset["requests"]
+    }
+    names = {_name(q["resource"]) for each in objects for q in each.get("quotas") or ()}
+    names |= {_name(resource) for resource in asked}
+    store = RowStore()
+    store.put_node(NodeRow("n0", {**dict.fromkeys(names, MOST), "pods": 10_000}))
+    for each in cohorts.values():
+        parent = each.get("parent")
+        row = cohort_row(each["name"])
+        store.put_queue(_queue(each, row, cohort_row(parent) if parent else "", names))
+    for each in queues:
+        parent = cohort_row(each["cohort"]) if each.get("cohort") else ""
+        store.put_queue(_queue(each, each["name"], parent, names))
+    for at, work in enumerate(case["workloads"]):
+        _add(store, case, work, at)
+    return store
+
+
+def _check_flavors(case: Mapping[str, Any], queues: list[Any]) -> None:
+    """Refuse cases in which a flavor is chosen, or usage of several is told apart."""
+    flavors: dict[str, set[str]] = {}
+    for each in [*queues, *case["cohorts"]]:
+        for quota in each.get("quotas") or ():
+            flavors.setdefault(quota["resource"], set()).add(quota["flavor"])
+    if any(len(some) > 1 for some in flavors.values()):
+        raise NotBuiltError("flavors")
+
+
+def _name(resource: str) -> str:
+    return resource if resource in ("cpu", "memory") else f"case.io/{resource.replace('/', '-')}"
+
+
+def _queue(each: Mapping[str, Any], name: str, parent: str, names: set[str]) -> QueueRow:
+    """Return a queue's row; what it lists no quota of it cannot have."""
+    is_cohort = name.startswith("/")
+    quotas = {_name(quota["resource"]): quota for quota in each.get("quotas") or ()}
+    borrowing = {} if is_cohort else dict.fromkeys(names - quotas.keys(), 0)
+    lending = {}
+    for resource, quota in quotas.items():
+        if quota.get("borrowing_limit") is not None:
+            borrowing[resource] = quota["borrowing_limit"]
+        if quota.get("lending_limit") is not None:
+            lending[resource] = quota["lending_limit"]
+    preemption = each.get("preemption") or {}
+    weight = each.get("weight")
+    return QueueRow(
+        name,
+        parent,
+        quota={resource: quotas.get(resource, {}).get("nominal", 0) for resource in names},
+        borrowing_limit=borrowing,
+        lending_limit=lending,
+        sharing=Sharing(
+            weight=Fraction("1" if weight is None else weight),
+            within=preemption.get("within_cluster_queue", "Never"),
+            across=preemption.get("reclaim_within_cohort", "Never"),
+        ),
+    )
+
+
+def _add(store: RowStore, case: Mapping[str, Any], work: Mapping[str, Any], at: int) -> None:
+    """Add a workload as a gang; all its pods together hold or ask what it says."""
+    total: dict[str, int] = {}
+    holds = bool(work.get("cluster_queue"))
+    if holds:
+        for each in work["usage"]:
+            resource = _name(each["resource"])
+            total[resource] = total.get(resource, 0) + each["amount"]
+    else:
+        for podset in work["podsets"]:
+            if podset.get("min_count"):
+                raise NotBuiltError("partial admission")
+            for resource, amount in podset["requests"].items():
+                name = _name(resource)
+                total[name] = total.get(name, 0) + amount * podset["count"]
+    namespace, _, name = work["key"].partition("/")
+    state = {"state": TaskState.RUNNING, "node": "n0"} if holds else {}
+    created = work.get("created_at")
+    job = Job(
+        name,
+        _queue_of(case, work),
+        (Task(f"{name}-0", total, **state),),
+        priority=priority_of(case, work),
+        is_preemptible=True,
+        created_s=at * 1e-3 if created is None else NOW_S + created,
+        root=Group("default", 1),
+        started_s=work.get("quota_reserved_at") or 0.0,
+    )
+    add_job(store, job, namespace)
