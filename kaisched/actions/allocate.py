@@ -57,24 +57,25 @@ class Allocate:
             return
         rations = rations_of(session)
         held = hold_broken(session, keep_promises(session))
-        self._allocate(session, rations)
-        for statement in held:
+        self._allocate(session, rations, [*held])
+        for statement in held.values():
             statement.rollback()
         if held:
             session.hints.clear()  # some hints count the held room as taken: true only here
+            self._place(session, self._gather(session, np.array(sorted(held), np.int64)))
 
-    def _allocate(self, session: Session, rations: Rations | None) -> None:
+    def _allocate(self, session: Session, rations: Rations | None, held: list[int]) -> None:
         if session.policy.queue_depth.get(self.name) is None and session.placement.is_full:
             return  # records ask the other questions, see framework/report/explain.py
         candidates = waiting_heads(session, self.name)
         if candidates is None:
             candidates = self._gather(session, pending_jobs(session))
             note_room(session, candidates)
-        self._place(session, candidates)
+        self._place(session, _without(candidates, held))
         if rations is None or session.policy.queue_depth.get(self.name) is not None:
             return
         while (job := rations.more(session)).size:
-            self._place(session, self._gather(session, job))
+            self._place(session, _without(self._gather(session, job), held))
 
     def _place(self, session: Session, candidates: Candidates) -> None:
         if len(candidates):
@@ -87,6 +88,11 @@ class Allocate:
             candidates = keep_best(session, candidates, depth)
         candidates = drop_shut(session, drop_roomless(session, candidates))
         return drop_gated(session, self.name, candidates)
+
+
+def _without(candidates: Candidates, held: list[int]) -> Candidates:
+    """Leave out the jobs whose promised room is held for them."""
+    return candidates.keep(~np.isin(candidates.job, held)) if held else candidates
 
 
 class _Allocation:

@@ -98,21 +98,26 @@ def _keep_all(session: Session, wanted: list[tuple[int, RowVec]]) -> list[tuple[
     return broken
 
 
-def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> list[Statement]:
-    """Hold the free part of broken promises for one cycle; the caller rolls it back."""
+def hold_broken(session: Session, broken: list[tuple[int, RowVec]]) -> dict[int, Statement]:
+    """Hold the free part of broken promises for one cycle, by job; the caller rolls it back.
+
+    Until then the held pods count as placed, so the job itself must not be tried: the rest of a
+    gang would look like a whole batch.
+    """
     if not broken:
-        return []
+        return {}
     names = session.jobs.name
     before: Mapping[str, float] = session.memory.facts.get(_FACT) or {}
     session.facts[_FACT] = {names[job]: before.get(names[job], session.now_s) for job, _ in broken}
-    held = []
+    held: dict[int, Statement] = {}
     for job, batch in broken:
         session.trying = (job,)
         if names[job] not in before and not _is_shut(session, job, batch):
             statement = session.statement()
-            for task in batch.tolist():
-                _put(session, statement, task, int(session.tasks.nominated_node[task]))
-            held.append(statement)
+            nodes = session.tasks.nominated_node[batch]
+            for task, node in zip(batch.tolist(), nodes.tolist(), strict=True):
+                if _put(session, statement, task, node):
+                    held[job] = statement
     return held
 
 

@@ -96,6 +96,26 @@ def test_a_broken_promise_is_kept_from_others_for_one_cycle_only():
 
 
 @pytest.mark.fault("I124")
+@pytest.mark.parametrize(("idle", "places"), [(1, {"w-0": "n0", "w-1": "n2"}), (0, {})])
+def test_a_gang_whose_promise_is_kept_in_part_starts_whole_or_not_at_all(idle, places):
+    """The pod whose place is free counts as placed while others are tried, not for its own gang."""
+    made = job("w", "r", (1, 1), (1, 1), minimum=2)
+    tasks = (
+        replace(made.tasks[0], nominated="n0"),
+        replace(made.tasks[1], nominated="n1"),
+    )
+    stays = job("v", "q", (1, 1, "n1"), is_preemptible=False)
+    fills = job("f", "q", (1, 1, "n2"), is_preemptible=False)
+    cluster = Cluster(
+        (node("n0", 1), node("n1", 1), node("n2", 1)),
+        (queue("q", 2), queue("r", 2)),
+        (stays, *[fills] * (1 - idle), replace(made, tasks=tasks)),
+    )
+    result, broken = decide(cluster)
+    assert (binds(result), promised(result), broken) == (places, {}, [])
+
+
+@pytest.mark.fault("I124")
 def test_what_was_kept_from_others_leaves_no_trace_in_hints():
     """The next cycle is the same with and without what only saves time."""
     snapshot = broken_off(is_preemptible=False).store().snapshot()
