@@ -60,7 +60,8 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     )
     names = [queue.name for queue in loaded.of(ClusterQueue)]
     objects = jobs_with_uids(loaded.objects)
-    nodes = FlavorNodes(tree.flavor_of, loaded.of(ResourceFlavor), shard.spec.gpu_resources)
+    flavor_objects = loaded.of(ResourceFlavor)
+    nodes = FlavorNodes(tree.flavor_of, flavor_objects, shard.spec.gpu_resources)
     work = Teller(objects, names, nodes, scheduler, loaded.sources).tell()
     rest = [obj for obj in objects if not isinstance(obj, (*KINDS, Pod))]
     loaded.objects = [*tree.queues, *work.queues, *work.classes, *rest, *work.pods]
@@ -68,4 +69,12 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
         if identity in loaded.sources:
             loaded.sources[Queue.KIND, name] = loaded.sources[identity]
     loaded.problems += [*tree.problems, *work.problems]
-    return [str(it) for it in (*tree.warnings, *work.warnings)]
+    named = {flavor for flavors in tree.flavor_of.values() for flavor in flavors.values()}
+    return [
+        *(str(it) for it in (*tree.warnings, *work.warnings)),
+        *(
+            f"ResourceFlavor {name} is named by quotas, but is not among the files: its pods may be"
+            " on any node"
+            for name in sorted(named - {flavor.name for flavor in flavor_objects})
+        ),
+    ]

@@ -7,14 +7,14 @@ only our own objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from kaisched.cluster.kubernetes.change import Change
 from kaisched.cluster.kubernetes.resources import Seen
-from kaisched.errors import ObjectError
 from kaisched.objects import labels
+from kaisched.objects.faults import Source, to_error
 from kaisched.objects.kinds import faults_of
 from kaisched.objects.kueue.tree import tree_of
 from kaisched.objects.kueue.wire import (
@@ -35,11 +35,10 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.wire import ObjectMeta
 
 _Identity: TypeAlias = tuple[str, str]
-_STOPPED: Final = "None"
 
 
 class KueueTranslator:
-    """Turns changes of Kueue's objects, and of all that names a LocalQueue, into changes of ours.
+    """Turns changes of Kueue's objects, and of all that names a LocalQueue, into ours.
 
     Used by one thread at a time.
     """
@@ -90,7 +89,7 @@ class KueueTranslator:
             return
         self._is_stale = False
         now = {queue.name: queue for queue in self._queues()}
-        for name in self._made.keys() - now.keys() - self._own_queues:
+        for name in sorted(self._made.keys() - now.keys() - self._own_queues):
             yield Change(self._made[name], is_gone=True)
         for name, queue in now.items():
             if self._made.get(name) != queue:
@@ -110,10 +109,15 @@ class KueueTranslator:
             taken=self._own_queues,
             gpu_resources=self._gpu_resources,
         )
-        told: list[ObjectError] = [*tree.problems, *tree.warnings]
-        self.warnings = tuple(map(str, told))
+        ignored = [
+            to_error(fault, Source(), it.KIND, it.key)
+            for it in self._theirs.values()
+            for fault in faults_of(it)
+            if fault.is_warning
+        ]
+        self.warnings = tuple(map(str, (*ignored, *tree.problems, *tree.warnings)))
         local = [it for it in good if isinstance(it, LocalQueue)]
-        return [*tree.queues, *(held_queue(it) for it in local if it.spec.stop_policy != _STOPPED)]
+        return [*tree.queues, *(held_queue(it) for it in local if it.spec.stop_policy != "None")]
 
     def _labelled(self, obj: Seen) -> Seen:
         """Return an object with its queue and priority in our labels."""

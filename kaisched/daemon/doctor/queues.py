@@ -55,6 +55,8 @@ _MOST: Final = 10
 
 
 def _in_pools(visit: Visit, valid: list[Queue]) -> Iterator[Finding]:
+    if not valid and visit.settings.kubernetes.kueue:
+        return  # they are Kueue's
     if not valid:
         fix = "make one, such as those of deploy/kustomize/components"
         yield Finding("queues", "fail", "there are no queues: every job waits", fix)

@@ -84,7 +84,7 @@ class Teller:
 
         """
         self._scheduler, self._sources, self._nodes = scheduler, sources, nodes
-        self._queues = sorted(queues)
+        self._queues = frozenset(queues)
         self._objects = list(objects)
         self._pods = [it for it in self._objects if isinstance(it, Pod)]
         self._local = {it.key: it for it in self._objects if isinstance(it, LocalQueue)}
@@ -103,7 +103,7 @@ class Teller:
         for queue in self._local.values():
             if queue.spec.cluster_queue not in self._queues:
                 path, name = ("spec", "clusterQueue"), queue.spec.cluster_queue
-                fix = did_you_mean(name, self._queues)
+                fix = did_you_mean(name, sorted(self._queues))
                 self._add((queue.KIND, queue.key), Fault(path, "no such ClusterQueue", name, fix))
         pods = [*self._pods, *self._missing()]
         wishes = [self._wish(pod) for pod in pods]

@@ -229,3 +229,10 @@ def test_plans_without_kueue_keep_no_templates(planned):
     what, _ = planned(JOB % ("a", "app: y", 3))
     (job,) = [it for it in what.loaded.objects if getattr(it, "KIND", "") == "Job"]
     assert job.spec.template.spec.containers == []
+
+
+def test_a_flavor_without_an_object_is_named(planned):
+    more = TREE.replace("name: cq", "name: c2").replace("name: f", "name: gone")
+    what, _ = planned(more.partition("---")[2].partition("---")[0])
+    assert [text for text in what.warnings if "ResourceFlavor gone is named by quotas" in text]
+    assert not [text for text in what.warnings if "ResourceFlavor f " in text]

@@ -164,3 +164,11 @@ def test_kueue_is_watched_only_if_the_settings_say_so():
 def test_kueue_is_read_to_observe_only():
     with pytest.raises(ConfigError, match="kueue needs observe"):
         load_settings(None, {"KAISCHED_KUBERNETES__KUEUE": "true"})
+
+
+def test_what_has_no_meaning_is_logged_once(capsys):
+    live = Live().tell(LEAF % ("a", 4) + "  queueingStrategy: StrictFIFO\n")
+    live.cluster.snapshot()
+    assert capsys.readouterr().out.count("spec.queueingStrategy: has no meaning here") == 1
+    live.tell(LEAF % ("b", 4)).cluster.snapshot()
+    assert "queueingStrategy" not in capsys.readouterr().out
