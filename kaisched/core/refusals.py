@@ -30,6 +30,7 @@ class Refusal(IntEnum):
     NOT_TRIED = 10
     QUEUE_ON_HOLD = 11
     PUT_OFF = 12
+    OPENED_SINCE = 13
     # the nodes, together
     EXCEEDS_ANY_NODE = 30
     NO_NODE_ALLOWED = 31
@@ -229,6 +230,11 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "PutOff",
         "too many different jobs of its queue wait; its turn comes in a later cycle",
         "Nothing: it is tried in turn. Fewer different requests and constraints help.",
+    ),
+    Refusal.OPENED_SINCE: RefusalText(
+        "OpenedSince",
+        "its queue has room for it since this cycle evicted others; the next cycle tries it",
+        "Nothing: the next cycle tries it.",
     ),
     Refusal.EXCEEDS_ANY_NODE: RefusalText(
         "ExceedsAnyNode",

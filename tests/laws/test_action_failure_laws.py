@@ -1,7 +1,7 @@
 """Wherever a bug strikes in an action, the cycle is sound for all others."""
 
 import pytest
-from hypothesis import event, given, note
+from hypothesis import event, example, given, note
 from hypothesis import strategies as st
 
 from kaisched.actions.eviction.relocation import Relocation
@@ -16,7 +16,7 @@ from kaisched.framework.session.session import Session
 from kaisched.framework.session.statement import Statement
 from tests.amounts import amounts_of, assert_equal
 from tests.laws.clusters import NOW_S, told
-from tests.laws.crowded import crowded, moves_of
+from tests.laws.crowded import crowded, make_crowded, moves_of
 from tests.laws.test_eviction_laws import POLICY
 
 PLACES = [
@@ -60,6 +60,13 @@ def struck(cluster, place, nth, *, for_good):
     return snapshot, result, opened[-1]
 
 
+# Preempt brings a queue below its limit, and a job that the limit kept out has room.
+@example(
+    make_crowded(4294967296, nodes=3, queues=1, running=2, pending=2, most=1),
+    (Ledger, "place_pending"),
+    1,
+    False,
+)
 @given(crowded, st.sampled_from(PLACES), st.integers(1, 4), st.booleans())
 def test_a_bug_anywhere_leaves_a_sound_cycle(cluster, place, nth, for_good):
     note(told(cluster))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.records import CycleResult
 
 _NO_ROOM: Final = frozenset({TEXTS[Refusal.NO_ROOM].name, TEXTS[Refusal.GANG_NO_ROOM].name})
+_OPENED: Final = TEXTS[Refusal.OPENED_SINCE].name
 _PENDING: Final = int(TaskState.PENDING)
 _RELEASING: Final = int(TaskState.RELEASING)
 
@@ -160,6 +161,8 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     for job in waiting:
         if jobs.name[job] not in reason:
             yield f"I22 job {jobs.name[job]} waits without a record"
+        elif reason[jobs.name[job]] == _OPENED and not result.evict_tasks.size:
+            yield f"I21 job {jobs.name[job]} waits though its queue has had room all along"
     nodes = snapshot.nodes
     idle = nodes.idle - sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
     promised = sum_of(snapshot, result.nominate_tasks, result.nominate_nodes, len(nodes))

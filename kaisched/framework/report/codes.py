@@ -19,7 +19,7 @@ from kaisched.framework.session.batches import asks_of, measure
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kaisched.core.axis import CodeVec, IntVec, RowVec
+    from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
     from kaisched.framework.session.session import Session
 
 _ROOM: Final = (int(Refusal.NO_ROOM), int(Refusal.GANG_NO_ROOM))
@@ -47,8 +47,28 @@ def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
     at = np.flatnonzero(np.isin(code, _ROOM))
     if at.size:
         code[at] = _room_codes(session, job[at], code[at])
+    own = own[np.isin(code[own], _ROOM)]
+    if own.size:
+        code[own[_have_room(session, job[own])]] = int(Refusal.OPENED_SINCE)
     code[code == 0] = int(Refusal.NOT_TRIED)
     return code
+
+
+def has_room(session: Session, job: int) -> bool:
+    """Tell whether the next batch of a job with equal pods fits on what is idle now."""
+    return bool(_have_room(session, np.array([job]))[0])
+
+
+def _have_room(session: Session, job: RowVec) -> BoolVec:
+    """``(K,)`` :func:`has_room` of several jobs."""
+    shape, size, _ = measure(session, job)
+    found = np.zeros(len(job), np.bool_)
+    for each in np.unique(shape[shape >= 0]).tolist():
+        of_shape = shape == each
+        is_free = session.shapes.constraints[each].wait is None
+        total = session.placement.vacancy(each).total
+        found[of_shape] = is_free & (size[of_shape] > 0) & (size[of_shape] <= total)
+    return found
 
 
 def counted(codes: CodeVec) -> dict[str, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from kaisched.core.refusals import FIRST_OF_PLUGINS, TEXTS, Refusal, text_of
-from kaisched.framework.report.codes import runs_allocate
+from kaisched.framework.report.codes import has_room, runs_allocate
 from kaisched.framework.report.eviction_refusals import eviction_refusals_of, in_words
 from kaisched.framework.report.queue_reasons import queue_sentence
 from kaisched.framework.report.records import DecisionRecord, NodeRefusal
@@ -91,7 +91,8 @@ def dominant(session: Session, job: int, code: int) -> int:
     An action notes whichever it meets first; more room would not help a job whose queue is full.
     What a plugin refused is asked about again, since what was decided later may have opened it.
     """
-    if code >= FIRST_OF_PLUGINS and not session.jobs.refusal[job]:
+    was_shut = code >= FIRST_OF_PLUGINS and not session.jobs.refusal[job]
+    if was_shut:
         code = _untold(session, job) or code
     if code not in _ROOM:
         return code
@@ -109,7 +110,7 @@ def dominant(session: Session, job: int, code: int) -> int:
         )
         if codes is not None and codes[0]:
             return int(codes[0])
-    return code
+    return int(Refusal.OPENED_SINCE) if was_shut and has_room(session, job) else code
 
 
 def _record(
