@@ -45,10 +45,12 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
     record = _waiting_record(session, job, abandoned)
     if abandoned or not session.outcome.claims or record.reason in _HELPLESS:
         return record
-    told = eviction_refusals_of(session, job)
-    if not told:
+    refusals = eviction_refusals_of(session, job)
+    if not refusals:
         return record
-    return replace(record, message=f"{record.message}. {in_words(told)}", eviction_refusals=told)
+    return replace(
+        record, message=f"{record.message}. {in_words(refusals)}", eviction_refusals=refusals
+    )
 
 
 def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
