@@ -1,1 +1,1 @@
-"""Changes that would let a waiting job start, each tried before it is told."""
+"""Advice: changes that would let a waiting job start, each tried before it is shown."""

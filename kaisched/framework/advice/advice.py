@@ -1,6 +1,6 @@
-"""Advice to a pending job as values: changes of the cluster, and whether they were found enough.
+"""Advice for a pending job as values: changes of the cluster, and whether they are enough.
 
-The sentences that people read are made of these; programs read the values themselves.
+Sentences for people are made from these values; programs read the values themselves.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ MEANINGS: Final[dict[Kind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that would be otherwise."""
+    """One change of a queue, a node or a pod group."""
 
     on: str
-    """Name of the queue, the node or the pod group that it is about."""
+    """Name of the queue, the node or the pod group that is changed."""
     resource: str = ""
-    """Where the amount is one of a resource."""
+    """The resource of the amount; empty for a number."""
     amount: int = 0
-    """In base units where a resource is named, else a number of nodes, pods or seconds."""
+    """In base units if a resource is named, else a number of nodes, pods or seconds."""
 
 
 Proposal = tuple[Kind, tuple[Change, ...]]
-"""What may be tried for a pending job."""
+"""Changes to try for a pending job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Advice:
     """True when the same cycle with the change starts the job or promises it room."""
 
     def __str__(self) -> str:
-        """Name the change, to stand behind *would help*."""
+        """Name the change, for a sentence that begins with *would help*."""
         first = self.changes[0]
         if self.kind in (Kind.QUOTA, Kind.LIMIT):
             return " and ".join(
@@ -97,11 +97,11 @@ _WORDS: Final = {
 def sentence_of(
     advice: Sequence[Advice], when: str = "", words: Callable[[Advice], str] = str
 ) -> str:
-    """Say what would help; where nothing that was tried does, what would not be enough.
+    """Return what would help or, if no tried change helps, what would not be enough.
 
     Args:
-        advice: what was tried.
-        when: when that was, to stand in brackets; empty for now.
+        advice: the changes that were tried.
+        when: the time of the trial, shown in brackets; empty for now.
         words: names a change.
 
     """
@@ -114,12 +114,12 @@ def sentence_of(
 
 
 def is_sentence(text: str) -> bool:
-    """Tell whether a text is such a sentence that says when it was tried."""
+    """Tell whether a text is a sentence of advice with the time of its trial."""
     return text.startswith((f"{_HELPS} (", f"{_DOES_NOT} ("))
 
 
 def is_same(sentence: str, other: str) -> bool:
-    """Tell whether two of them say the same, whenever it was tried."""
+    """Tell whether two sentences are equal except for the time of the trial."""
     said, of_other = (
         (text.partition(" (")[0], text.partition("): ")[2]) for text in (sentence, other)
     )

@@ -1,4 +1,4 @@
-"""Advice on pending jobs that was tried, within a budget: the record, and what would help."""
+"""Advice on pending jobs, tried within a budget: the record, and the changes that would help."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 BUDGET: Final = 100_000
-"""What the trials of one result may cost, in steps of 5 us: half a second (measured)."""
+"""The most that the trials of one result may cost, in steps of 5 us: half a second (measured)."""
 TRIALS: Final = 4
-"""So many changes are tried for a job."""
+"""At most so many changes are tried for a job."""
 LOOK: Final = 200
-"""What it costs to find out what is worth a trial for a job, in the same steps."""
+"""The cost of finding the changes to try for a job, in steps of 5 us."""
 
 
 def more_nodes(changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Return the nodes to be tried where so many are not enough: others may come before on them."""
+    """Return more nodes to try: other jobs may be placed first on those that were tried."""
     return (replace(changes[0], amount=2 * changes[0].amount + 1), *changes[1:])
 
 
 class Adviser:
-    """Tries changes for the pending jobs of one result, one after the other until it is tired."""
+    """Tries changes for the pending jobs of one result, until the budget is used up."""
 
     def __init__(self, result: CycleResult, budget: int = BUDGET) -> None:
-        """Have tried nothing yet."""
+        """Start without trials."""
         self._records = result.records
         self._session: Session = result.records.session
-        # A trial asks the same plugins: where one failed, it would speak of that failure.
+        # A trial asks the same plugins: after a failure its result would be of that failure.
         self._left = 0 if result.stats.abandoned or result.failures else budget
         self._trials = Trials(self._session)
 

@@ -1,4 +1,4 @@
-"""Jobs that wait alike: of one queue, for one reason, with equal pods. They share trials."""
+"""Groups of jobs that wait alike (of one queue, for one reason, with equal pods): share trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 Key: TypeAlias = tuple[object, ...]
-"""The same for jobs that are alike, and for no others, from cycle to cycle."""
+"""Identifies a group of jobs that wait alike, across cycles."""
 
 
 class Alike(NamedTuple):
@@ -29,7 +29,7 @@ class Alike(NamedTuple):
 
 
 def alike(session: Session, records: Records) -> list[Alike]:
-    """Return the waiting jobs for whose reasons there is anything to be tried, grouped."""
+    """Return, in groups, the waiting jobs for whose reasons there are changes to try."""
     tried = [code for code in np.unique(records.codes).tolist() if text_of(code).tried]
     is_asked = np.isin(records.codes, tried)
     row, code = records.rows[is_asked], records.codes[is_asked]
@@ -48,7 +48,7 @@ def alike(session: Session, records: Records) -> list[Alike]:
 
 
 def _named(session: Session, numbers: list[int], rows: RowVec) -> Alike:
-    """Name what row numbers stand for, which mean something else when nodes or queues change."""
+    """Replace row numbers by names: rows change when nodes or queues change."""
     queue, code, shape, *others = numbers
     pods: object = session.jobs.name[int(rows[0])]
     if shape >= 0:
@@ -78,7 +78,7 @@ def _columns(session: Session, row: RowVec, code: CodeVec) -> list[IntVec]:
 
 
 class Subject(NamedTuple):
-    """What a job is, as far as something found about it rests on that; compared across cycles."""
+    """The properties of a job that advice about it depends on; compared across cycles."""
 
     created_s: float
     queue: str
@@ -87,7 +87,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(session: Session, job: int) -> Subject:
-    """Return what a job is now: one of its name may be another one tomorrow."""
+    """Return the present subject of a job: a later job may have the same name."""
     jobs, ask = session.jobs, asked_of(session, job)
     names = session.axis.names
     return Subject(

@@ -1,4 +1,4 @@
-"""A look at jobs that wait alike: which changes are tried for them, and what they are told."""
+"""One pass over jobs that wait alike: tries changes for them, and keeps their advice."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.trials import Trials
 
 HOLD_S: Final = 300.0
-"""What was tried for a job is not tried again sooner, so that no text changes more often."""
+"""The least time between two trials for a job, so that its text does not change more often."""
 _MOST: Final = 2 * TRIALS
-"""So many changes that were told before are tried again in one look, and twice as many in all."""
+"""The most changes advised before that one pass tries again; it tries twice as many in all."""
 
 
 def is_held(since_s: float, now_s: float) -> bool:
-    """Tell whether it is too soon to try, or say, anything else; a clock may have been set back."""
+    """Tell whether it is too soon for other advice; the clock may have been set back."""
     return since_s <= now_s < since_s + HOLD_S
 
 
 class Told(NamedTuple):
-    """What a job was told."""
+    """The advice that a job has."""
 
     code: int
-    """The reason for which it was."""
+    """The reason why the job waits."""
     subject: Subject
     advice: tuple[Advice, ...]
-    """Of waiting, the amount is the second until which."""
+    """For advice to wait, the amount is the time until which, in seconds."""
     text: str
     since_s: float
 
 
 @dataclass(slots=True)
 class Look:
-    """What was found so far for one group; it may take several turns."""
+    """The verdicts so far for one group; a pass may take several cycles."""
 
     key: Key
     revision: int
-    """Of the snapshot with which it began; -1 where what is due shifts by itself."""
+    """Revision of the snapshot at the start of the pass; -1 if entitlements shift by themselves."""
     verdicts: dict[Proposal, dict[str, bool]] = field(default_factory=dict)
-    """Of each change tried, by job, whether it helps; of some jobs it may be unknown."""
+    """For each tried change, by job: whether it helps; some jobs may be missing."""
 
 
 class Work:
-    """What one turn does for a look."""
+    """The work of one cycle on a pass."""
 
     def __init__(self, look: Look, trials: Trials, group: Alike, told: dict[str, Told]) -> None:
-        """Find out who stands where in the line: first come, first served."""
+        """Sort the jobs of the group by creation."""
         self._verdicts, self._trials, self._told = look.verdicts, trials, told
         self._session = session = trials.session
         self._now_s = session.now_s
@@ -68,7 +68,7 @@ class Work:
         self._line = sorted(
             group.rows.tolist(), key=lambda row: (jobs.created_s[row], jobs.name[row])
         )
-        self._subject = subject_of(session, self._line[0])  # of the others too, but for their age
+        self._subject = subject_of(session, self._line[0])  # the others differ only in age
         self._before = {
             jobs.name[row]: known
             for row in self._line
@@ -83,13 +83,13 @@ class Work:
     # -- what is tried ---------------------------------------------------------------------------
 
     def untried(self) -> Iterator[Proposal]:
-        """Yield what is to be judged next: what was told before, and new ideas if that is false."""
+        """Yield the changes to judge next: earlier advice, then new ones if it no longer holds."""
         for proposal in islice(self._told_before(), _MOST):
             if proposal not in self._verdicts:
                 yield proposal
         if self._before and all(self._holds(known, name) for name, known in self._before.items()):
             return
-        for proposal in self._ideas():  # others in each turn, maybe, where numbers change
+        for proposal in self._ideas():  # may differ from cycle to cycle, as numbers change
             if proposal not in self._verdicts and len(self._verdicts) < 2 * _MOST:
                 yield proposal
 
@@ -100,7 +100,7 @@ class Work:
         return list(dict.fromkeys(found))
 
     def _ideas(self) -> Iterator[Proposal]:
-        # The last in line has come latest, so that what is enough for it is so for the others.
+        # The last job is the latest: a change that is enough for it is enough for all jobs.
         last = self._line[-1]
         for kind, changes in islice(proposals(self._session, last, self._code), TRIALS):
             idea = kind, self._lasting(kind, changes)
@@ -110,7 +110,7 @@ class Work:
                 yield kind, more_nodes(changes)
 
     def _lasting(self, kind: Kind, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-        """Return changes so that they say the same tomorrow, and of whichever of these jobs."""
+        """Return changes in terms that stay true later and for every job of the group."""
         if kind is Kind.TIME:
             now_s = math.ceil(self._now_s)
             return tuple(Change("", amount=now_s + change.amount) for change in changes)
@@ -119,7 +119,7 @@ class Work:
     # -- what comes of it ------------------------------------------------------------------------
 
     def judge(self, proposal: Proposal) -> None:
-        """Find out whom a change helps."""
+        """Find out which jobs a change helps."""
         self._verdicts[proposal] = self._verdict(*proposal)
 
     def _verdict(self, kind: Kind, changes: tuple[Change, ...]) -> dict[str, bool]:
@@ -138,7 +138,7 @@ class Work:
         return {names[row]: False for row in line}
 
     def _holds(self, known: Told, name: str) -> bool:
-        """Tell whether all that a job was told is still so."""
+        """Tell whether all advice of a job still holds."""
         verdicts = [
             (each.helps, self._verdicts.get((each.kind, each.changes), {}).get(name))
             for each in known.advice
@@ -146,9 +146,9 @@ class Work:
         return bool(verdicts) and all(said == found for said, found in verdicts)
 
     def tell(self) -> float | None:
-        """Keep what was found; who was told what is so hears nothing new.
+        """Keep new advice; jobs whose advice still holds, or is recent, keep theirs.
 
-        Nor does who was told something just before; returned is then when that was.
+        Return the time of the oldest recent advice that no longer holds, or None.
         """
         held_s: float | None = None
         for row in self._line:
@@ -179,7 +179,7 @@ class Work:
 
 
 def _words(advice: Advice) -> str:
-    """Name a change so that it is true tomorrow too."""
+    """Name a change in words that stay true later."""
     if advice.kind is not Kind.TIME:
         return str(advice)
     until = datetime.fromtimestamp(advice.changes[0].amount, UTC)

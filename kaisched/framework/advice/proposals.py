@@ -1,6 +1,6 @@
-"""What could let a pending job start: changes that are worth a trial, from what stopped it.
+"""Proposes changes that could let a pending job start, from the reason why it waits.
 
-Each is made of the numbers that stand in the way. Whether it is enough, a trial says.
+Each change is made from the numbers of that reason. A trial shows whether it is enough.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _ROOM: Final = frozenset({Refusal.NO_ROOM, Refusal.GANG_NO_ROOM})
 _LOOKED_AT: Final = 50
-"""So many running jobs, the smallest first, are looked at as possibly in the way."""
+"""At most so many running jobs, the smallest first, are considered as blocking."""
 
 
 def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
-    """Yield the changes worth a trial for a job that waits for this reason, likely ones first."""
+    """Yield the changes to try for a job that waits for this reason, likely ones first."""
     if code == Refusal.GANG_INCOMPLETE:
         yield from _fewer(session, job, int(_alive(session, job)))
     elif code == Refusal.EXCEEDS_ANY_NODE:
@@ -45,7 +45,7 @@ def proposals(session: Session, job: int, code: int) -> Iterator[Proposal]:
 
 
 def is_possible(session: Session, kind: Kind, changes: tuple[Change, ...]) -> bool:
-    """Tell whether a change that was proposed in an earlier cycle can be tried in this one."""
+    """Tell whether a change from an earlier cycle can still be tried in this cycle."""
     queues, position = session.queues, session.axis.position
     if kind in (Kind.QUOTA, Kind.LIMIT):
         bound = queues.limit if kind is Kind.LIMIT else queues.deserved
@@ -99,7 +99,7 @@ def _fewer(session: Session, job: int, number: int) -> Iterator[Proposal]:
 
 
 def _rules(session: Session, job: int) -> Iterator[Proposal]:
-    """Yield being without a selector, and tolerating taints, where that is what shuts nodes out."""
+    """Yield removing selectors, and tolerating taints, if these rule nodes out."""
     on = (Change(session.jobs.name[job]),)
     for shape, _ in batch_of(session, job)[0]:
         constraints = session.shapes.constraints[shape]
@@ -155,7 +155,7 @@ def _nodes(session: Session, job: int) -> Iterator[Proposal]:
 
 
 def _is_alone(session: Session, shapes: list[tuple[int, int]]) -> bool:
-    """Tell whether pods of these shapes may keep each other off a node."""
+    """Tell whether pods of these shapes may exclude each other from a node."""
     return any(session.shapes.constraints[shape].has_pod_terms for shape, _ in shapes)
 
 
@@ -171,7 +171,7 @@ def _allowed(session: Session, shapes: list[int]) -> BoolVec:
 
 
 def _in_the_way(session: Session, job: int) -> Iterator[Proposal]:
-    """Yield the end of the smallest running job whose room would do."""
+    """Yield the end of the smallest running job whose room is enough."""
     shapes, size = batch_of(session, job)
     if len(shapes) != 1:
         return
@@ -213,7 +213,7 @@ def end_of_work(session: SessionView, job: int, bound: Amounts) -> Iterator[Prop
 
 
 def _running(session: SessionView) -> Iterator[int]:
-    """Yield jobs all of whose pods run and go on running, smallest first."""
+    """Yield jobs whose pods all run and keep running, smallest first."""
     jobs = session.jobs
     active = session.job_active_now
     rows = np.flatnonzero((jobs.active > 0) & (jobs.pending == 0) & (active == jobs.active))

@@ -1,9 +1,9 @@
-"""Advice to waiting jobs that stands from cycle to cycle: what was found, until it is not so.
+"""Advice for waiting jobs that is kept from cycle to cycle, for as long as it holds.
 
-A daemon says the same of a job for as long as it is true, and has little time to find out. So
-changes are tried between cycles, a few steps' worth each time, for the queues in turn and for jobs
-that wait alike together. What was found is tried again only when something has changed since, and
-not before a while has passed; as long as it holds, not a word of it changes.
+A daemon repeats the same advice while it is true, and has little time for trials. So changes are
+tried between cycles, within a small budget of steps. Queues take turns, and jobs that wait alike
+share trials. A change is tried again only if something has changed since, and only after a while.
+While the advice holds, its text stays the same.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ all the same, and paid for by the cycles after which none is."""
 
 
 class StandingAdvice:
-    """What waiting jobs were told would help. For one thread."""
+    """The advice that waiting jobs have. For one thread."""
 
     def __init__(self) -> None:
-        """Have tried nothing."""
+        """Start without trials."""
         self.told: dict[str, Told] = {}
         self.tried: dict[Key, tuple[int, float]] = {}
-        """The revision of the snapshot when jobs were last looked at, and when that was."""
+        """By group: the revision of the snapshot of its last pass, and the time of that pass."""
         self.look: Look | None = None
-        """What the last turn had no steps left to finish."""
+        """The pass that the last cycle had no steps left to finish."""
         self.queue = ""
-        """Whose jobs were looked at last."""
+        """The queue of the last pass."""
         self.trials = 0
-        """How many there were."""
+        """The number of trials so far."""
         self.left = 0
-        """Steps that may be used; below zero what is still to be paid for."""
+        """Steps that may be used; below zero, the steps that later cycles have to pay for."""
         self._at_rest: tuple[int, bytes] | None = None
         self._rests_since_s = -math.inf
 
@@ -55,9 +55,9 @@ class StandingAdvice:
         None where nothing was tried for it yet.
 
         Args:
-            session: of the cycle.
-            job: its row.
-            record: why it waits.
+            session: the session of the cycle.
+            job: the row of the job.
+            record: why the job waits.
 
         """
         told = self.told.get(record.pod_group)
@@ -88,7 +88,7 @@ class StandingAdvice:
 
 
 class _Round:
-    """What is tried after one cycle."""
+    """The trials after one cycle."""
 
     def __init__(self, standing: StandingAdvice, records: Records) -> None:
         session: Session = records.session
@@ -96,15 +96,15 @@ class _Round:
         self._now_s = session.now_s
         self._groups = {each.key: each for each in alike(session, records)}
         self._trials = Trials(session, len(self._groups))
-        # With history, what is due to queues shifts by itself.
+        # With usage history, entitlements of queues shift by themselves.
         self._revision = self._session.snapshot.revision if self._session.usage is None else -1
         self._forget(records)
         self.again_s = self._now_s + HOLD_S
-        """When to look again where nothing happens."""
+        """The time of the next pass if nothing changes."""
         self._due = self._by_queue()
 
     def run(self) -> bool:
-        """Look at jobs until the steps are used up; True when nothing is left to be tried."""
+        """Try changes until the steps are used up; True when nothing is left to try."""
         of = self._of
         while of.left > 0:
             look, of.look = of.look, None
@@ -122,7 +122,7 @@ class _Round:
         return False
 
     def _looked(self, look: Look, group: Alike) -> bool:
-        """Try what is left to be tried for a group; False when the steps do not suffice."""
+        """Try the remaining changes for a group; False when the steps do not suffice."""
         of = self._of
         work = Work(look, self._trials, group, of.told)
         for proposal in work.untried():
@@ -140,7 +140,7 @@ class _Round:
     # -- whose turn it is ------------------------------------------------------------------------
 
     def _by_queue(self) -> dict[str, list[Alike]]:
-        """Return the groups that are to be looked at, by queue; the next one stands last."""
+        """Return the groups with changes to try, by queue; the next group is last."""
         due: dict[str, list[tuple[float, int, Alike]]] = {}
         for group in self._groups.values():
             revision, tried_s = self._of.tried.get(group.key, (-1, -math.inf))
@@ -157,7 +157,7 @@ class _Round:
         }
 
     def _next(self) -> Alike | None:
-        """Return the group of the next queue in turn that was looked at longest ago."""
+        """Return the group of the next queue whose last pass was longest ago."""
         names = list(self._due)
         if not names:
             return None
@@ -168,7 +168,7 @@ class _Round:
         return group
 
     def _forget(self, records: Records) -> None:
-        """Forget jobs that wait no longer, and how jobs waited that do not any more."""
+        """Forget jobs and groups that no longer wait."""
         told, tried = self._of.told, self._of.tried
         if len(told) > 2 * len(records):
             names = self._session.jobs.name

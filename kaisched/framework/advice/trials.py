@@ -1,7 +1,7 @@
-"""A trial: the same cycle once more, on a copy of its snapshot in which something is otherwise.
+"""A trial: runs the same cycle again, on a copy of its snapshot with a change.
 
-A cycle is a pure function, so what it would have decided can be asked rather than guessed. Nothing
-of the real cycle is touched: the changed columns are copies, and the memory has no hints.
+A cycle is a pure function, so a trial shows exactly what the cycle would have decided. The real
+cycle is not touched: the changed columns are copies, and the memory has no hints.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _GONE = int(TaskState.GONE)
 
 
 OWN: Final = frozenset({Kind.MINIMUM, Kind.SELECTOR, Kind.TOLERATIONS, Kind.PREEMPTIBLE})
-"""What is changed about one job alone; all else is so for everybody."""
+"""Kinds of changes that concern one job; all others concern all jobs."""
 _BASE: Final = 400
-"""What a cycle costs however small the cluster, in steps of 5 us (measured)."""
+"""The cost of a cycle of the smallest cluster, in steps of 5 us (measured)."""
 _WAITING: Final = 70
-"""What each kind of waiting jobs adds, for which victims may be searched; a row of a table: 1."""
+"""The cost of each kind of waiting jobs, for which victims may be searched; a table row costs 1."""
 
 
 class Trials:
-    """The trials of one cycle: a change is tried once, whichever jobs it is proposed to."""
+    """The trials of one cycle: a change is tried once, for whichever jobs it is proposed."""
 
     def __init__(self, session: Session, kinds: int | None = None) -> None:
-        """Have tried nothing yet.
+        """Start without trials.
 
         Args:
-            session: of the cycle, which is over.
-            kinds: so many kinds of jobs wait, where that is known; else each counts as one.
+            session: the session of the cycle, which is over.
+            kinds: the number of kinds of waiting jobs, if known; else each job counts as one.
 
         """
         self.session = session
@@ -54,15 +54,15 @@ class Trials:
         rows = len(snapshot.nodes) + len(snapshot.tasks.name) + len(snapshot.queues)
         waiting = session.jobs_waiting if kinds is None else kinds
         self.steps: int = _BASE + rows + _WAITING * waiting
-        """What each trial costs."""
+        """The cost of each trial."""
         self._helped: dict[tuple[Kind, int, tuple[Change, ...]], BoolVec] = {}
 
     def __len__(self) -> int:
-        """Return how many there were."""
+        """Return the number of trials so far."""
         return len(self._helped)
 
     def is_known(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
-        """Tell whether it is known already, without a trial, if a change helps a job."""
+        """Tell whether the effect of a change on a job is known without another trial."""
         return _key(job, kind, changes) in self._helped
 
     def helps(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> bool:
@@ -75,13 +75,13 @@ class Trials:
 
     @lazy
     def _before(self) -> IntVec:
-        """``(J,)`` pods of each job that were bound or promised room as things are."""
+        """``(J,)`` pods of each job that were bound or promised room without any change."""
         outcome = self.session.outcome
         promised = np.array([task for task, _ in outcome.nominations], np.int64)
         return self._by_job(np.concatenate([outcome.binds()[0], promised]))
 
     def _tried(self, job: int, kind: Kind, changes: tuple[Change, ...]) -> IntVec:
-        """``(J,)`` the same with these changes."""
+        """``(J,)`` pods of each job that are bound or promised room with these changes."""
         session, snapshot, later_s = self.session, self.session.snapshot, 0
         if kind is Kind.TIME:
             later_s = sum(change.amount for change in changes)
@@ -102,7 +102,7 @@ class Trials:
 
 
 def _key(job: int, kind: Kind, changes: tuple[Change, ...]) -> tuple[Kind, int, tuple[Change, ...]]:
-    if kind is Kind.TIME:  # it passes for everybody
+    if kind is Kind.TIME:  # time passes for all jobs
         changes = tuple(replace(change, on="") for change in changes)
     return kind, job if kind in OWN else -1, changes
 
@@ -126,7 +126,7 @@ def _raised(snapshot: Snapshot, amounts: Amounts, changes: tuple[Change, ...]) -
 
 
 def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
-    """Append nodes: the lowest row wins ties, so the last ones take nothing from others."""
+    """Append nodes: the lowest row wins ties, so the new nodes change no other choice."""
     first, nodes = changes[0], snapshot.nodes
     count, like = first.amount, list(nodes.name).index(first.on)
     allocatable = nodes.allocatable[:, [like]].copy()
@@ -177,7 +177,7 @@ def _tolerations(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> 
 def _constrained(
     snapshot: Snapshot, job: int, change: Callable[[Constraints], Constraints]
 ) -> Snapshot:
-    """Give the job's pods shapes of their own, behind all others."""
+    """Give the job's pods shapes of their own, after all other shapes."""
     shapes, tasks = snapshot.shapes, snapshot.tasks
     rows = list(snapshot.jobs.tasks[job])
     old, number = np.unique(tasks.shape_of_task[rows], return_inverse=True)
@@ -215,7 +215,7 @@ def _preemptible(snapshot: Snapshot, job: int, _changes: tuple[Change, ...]) -> 
 
 
 def _end(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapshot:
-    """Let a job be gone that has no pods but running ones."""
+    """Remove a job that has only running pods."""
     jobs, tasks, nodes = snapshot.jobs, snapshot.tasks, snapshot.nodes
     name = changes[0].on  # rows of vanished jobs may have the same
     other = next(row for row in jobs.active.nonzero()[0].tolist() if jobs.name[row] == name)

@@ -1,1 +1,1 @@
-"""What must hold after every cycle, whatever the policy."""
+"""Invariants: rules that hold after every cycle under any policy."""

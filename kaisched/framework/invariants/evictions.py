@@ -1,4 +1,4 @@
-"""What must hold for evictions: whose, for whom, and what is left behind."""
+"""Invariants of evictions: victims, beneficiaries, and the pods that are left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DRAIN: Final = "drain"
 
 
 def victims(moves: Moves) -> Iterator[str]:
-    """I13: what is evicted runs, is ours, goes once, and may be preempted, is stale or drained."""
+    """I13: an evicted pod runs, is ours, is evicted once, and is preemptible, stale or drained."""
     snapshot, result = moves.snapshot, moves.result
     tasks, jobs = snapshot.tasks, snapshot.jobs
     if [each.task for each in result.evictions] != result.evict_tasks.tolist():
@@ -48,9 +48,9 @@ def victims(moves: Moves) -> Iterator[str]:
 
 
 def evictions(moves: Moves, *, may_take_own: bool = False) -> Iterator[str]:
-    """I4, I11, I12, I14: each eviction is for somebody, by the rules of its action.
+    """I4, I11, I12, I14: each eviction has a beneficiary and obeys the rules of its action.
 
-    ``may_take_own``: reclaim takes from the claim's own queue, as the policy of the shard says.
+    ``may_take_own``: the policy of the shard lets reclaim take from the claim's own queue.
     """
     if not moves.result.evict_tasks.size:
         return
@@ -72,9 +72,9 @@ def evictions(moves: Moves, *, may_take_own: bool = False) -> Iterator[str]:
 
 
 def _whole_or_nothing(moves: Moves) -> Iterator[str]:
-    """I4: of a job that loses pods, all that are needed keep running or move, or none does.
+    """I4: a job that loses pods keeps or moves all pods that it needs, or keeps none.
 
-    Pods on nodes that are not known cannot go, and count neither before nor after.
+    Pods on unknown nodes cannot be evicted, and count neither before nor after.
     """
     snapshot = moves.snapshot
     podsets, jobs = snapshot.podsets, snapshot.jobs
@@ -95,9 +95,9 @@ def _whole_or_nothing(moves: Moves) -> Iterator[str]:
 
 
 def _moved_elsewhere(moves: Moves) -> Iterator[str]:
-    """I14: a move is to another node, and consolidate does nothing but move.
+    """I14: a move is to another node, and consolidate only moves.
 
-    Of pods that move together, one may come back to where it was.
+    Of pods that move together, one pod may come back to its old node.
     """
     tasks = moves.snapshot.tasks
     result = moves.result
@@ -132,7 +132,7 @@ def _within_budgets(snapshot: Snapshot, evicted: RowVec) -> Iterator[str]:
 
 
 def _stale(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
-    """I4: a gang that is ended for being stale lacks pods, and all of it ends."""
+    """I4: a gang that is evicted as stale lacks pods, and all its pods are evicted."""
     snapshot = moves.snapshot
     podsets, jobs = snapshot.podsets, snapshot.jobs
     kept = podsets.active - moves.by_podset(moves.gone) - moves.by_podset(moves.stranded)
@@ -147,7 +147,7 @@ def _stale(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
 
 
 def _drained(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
-    """I13: a pod is drained only from a queue that says so."""
+    """I13: a pod is drained only from a queue whose stop policy drains it."""
     snapshot = moves.snapshot
     for each in found:
         queue = int(snapshot.jobs.queue_of_job[int(snapshot.tasks.job_of_task[each.task])])
@@ -158,7 +158,7 @@ def _drained(moves: Moves, found: Sequence[Evict]) -> Iterator[str]:
 def _served(
     moves: Moves, by_action: Mapping[str, list[Evict]], taker_of_name: Mapping[str, int]
 ) -> Iterator[str]:
-    """I12: who others are evicted for is placed, with all it needs to run."""
+    """I12: the beneficiary of an eviction is placed, with all pods it needs to run."""
     snapshot = moves.snapshot
     placed = moves.by_podset(moves.placed)
     after = snapshot.podsets.active - moves.by_podset(moves.gone) + placed
@@ -199,7 +199,7 @@ def _preempted(
 def _made_way(
     moves: Moves, found: Sequence[Evict], taker_of_name: Mapping[str, int]
 ) -> Iterator[str]:
-    """I11, I14: what reclaim evicts of the claim's own queue moves, for no lower priority."""
+    """I11, I14: pods that reclaim evicts of the claim's own queue move, for no lower priority."""
     jobs, tasks = moves.snapshot.jobs, moves.snapshot.tasks
     placed = set(moves.result.nominate_tasks.tolist())
     for each in found:

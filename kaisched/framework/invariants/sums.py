@@ -1,4 +1,4 @@
-"""What the invariants count: who is placed, who goes, who only moves, and sums over them."""
+"""The counts of the invariants: placed, evicted and moved pods, and sums over them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Moves:
 
     @cached_property
     def stranded(self) -> RowVec:
-        """Pods of ours that run on nodes that are not known: nothing can be decided about them."""
+        """Pods of ours that run on unknown nodes: the cycle cannot move them."""
         tasks = self.snapshot.tasks
         runs = ACTIVE_STATES[tasks.state] & (tasks.node_of_task < 0) & (tasks.job_of_task >= 0)
         return np.flatnonzero(runs)
@@ -65,7 +65,7 @@ class Moves:
 
 
 def sum_of(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
-    """``(R, count)`` requests of tasks, added up where each belongs."""
+    """``(R, count)`` sums of the requests of tasks, by the row in ``where``."""
     request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
     total = np.zeros((len(snapshot.axis), count), np.int64)
     for row, amounts in zip(total, request, strict=True):

@@ -1,8 +1,7 @@
-"""What must hold after every cycle, whatever it decided: used by tests, the replay and the daemon.
+"""Checks the invariants of a cycle's result, for tests, the replay and the daemon.
 
-Here are the rules that hold under any policy; what it promises beyond them, its plugins say. The
-identifiers are those of docs/explanation/the-cycle.md. A violation is a bug of the code, never a
-property of a cluster.
+These rules hold under any policy; plugins check the rules of their own. The identifiers are those
+of docs/explanation/the-cycle.md. A violation is a bug of the code, never a property of a cluster.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ _RELEASING: Final = int(TaskState.RELEASING)
 def violations(
     snapshot: Snapshot, result: CycleResult, policy: Policy, *, with_records: bool = False
 ) -> list[str]:
-    """Return what a cycle's result breaks, one line each; empty when all is well.
+    """Return a line for each rule that a cycle's result breaks; empty when all is well.
 
-    A few passes over the columns, and what the plugins of the policy say must hold.
-    ``with_records`` also looks at the decision records (I21, I22), which have to be worked out for
+    The check takes a few passes over the columns, and asks the plugins of the policy.
+    ``with_records`` also checks the decision records (I21, I22), which have to be computed for
     that.
     """
     if result.stats.abandoned:
@@ -61,14 +60,14 @@ def violations(
 
 
 def _failures(result: CycleResult) -> Iterator[str]:
-    """I24: no action fails: what is contained is a bug all the same."""
+    """I24: no action fails: a contained failure is still a bug."""
     for failure in result.failures:
         if failure.question == RUN:
             yield f"I24 action {failure.plugin} failed: {failure.error}"
 
 
 def _accounts(snapshot: Snapshot) -> Iterator[str]:
-    """I19: what nodes and queues are said to hold is the sum over their tasks."""
+    """I19: the amounts that nodes and queues hold are the sums over their tasks."""
     tasks, jobs, nodes = snapshot.tasks, snapshot.jobs, snapshot.nodes
     placed = np.flatnonzero(HOLDING_STATES[tasks.state] & (tasks.node_of_task >= 0))
     held = sum_of(snapshot, placed, tasks.node_of_task[placed], len(nodes))
@@ -98,7 +97,7 @@ def _unequal(
 
 
 def _moved_tasks(moves: Moves) -> Iterator[str]:
-    """I5, I6: a pending pod of ours gets one node at most; else only an evicted one is promised."""
+    """I5, I6: only our pending pods are placed, once; of others, evicted pods may be promised."""
     snapshot, result = moves.snapshot, moves.result
     tasks = snapshot.tasks
     moved = set(moves.moved.tolist())
@@ -117,7 +116,7 @@ def _moved_tasks(moves: Moves) -> Iterator[str]:
 
 
 def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
-    """I1, I3: binds fit into what is idle, promises into what will be."""
+    """I1, I3: binds fit into idle amounts, promises into idle and releasing amounts."""
     nodes = snapshot.nodes
     bound = sum_of(snapshot, result.bind_tasks, result.bind_nodes, len(nodes))
     leaving = result.evict_tasks
@@ -136,7 +135,7 @@ def _nodes(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
 
 
 def _gangs(moves: Moves) -> Iterator[str]:
-    """I4: of a gang all that are needed start together, or none."""
+    """I4: all needed pods of a gang start together, or none."""
     snapshot, bind_tasks = moves.snapshot, moves.result.bind_tasks
     podsets, tasks, jobs = snapshot.podsets, snapshot.tasks, snapshot.jobs
     bound = moves.by_podset(bind_tasks)
@@ -153,7 +152,7 @@ def _gangs(moves: Moves) -> Iterator[str]:
 
 
 def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
-    """I21, I22: whoever waits is told why, and who waits for room finds none."""
+    """I21, I22: every waiting job has a record, and a job that waits for room has none."""
     jobs = snapshot.jobs
     reason = {record.pod_group: record.reason for record in result.records}
     bound = np.bincount(snapshot.tasks.job_of_task[result.bind_tasks], minlength=len(jobs.name))

@@ -105,7 +105,7 @@ class Lines(Combination):
     """All lines, in plugin order."""
 
     name = "lines"
-    fails = "Whoever checks results fails with it."
+    fails = "The check of results fails with it."
     without = "none"
 
     def over(self, answers: Answers) -> Callable[..., Iterator[str]]:

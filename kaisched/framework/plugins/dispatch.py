@@ -140,7 +140,7 @@ class Questions:
             for question in ("job_gate", "claim_gate")
             for answer in self._answers[question]
         )
-        """True when claims of one queue, ask, priority and preemptibility are told the same."""
+        """True when claims of one queue, ask, priority and preemptibility get the same answer."""
 
     def _compile_nodes(self) -> None:
         """Compile the questions about nodes."""

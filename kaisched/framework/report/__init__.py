@@ -1,1 +1,1 @@
-"""What a cycle tells: its result, and why jobs wait, in codes and in sentences."""
+"""The report of a cycle: its result, and why jobs wait, in codes and in sentences."""

@@ -1,7 +1,7 @@
-"""Why many jobs are pending, worked out in arrays: the code of each, as its record would say it.
+"""Computes the refusal codes of many pending jobs with arrays, as their records would have them.
 
-A record also has the numbers and the sentence, which cost a hundred times as much; for counting,
-and to see whose reason has changed, the code will do. ``explain`` says it for one job, and a law
+A record also has numbers and a sentence, which cost a hundred times as much. For counting, and for
+finding changed reasons, the code is enough. ``explain`` finds the code of one job, and a law test
 compares the two.
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _ROOM: Final = (int(Refusal.NO_ROOM), int(Refusal.GANG_NO_ROOM))
 _ALLOCATE: Final = "allocate"
 MOST_SHAPES: Final = 64
-"""Of a job whose pods differ so many shapes are asked what is in their way; thousands of them in
-every cycle would make it longer for everybody."""
+"""At most so many shapes of one job are examined: thousands in every cycle would make all cycles
+longer."""
 
 
 def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
@@ -41,7 +41,7 @@ def codes_of(session: Session, job: RowVec, abandoned: str = "") -> CodeVec:
             code[at] = _untold(session, job[at])
     own = np.flatnonzero((code >= FIRST_OF_PLUGINS) & (refused == 0))
     if own.size:
-        # What was decided since may have opened a queue: then they wait for want of room.
+        # Later decisions may have opened a queue: then the jobs wait for room.
         now = _untold(session, job[own])
         code[own] = np.where(now != 0, now, code[own])
     at = np.flatnonzero(np.isin(code, _ROOM))
@@ -72,7 +72,7 @@ def _have_room(session: Session, job: RowVec) -> BoolVec:
 
 
 def counted(codes: CodeVec) -> dict[str, int]:
-    """Return how often each reason stands among codes, by its name, as users see it."""
+    """Return how often each reason occurs among codes, by the name that users see."""
     found: Counter[str] = Counter()
     distinct, counts = np.unique(codes, return_counts=True)
     for code, count in zip(distinct.tolist(), counts.tolist(), strict=True):
@@ -87,7 +87,7 @@ def runs_allocate(session: Session) -> bool:
 
 
 def _untold(session: Session, job: RowVec) -> CodeVec:
-    """Return why allocate did not even try jobs: a gate is shut, or their pods fit nowhere."""
+    """Return why allocate did not try jobs: a gate refuses them, or their pods fit nowhere."""
     code = np.zeros(len(job), np.int16)
     gated = session.ask.job_gate(session, _ALLOCATE, job)
     if gated is not None:
@@ -100,7 +100,7 @@ def _untold(session: Session, job: RowVec) -> CodeVec:
 
 
 def _room_codes(session: Session, job: RowVec, code: CodeVec) -> CodeVec:
-    """Return what stands in the way of jobs that found no room: a queue, claims, or the nodes."""
+    """Return why jobs found no room: because of a queue, claims, or the nodes."""
     shape, size, batches = measure(session, job)
     shut = _queue_codes(session, job, shape, size, batches)
     open_ = np.flatnonzero(shut == 0)
@@ -121,7 +121,7 @@ def _room_codes(session: Session, job: RowVec, code: CodeVec) -> CodeVec:
 def _queue_codes(
     session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: dict[int, RowVec]
 ) -> CodeVec:
-    """Return the refusal of the lowest queue on each job's path that would not take its batch."""
+    """Return the refusal of the lowest queue on each job's path that refuses its batch."""
     source = session.ledger if session.has_moved else session
     asks = asks_of(session, job, shape, size, batches)
     paths = session.queues.tree.path_of_leaf[session.jobs.queue_of_job[job]]
@@ -155,7 +155,7 @@ def _of_shape(session: Session, shape: int, size: IntVec, code: CodeVec) -> Code
 
 
 def _of_shapes(session: Session, counts: Iterable[tuple[int, int]], code: int) -> int:
-    """Return the code of a batch of several shapes: the first of them that lacks room decides."""
+    """Return the code of a batch of several shapes: the first shape that lacks room decides."""
     counts = list(counts)
     for shape, _ in counts:
         if (wait := session.shapes.constraints[shape].wait) is not None:

@@ -1,4 +1,4 @@
-"""Why nothing was taken from others for a job: what refused each action."""
+"""Why no pods were evicted for a job: the refusal of each action."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 def eviction_refusals_of(session: Session, job: int) -> dict[str, str]:
-    """Return by action why it evicted nothing for a job."""
-    told: dict[str, str] = {}
+    """Return, by action, why the action evicted nothing for a job."""
+    refusals: dict[str, str] = {}
     for action, codes in session.outcome.claims.items():
         code = int(codes[job])
         if code == Refusal.NONE:
             continue
         reason = session.ask.refusal_reason(session, action, job, code)
-        told[action] = reason.sentence if reason is not None else text_of(code).sentence
-    return told
+        refusals[action] = reason.sentence if reason is not None else text_of(code).sentence
+    return refusals
 
 
-def in_words(told: Mapping[str, str]) -> str:
-    """Say it in a sentence; actions that were refused for one reason are named together."""
+def in_words(refusals: Mapping[str, str]) -> str:
+    """Return refusals by action as a sentence; actions with the same refusal are named together."""
     actions: dict[str, list[str]] = {}
-    for action, reason in told.items():
+    for action, reason in refusals.items():
         actions.setdefault(reason, []).append(action)
     return ". ".join(f"{', '.join(those)}: {reason}" for reason, those in actions.items())

@@ -1,6 +1,7 @@
-"""Why a job is pending: one dominant reason, the numbers behind it, and the nodes' reasons counted.
+"""Why a job is pending: the dominant reason, its numbers, and the nodes' reasons counted.
 
-Worked out on demand from the state the cycle left behind: the cycle itself keeps one code a job.
+A record is computed on demand from the final state of the cycle. The cycle itself keeps only one
+code for each job.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _HELPLESS: Final = frozenset(
         Refusal.OWNER_NOT_READ,
     )
 )
-"""Whoever waits for these is not helped by what others give up."""
+"""Reasons that evicting other jobs cannot cure."""
 _ALLOCATE: Final = "allocate"
 _NO_ACTION: Final = "no action of this cycle tried it"
 
@@ -44,14 +45,16 @@ def record_of(session: Session, job: int, abandoned: str = "") -> DecisionRecord
     record = _waiting_record(session, job, abandoned)
     if abandoned or not session.outcome.claims or record.reason in _HELPLESS:
         return record
-    told = eviction_refusals_of(session, job)
-    if not told:
+    refusals = eviction_refusals_of(session, job)
+    if not refusals:
         return record
-    return replace(record, message=f"{record.message}. {in_words(told)}", eviction_refusals=told)
+    return replace(
+        record, message=f"{record.message}. {in_words(refusals)}", eviction_refusals=refusals
+    )
 
 
 def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecord:
-    """Return why a job was not placed, whatever others hold."""
+    """Return why a job was not placed, apart from evictions."""
     code = int(session.jobs.refusal[job]) or int(session.outcome.refusal[job])
     if code == Refusal.NONE and runs_allocate(session):
         code = _untold(session, job)
@@ -75,9 +78,9 @@ def _waiting_record(session: Session, job: int, abandoned: str) -> DecisionRecor
 
 
 def _untold(session: Session, job: int) -> int:
-    """Return why allocate did not even try a job: it is refused as such, or its pods fit nowhere.
+    """Return why allocate did not try a job: a gate refuses it, or its pods fit nowhere.
 
-    In a full cluster that is nearly everyone, so it is not noted job by job.
+    In a full cluster this is true of nearly all jobs, so the cycle does not note it for each job.
     """
     codes = session.ask.job_gate(session, _ALLOCATE, np.array([job]))
     if codes is not None and codes[0]:
@@ -86,10 +89,10 @@ def _untold(session: Session, job: int) -> int:
 
 
 def dominant(session: Session, job: int, code: int) -> int:
-    """Return the reason that counts: a queue in the way comes before a lack of room.
+    """Return the dominant reason: the refusal of a queue comes before a lack of room.
 
-    An action notes whichever it meets first; more room would not help a job whose queue is full.
-    What a plugin refused is asked about again, since what was decided later may have opened it.
+    An action notes the refusal that it meets first; more room would not help a job whose queue is
+    full. A plugin's refusal is asked again, since later decisions may have lifted it.
     """
     was_shut = code >= FIRST_OF_PLUGINS and not session.jobs.refusal[job]
     if was_shut:

@@ -1,4 +1,4 @@
-"""Why each node cannot take a pod of a shape, counted by reason."""
+"""Counts, by reason, the nodes that cannot take a pod of a shape."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def node_refusals_of(
 ) -> tuple[int, tuple[NodeRefusal, ...]]:
     """Return the dominant reason for a shape without room, and the nodes' reasons, most first.
 
-    ``code`` stands unless no node could ever take such a pod. Nodes are then measured as if they
-    were empty, since what others hold there makes no difference; else by what is ``idle``, as of
-    now where that is not given.
+    ``code`` is the reason unless no node could ever take such a pod. Nodes are then measured as if
+    they were empty, since other pods make no difference. Otherwise they are measured by ``idle``,
+    by default what is idle now.
     """
     plan, room, _, _ = session.placement.vacancy(shape)
     request = session.shapes.request[:, shape]
@@ -46,9 +46,9 @@ def node_refusals_of(
 
 
 def never_fits(session: Session, shape: int) -> Refusal | None:
-    """Return why no node could take a pod of a shape even if it were empty; None where one could.
+    """Return why no node could take a pod of a shape even if it were empty; None if a node could.
 
-    A shape is asked about in every cycle as long as somebody with it waits.
+    A shape is asked about in every cycle while a job of the shape waits.
     """
     request, allocatable = session.shapes.request[:, shape], session.nodes.allocatable
     if not len(session.nodes):
@@ -59,7 +59,7 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     codes = session.placement.plan(shape).codes
     if codes is None:
         return None
-    # What pods that run there forbid, they may allow later.
+    # Constraints of running pods may be lifted later.
     may: BoolVec = np.isin(codes, [Refusal.NONE, *freeable_codes()])
     if not may.any():
         return Refusal.NO_NODE_ALLOWED
@@ -69,7 +69,7 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
 def _shortages(
     session: Session, request: Amounts, idle: Amounts, short: BoolVec
 ) -> list[NodeRefusal]:
-    """Count nodes by the first resource they lack; what is left lacks something plugins bound."""
+    """Count nodes by the first resource they lack; plugins' bounds refuse the other nodes."""
     refused: list[NodeRefusal] = []
     left = short.copy()
     for resource in _by_scarcity(request):

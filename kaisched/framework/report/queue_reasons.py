@@ -1,4 +1,4 @@
-"""Why a job's queue takes nothing: which queue it is, and what is wrong with it."""
+"""Why a job's queue accepts no jobs: the queue's name and its problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN: Final = 5
 
 
 def queue_sentence(session: Session, job: int, code: int) -> str:
-    """Name the queue and what is wrong with it; nothing where the refusal is no queue's."""
+    """Return the queue's name and its problem; an empty text if no queue is the reason."""
     queues = session.queues
     name = session.jobs.queue_name[job] if len(session.jobs.queue_name) else ""
     if code == Refusal.QUEUE_ON_HOLD:
@@ -43,7 +43,7 @@ def _children(session: Session, name: str) -> list[int]:
 
 
 def _on_hold(session: Session, queue: int) -> str:
-    """Name the queue that is on hold: the highest of those on the path that are so strict."""
+    """Name the queue on hold: the highest queue on the path with the strictest stop policy."""
     queues = session.queues
     stop = queues.stop_of_queue[queue]
     path = [row for row in queues.tree.path(queue).tolist() if queues.stop_of_queue[row] == stop]

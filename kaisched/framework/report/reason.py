@@ -13,13 +13,13 @@ class Reason(NamedTuple):
 
     sentence: str
     numbers: Mapping[str, Any] = {}
-    """What programs may read: names in camelCase, amounts in base units."""
+    """Numbers for programs: names in camelCase, amounts in base units."""
 
 
 class Problem(NamedTuple):
-    """What hinders a queue."""
+    """Why a queue cannot be used."""
 
     name: str
-    """The reason of its condition, in CamelCase."""
+    """The reason of the queue's condition, in CamelCase."""
     message: str
-    """What is wrong, and what would cure it."""
+    """The problem and its cure."""

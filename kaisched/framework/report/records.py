@@ -1,4 +1,4 @@
-"""What a cycle leaves behind: its result, and why each job that stays pending does."""
+"""The values of a cycle's result, and the decision records of pending jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROWS: Final = frozenset({"task", "node_row"})
 
 @dataclass(frozen=True, slots=True)
 class NodeRefusal:
-    """So many nodes were out for one reason."""
+    """The number of nodes that were out for one reason."""
 
     reason: str
     nodes: int
@@ -37,17 +37,17 @@ class DecisionRecord:
     pod_group: str
     queue: str
     reason: str
-    """Name of a refusal, the host's or a plugin's, as users see it."""
+    """Name of a refusal, of the host or a plugin, as users see it."""
     message: str
     """One sentence with the numbers."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     node_misses: tuple[NodeRefusal, ...] = ()
     plugin: str = ""
-    """The plugin that refused, where one did."""
+    """The plugin that refused; empty if none did."""
     eviction_refusals: Mapping[str, str] = field(default_factory=dict)
-    """By evicting action, why it took nothing from others for the job."""
+    """By evicting action: why the action evicted nothing for the job."""
     advice: tuple[Advice, ...] = ()
-    """Changes that were tried for it; none where nobody asked for that."""
+    """Changes that were tried for the job; empty unless advice was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class QueueShare:
     requested: Mapping[str, int]
     deserved: Mapping[str, int]
     problem: Problem | None = None
-    """What hinders it under the policy of the shard, if anything does."""
+    """Why the queue cannot be used under the policy of the shard, if it cannot."""
 
 
 class Records(Protocol):
     """The records of the jobs that stay pending, by name; each is made when it is read.
 
-    A record costs a hundred times as much as its reason, so whoever needs no more than that reads
-    ``codes``, and makes the records of few.
+    A record costs a hundred times as much as its reason. A caller that needs only reasons should
+    read ``codes``.
     """
 
     @property
@@ -78,33 +78,33 @@ class Records(Protocol):
 
     @property
     def rows(self) -> RowVec:
-        """The rows of these jobs in the snapshot, ascending."""
+        """The snapshot rows of the pending jobs, ascending."""
         ...
 
     @property
     def codes(self) -> CodeVec:
-        """The :class:`~kaisched.core.refusals.Refusal` of each of them."""
+        """The :class:`~kaisched.core.refusals.Refusal` of each pending job."""
         ...
 
     def counts(self) -> dict[str, int]:
-        """Return how many there are, by reason."""
+        """Return how many jobs are pending, by reason."""
         ...
 
     def record(self, job: int) -> DecisionRecord:
-        """Return the record of one row alone."""
+        """Return the record of one job row."""
         ...
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return how many jobs are pending."""
         ...
 
     def __iter__(self) -> Iterator[DecisionRecord]:
-        """Make and go through all of them."""
+        """Make all records and iterate over them."""
         ...
 
 
 RUN: Final = "run"
-"""What an action fails at."""
+"""The question under which a failed action is listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +117,15 @@ class PluginFailure:
 
 
 def who_failed(name: str, question: str) -> str:
-    """Say what failed, and a plugin at what."""
+    """Name the action that failed, or the plugin and its question."""
     return f"action {name}" if question == RUN else f"plugin {name} at {question}"
 
 
 class Step(NamedTuple):
-    """What one claim of an evicting action came to, as places in the result's row vectors.
+    """The moves of one claim of an evicting action, as places in the result's row vectors.
 
-    Each pair says where its part begins and where it ends. The vectors are in the order in which
-    things were decided, so what stands before a step was decided before it.
+    Each pair is the start and the end of a range. The vectors are in the order of decisions: rows
+    before a step were decided before it.
     """
 
     action: str
@@ -146,14 +146,14 @@ class CycleStats:
     tasks_nominated: int
     tasks_evicted: int
     abandoned: str = ""
-    """Why the cycle was abandoned without intents; empty when it was not."""
+    """Why the cycle was abandoned without intents; empty otherwise."""
 
 
 @record
 class CycleResult:
-    """Everything a cycle decided. ``records`` and ``shares`` are worked out when first read.
+    """All decisions of a cycle. ``records`` and ``shares`` are computed on first read.
 
-    The row vectors say the same as the intents, for a source that shares the row numbers.
+    The row vectors have the same content as the intents, for a source with the same row numbers.
     """
 
     binds: Sequence[Bind]

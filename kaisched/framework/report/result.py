@@ -1,6 +1,6 @@
 """The lazily built parts of a cycle's result: intents as objects, records, queue shares.
 
-A simulator runs thousands of cycles and reads none of them; they are made when somebody looks.
+A simulator runs thousands of cycles and reads none of these parts; they are made on first read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PENDING = int(TaskState.PENDING)
 
 
 class Lazy(Sequence[_T], Generic[_T]):
-    """A sequence made on first look."""
+    """A sequence that is made on first read."""
 
     @abstractmethod
     def _make(self) -> Iterable[_T]:
@@ -145,14 +145,14 @@ class Records(Lazy[DecisionRecord]):
             waits[job] = self._has_tasks(job)
         if session.outcome.nominations:
             promised = np.array([task for task, _ in session.outcome.nominations])
-            # A pod that moves has its new place in the plan: it waits for nothing.
+            # A moving pod has its new place in the plan: it is not pending.
             promised = promised[session.tasks.state[promised] == _PENDING]
             waits[session.tasks.job_of_task[promised]] = True
         return np.flatnonzero(waits)
 
     @lazy
     def codes(self) -> CodeVec:
-        """The code of each of these jobs' dominant reason."""
+        """The code of the dominant reason of each pending job."""
         return codes_of(self.session, self.rows, self._abandoned)
 
     def counts(self) -> dict[str, int]:
@@ -160,7 +160,7 @@ class Records(Lazy[DecisionRecord]):
         return counted(self.codes)
 
     def record(self, job: int) -> DecisionRecord:
-        """Return the record of one of these jobs alone."""
+        """Return the record of one pending job."""
         return record_of(self.session, job, self._abandoned)
 
     def _make(self) -> Iterable[DecisionRecord]:
@@ -205,14 +205,13 @@ class Shares(Lazy[QueueShare]):
     def fair_share_of(self, resource: str) -> list[int]:
         """Return every queue's fair share of one resource, in preorder; -1 for unlimited.
 
-        For who needs nothing else: the simulator samples this, and rows of all queues cost it
-        more than dividing did.
+        The simulator samples only this: rows of all queues would cost more than the division.
         """
         row = self._fair_share()[self._session.axis.position[resource]]
         return [-1 if amount >= UNLIMITED else amount for amount in row.tolist()]
 
     def _fair_share(self) -> Amounts:
-        """Return the fair shares; zero where dividing fails, even when it fails only now."""
+        """Return the fair shares; zero if the division fails, even if it fails only now."""
         session = self._session
         if not self._abandoned:
             try:

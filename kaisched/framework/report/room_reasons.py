@@ -1,4 +1,4 @@
-"""Why a job's next batch found no room: how much of it fits, and what the nodes lack."""
+"""Why a job's next batch found no room: how many pods fit, and what the nodes lack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Lack(NamedTuple):
-    """What a record says of it."""
+    """The part of a record about room."""
 
     code: int
     message: str
@@ -28,13 +28,13 @@ class Lack(NamedTuple):
 
 
 def lack_of(session: Session, job: int, code: int) -> Lack:
-    """Return why a job has no room; ``code`` stands unless something stronger is found."""
+    """Return why a job has no room; the code is ``code`` unless a stronger reason is found."""
     shapes, size = batch_of(session, job)
     for shape, _ in shapes:
         if (wait := session.shapes.constraints[shape].wait) is not None:
             return Lack(int(wait[0]), wait[1], {}, ())
     refused: tuple[NodeRefusal, ...] = ()
-    if len(shapes) > MOST_SHAPES:  # taken up together: one after the other is quadratic
+    if len(shapes) > MOST_SHAPES:  # add all shapes at once: adding them one by one is quadratic
         session.placement.upper_bound(np.array([shape for shape, _ in shapes]))
     for shape, count in shapes[:MOST_SHAPES]:
         if session.placement.vacancy(shape).total < count:

@@ -130,12 +130,12 @@ class Session:
 
     @property
     def fold(self) -> Fold | None:
-        """The plugins' over-quota weight fold, or None when nobody answers it (the identity)."""
+        """The plugins' over-quota weight fold, or None when no plugin answers (the identity)."""
         return self.ask.fold(self)
 
     @property
     def head_start(self) -> Callable[..., IntVec | None] | None:
-        """The plugins' word on who comes before the weights, or None when nobody answers it."""
+        """The plugins' head starts, or None when no plugin answers."""
         return self.ask.head_start(self)
 
     @lazy

@@ -141,12 +141,12 @@ class SessionView(Protocol):
 
     @property
     def fold(self) -> Fold | None:
-        """The plugins' over-quota weight fold, or None when nobody answers it (the identity)."""
+        """The plugins' over-quota weight fold, or None when no plugin answers (the identity)."""
         ...
 
     @property
     def head_start(self) -> Callable[..., IntVec | None] | None:
-        """The plugins' word on who comes before the weights, or None when nobody answers it."""
+        """The plugins' head starts, or None when no plugin answers."""
         ...
 
     # -- as of now, tentative moves included -------------------------------------------------------

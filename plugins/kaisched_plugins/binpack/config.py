@@ -1,4 +1,4 @@
-"""The arguments of binpack, as a shard's ``placementStrategy`` says them."""
+"""The arguments of binpack, which a shard's ``placementStrategy`` sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score nodes by what is free on them: the fullest first, or the emptiest."""
+"""Binpack: scores nodes by free amounts, the fullest first, or the emptiest."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kaisched_plugins.binpack.config import BinpackArguments
 class Binpack(Plugin):
     """Fills nodes before opening new ones, or spreads.
 
-    Free means idle and being released, of GPUs for GPU pods and of CPU for the others.
+    Free amounts are idle or being released: GPUs for pods with GPUs, CPU for other pods.
     """
 
     name = "binpack"
@@ -21,13 +21,13 @@ class Binpack(Plugin):
     Arguments = BinpackArguments
 
     def __init__(self, arguments: BinpackArguments) -> None:
-        """Promise rising scores where nothing is spread."""
+        """Promise rising scores unless a strategy spreads."""
         super().__init__(arguments)
         self.is_score_rising = arguments.gpu == arguments.cpu == "binpack"
 
     @hookimpl
     def session_open(self, session: Session) -> object:
-        """Keep room for the divisors, which are found when first asked for."""
+        """Return an empty state for the divisors, which are computed on first use."""
         return {}
 
     @hookimpl
@@ -36,8 +36,8 @@ class Binpack(Plugin):
     ) -> FloatVec | None:
         """Answer how little is free (binpack), or how much of the node is free (spread).
 
-        One divisor for all nodes makes the order that of the absolute free amounts, as KAI's is,
-        and still scores each row on its own.
+        One divisor for all nodes orders nodes by absolute free amounts, as KAI does, and still
+        scores each row independently.
         """
         request = session.shapes.request[:, shape]
         resource = GPU if request[GPU] > 0 else CPU

@@ -1,4 +1,4 @@
-"""Order jobs by where they stand to their minimum."""
+"""Elastic: orders jobs by whether they have their minimum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Elastic(Plugin):
 
     @hookimpl
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
-        """Answer 0 below, 1 exactly at, 2 above the minimum, by the counts of now."""
+        """Answer 0 below, 1 exactly at, 2 above the minimum, by the present counts."""
         podsets = session.podsets
         active = session.podset_active_now
         first = session.jobs.first_podset.take(job)
@@ -33,10 +33,10 @@ class Elastic(Plugin):
 
 
 def standing_of(group: SubGroup, active: IntVec, minimum: IntVec) -> int:
-    """Tell how a (sub)group of a structured job stands to its minimum.
+    """Return 0 for a (sub)group below its minimum, 1 for exactly at it, 2 for above.
 
-    An inner group is below while fewer of its children than it needs have their minimum, exactly at
-    it while just as many have and none of these has more.
+    An inner group is below its minimum while too few of its children have their minimum. It is
+    exactly at it while just enough children have their minimum and none of these has more.
     """
     if group.podset >= 0:
         surplus = int(active[group.podset] - minimum[group.podset])

@@ -1,4 +1,4 @@
-"""All members that a job needs, or none; beyond the minimum one pod at a time."""
+"""Gang: places all pods that a job needs, or none; beyond the minimum, one pod at a time."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Gang(Plugin):
 
     @hookimpl
     def batch_size(self, session: Session, job: RowVec) -> IntVec:
-        """Answer the members still missing, or one elastic pod, or nothing."""
+        """Answer the number of missing pods of the gang, or 1 elastic pod, or 0."""
         counts = Counts.of(session)
         first = session.jobs.first_podset.take(job)
         pending = counts.pending.take(first)
@@ -44,6 +44,6 @@ class Gang(Plugin):
 
     @hookimpl
     def next_batch(self, session: Session, job: int) -> RowVec | None:
-        """Answer the tasks of a structured job that come next, following its tree of subgroups."""
+        """Answer the next tasks of a structured job, by its tree of subgroups."""
         root = session.jobs.structure.get(job)
         return None if root is None else next_members(session, job, root)

@@ -1,7 +1,7 @@
-"""The tree of subgroups of a structured job: is it met, can it be, and which tasks come next.
+"""The tree of subgroups of a structured job: whether it is met, can be met, and its next tasks.
 
-A group whose minimum is not met takes its best children and from each what it lacks; a group whose
-minimum is met grows by one step of its first child that can give something.
+A group below its minimum takes from its best children the pods that these lack. A group that has
+its minimum grows by one step of its first child that has pods to place.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def next_members(session: Session, job: int, root: SubGroup) -> RowVec:
 
 
 class _Growth:
-    """One walk over a job's tree."""
+    """Finds the next tasks of a job in its tree."""
 
     def __init__(self, session: Session, job: int) -> None:
         self._session = session
@@ -71,7 +71,7 @@ class _Growth:
         self._tasks = np.array(session.jobs.tasks[job], np.int64)
 
     def step(self, group: SubGroup) -> RowVec:
-        """Return what the group takes next; empty when it can take nothing, or not enough."""
+        """Return the group's next tasks; empty when it has none, or not enough."""
         if group.podset >= 0:
             lacking = self._counts.minimum[group.podset] - self._counts.active[group.podset]
             return self._waiting(group.podset, max(1, int(lacking)))

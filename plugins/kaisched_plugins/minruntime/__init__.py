@@ -1,4 +1,4 @@
-"""Minruntime: a job that has just started is safe from reclaim and preempt for a while."""
+"""Minruntime: protects a job from reclaim and preempt for a while after its start."""
 
 from kaisched_plugins.minruntime.plugin import MinRuntime
 

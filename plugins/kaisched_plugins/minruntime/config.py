@@ -12,7 +12,7 @@ Method = Literal["lca", "queue"]
 
 
 class MinRuntimeArguments(Arguments):
-    """What holds where no queue says it; a shard's ``minRuntime`` sets the first two."""
+    """Defaults for queues without a minimum; a shard's ``minRuntime`` sets the first two."""
 
     default_reclaim_min_runtime: str = Field(
         default="0s",

@@ -1,7 +1,7 @@
 """The minimum runtime that holds for each queue, as columns over all queues at once.
 
-A value of -1 is unset. Every column has one entry more than there are queues, the default: it is
-what an unknown queue, row -1, gets.
+A value of -1 is unset. Every column has one more entry than there are queues, the default, which an
+unknown queue (row -1) gets.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def inherited(tree: Tree, own_s: FloatVec, default_s: float) -> FloatVec:
 
 
 def seen_from(tree: Tree, leaf: int, resolved_s: FloatVec) -> FloatVec:
-    """Return ``(Q + 1,)`` what protects each queue from a claim of ``leaf``.
+    """Return ``(Q + 1,)`` the minimum that protects each queue from a claim of ``leaf``.
 
-    That is what holds for the queue right below the lowest one that both lie under: who may take
-    from a branch is said on the branch. Without a common queue it is the victim's root.
+    It is the value of the victim's branch: of the queue directly below the lowest common queue of
+    both. Without a common queue it is the value of the victim's root.
     """
     parent = tree.parent_of_queue
     is_common = np.zeros(len(parent) + 1, np.bool_)
@@ -61,5 +61,5 @@ def seen_from(tree: Tree, leaf: int, resolved_s: FloatVec) -> FloatVec:
 
 
 def is_protected(start_s: FloatVec, minimum_s: FloatVec, now_s: float) -> BoolVec:
-    """Tell ``(K,)`` who started less than its minimum ago; NaN never started."""
+    """Tell ``(K,)`` which jobs started less than their minimum ago; NaN means never started."""
     return np.asarray(now_s < start_s + minimum_s)

@@ -1,4 +1,4 @@
-"""Whether a running job has run long enough to be taken from."""
+"""Minruntime: protects running jobs until they have run for their minimum."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CODE: Final = np.int16(MIN_RUNTIME)
 
 @dataclass(slots=True, eq=False)
 class _Minimums:
-    """What is known while queues and arguments are the same. Columns ``(Q + 1,)``, see minimums."""
+    """Minimums, kept while queues and arguments are the same; columns ``(Q + 1,)``."""
 
     queues: object
     arguments: MinRuntimeArguments
@@ -48,7 +48,7 @@ class _Minimums:
     reclaim: FloatVec | None
     """None where it is 0 for every queue."""
     from_leaf: dict[int, FloatVec] = field(default_factory=dict)
-    """For ``lca``, by the leaf of the claim."""
+    """Minimums for the ``lca`` method, by the leaf queue of the claim."""
 
 
 class MinRuntime(Plugin):
@@ -88,14 +88,14 @@ class MinRuntime(Plugin):
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
-        """Propose to wait until nobody is protected any more."""
+        """Propose to wait until no job is protected any more."""
         del code
         queues = session.queues
         both = np.concatenate([queues.preempt_min_runtime_s, queues.reclaim_min_runtime_s])
         yield Kind.TIME, (Change(session.jobs.name[job], amount=int(max(both.max(), 0)) + 1),)
 
     def minimums(self, session: Session, claim: Claim) -> FloatVec | None:
-        """Return ``(Q + 1,)`` seconds by queue of the victim, or None where nobody is protected."""
+        """Return ``(Q + 1,)`` seconds by queue of the victim, or None if no job is protected."""
         if claim.action not in {"reclaim", "preempt"}:
             return None
         known: _Minimums | None = session.hints.get(self.name)
@@ -126,7 +126,7 @@ def _resolved(session: Session, arguments: MinRuntimeArguments) -> _Minimums:
 
 
 def _is_elastic(session: Session, job: RowVec) -> BoolVec:
-    """Tell ``(K,)`` which jobs run more than they need."""
+    """Tell ``(K,)`` which jobs run more pods than they need."""
     podsets, jobs = session.podsets, session.jobs
     active = session.podset_active_now
     is_surplus = active > podsets.minimum
@@ -140,7 +140,7 @@ def _is_elastic(session: Session, job: RowVec) -> BoolVec:
 
 
 def _has_surplus(group: SubGroup, is_surplus: BoolVec) -> bool:
-    """Tell whether a pod set runs more than its minimum, or a subgroup may be done without."""
+    """Tell whether a pod set runs more than its minimum, or a subgroup is not needed."""
     if group.podset >= 0:
         return bool(is_surplus[group.podset])
     if group.min_subgroup < len(group.children):

@@ -1,4 +1,4 @@
-"""Prefer nodes on which a pod can start at once."""
+"""Node availability: prefers nodes on which a pod can start at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where other pods stand, and what that allows: pod affinity, anti-affinity and host ports.
+"""Filters by the nodes of other pods: pod affinity, anti-affinity and host ports.
 
-Everything is counted from the ledger when asked, over the few tasks that a question is about; which
-tasks those are is found once a cycle. Topology domains are numbered label values of the nodes.
+Each question counts, from the ledger, the few tasks that it is about; these tasks are found once in
+a cycle. Topology domains are numbered label values of the nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEAVING = HOLDING_STATES & ~PRESENT
 
 @dataclass(slots=True, eq=False)
 class Crowd:
-    """The tasks that a question is about, wherever they stand."""
+    """The tasks that a question is about, on any node."""
 
     members: BoolVec
     """By label set or by shape."""
@@ -41,13 +41,13 @@ class Crowd:
     states: BoolVec = field(default_factory=lambda: PRESENT)
 
     def counts(self, session: Session) -> IntVec:
-        """``(N,)`` how many of them are on each node now."""
+        """``(N,)`` how many of the tasks are on each node now."""
         node = session.node_of_task_now.take(self.tasks)
         there = self.states.take(session.state_now.take(self.tasks)) & (node >= 0)
         return np.bincount(node[there], minlength=len(session.nodes))
 
     def has(self, session: Session, task: RowVec) -> bool:
-        """Tell whether any of some tasks belongs to it."""
+        """Tell whether any of some tasks belongs to the crowd."""
         tasks = session.tasks
         column = tasks.shape_of_task if self.is_by_shape else tasks.label_set_of_task
         return bool(self.members[column.take(task)].any())
@@ -57,14 +57,14 @@ class Neighbours:
     """One cycle's answers about other pods."""
 
     def __init__(self, terms: PodTerms) -> None:
-        """Know no crowd yet."""
+        """Start without crowds."""
         self.terms = terms
         self._crowds: dict[tuple[str, object], Crowd] = {}
         self.watched: dict[int, tuple[Crowd, ...]] = {}
         """Shapes whose last answer rests on where some tasks stand."""
         self._labels: dict[int, RowVec] = {}
         self.woken: set[int] = set()
-        """Shapes whose terms are heeded since this cycle: earlier answers did not watch them."""
+        """Shapes whose terms count since this cycle: earlier answers did not include them."""
 
     def codes(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
         """Return the codes ``(N,)`` of all nodes, on top of those of labels and taints."""
@@ -81,7 +81,7 @@ class Neighbours:
         if shape in self.terms.self_averse:
             self._leave_one_a_domain(session, shape, refused)
         if constraints.host_ports:
-            # The last to be asked: what passes must not hide what does not.
+            # Asked last: a refusal that passes with time must not hide a permanent refusal.
             _, leaving = self._port_crowds(session, shape, constraints)
             _refuse(refused, leaving.counts(session) > 0, Refusal.HOST_PORT_LEAVING)
         if watched:
@@ -96,14 +96,14 @@ class Neighbours:
         return [
             shape
             for shape, crowds in self.watched.items()
-            # Where a choice among nodes was made for them, any move may change the choice.
+            # For these shapes a domain was chosen: any move may change the choice.
             if shape in terms.self_averse
             or shape in terms.self_seeking
             or any(crowd.has(session, task) for crowd in crowds)
         ]
 
     def room(self, session: Session, shape: int) -> IntVec | None:
-        """``(N,)`` how many more pods of the shape may come, or None for no bound."""
+        """``(N,)`` how many more pods of the shape each node may take, or None for no bound."""
         constraints = session.shapes.constraints[shape]
         room: IntVec | None = None
         if constraints.host_ports:
@@ -137,7 +137,7 @@ class Neighbours:
         refused: CodeVec,
         watched: list[Crowd],
     ) -> None:
-        """Both directions: pods that these keep away from, and pods that keep away from these.
+        """Refuse domains by anti-affinity in both directions: of the shape and of other pods.
 
         All terms of one topology key are one question: no such pod may be in the domain.
         """
@@ -191,9 +191,9 @@ class Neighbours:
     # -- choices made here, because a batch is placed on one answer ------------------------------
 
     def _leave_one_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
-        """Leave the first pods of a self-seeking group one domain, where most of them fit.
+        """Leave only one domain to a group with affinity to itself: where most of its pods fit.
 
-        A batch is placed on one answer, and all of it must end up in the same domain.
+        One answer places a whole batch, and all its pods must be in the same domain.
         """
         keys = dict.fromkeys(
             term.topology_key for term in session.shapes.constraints[shape].pod_affinity
@@ -214,7 +214,7 @@ class Neighbours:
         refused[open_rows[domain != int(total.argmax())]] = int(Refusal.POD_AFFINITY)
 
     def _leave_one_a_domain(self, session: Session, shape: int, refused: CodeVec) -> None:
-        """Leave a self-averse group one node a domain: the first with room, now or later."""
+        """Leave a group with anti-affinity to itself one node of each domain, with room."""
         for key in self.terms.self_averse[shape]:
             column, values = session.nodes.statics.label_column(key)
             open_rows = np.flatnonzero((refused == 0) & (column >= 0))
@@ -244,7 +244,7 @@ class Neighbours:
     def _port_crowds(
         self, session: Session, shape: int, constraints: Constraints
     ) -> tuple[Crowd, Crowd]:
-        """Return the pods that use a port of the shape: those that stay, and those that leave."""
+        """Return the pods that use a port of the shape: staying pods, and leaving pods."""
         crowd = self._crowds.get(("ports", shape))
         if crowd is None:
             every = session.shapes.constraints
@@ -279,7 +279,7 @@ def _refuse(refused: CodeVec, where: BoolVec, refusal: Refusal) -> None:
 def _among(session: Session, shapes: Sequence[int]) -> BoolVec:
     """``(shapes + 1,)`` which shapes are listed; those of later cycles are left out.
 
-    The list grows with every cycle, and records of an older one may be worked out after that.
+    The list grows with every cycle, and records of an older cycle may be made after that.
     """
     count = len(session.shapes.constraints)
     listed = np.zeros(count + 1, np.bool_)

@@ -1,4 +1,4 @@
-"""Predicates: which nodes may take a pod at all, and how many of its like."""
+"""Predicates: which nodes may take a pod at all, and how many equal pods."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _EVERYTHING = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class Predicates(Plugin):
-    """The conditions that pods and nodes set on each other, amounts aside."""
+    """Checks the constraints between pods and nodes, except amounts."""
 
     name = "predicates"
 
     @hookimpl
     def session_open(self, session: Session) -> object:
-        """Return what is known of pods' demands on other pods; nothing is counted yet."""
+        """Return the index of pods' constraints on other pods; nothing is counted yet."""
         return Neighbours(PodTerms.of(session))
 
     @hookimpl
@@ -40,7 +40,7 @@ class Predicates(Plugin):
 
     @hookimpl
     def node_room(self, session: Session, shape: int, rows: RowVec) -> IntVec | None:
-        """Answer one pod a node where its port, or its dislike of its like, allows no second."""
+        """Answer one pod for each node if a port or anti-affinity to itself allows no second."""
         neighbours: Neighbours = session.state[self.name]
         terms = neighbours.terms
         if not terms.port_shapes and not terms.self_averse:
@@ -52,7 +52,7 @@ class Predicates(Plugin):
     def on_moves(
         self, session: Session, task: RowVec, node: RowVec, sign: int
     ) -> tuple[RowVec, RowVec] | None:
-        """Name the shapes whose answer rested on where these tasks stand."""
+        """Return the shapes whose answers depended on the nodes of these tasks."""
         neighbours: Neighbours = session.state[self.name]
         if not (neighbours.watched or neighbours.woken):
             return None

@@ -1,9 +1,8 @@
-"""What shapes ask of other pods, indexed; and which pods a term speaks of.
+"""An index of shapes' constraints on other pods, and of the pods that each term selects.
 
-Kept among the session's hints and extended as shapes and label sets are appended, so that a cycle
-in a cluster without pod affinity and host ports pays one comparison. Terms and label sets find each
-other by an index, and terms of pods that stand nowhere are not looked at: others' pods cost a shape
-nothing unless they are meant.
+The index is one of the session's hints and grows with shapes and label sets. So a cycle in a
+cluster without pod affinity and host ports costs one comparison. Terms of pods that are on no node
+are not read: other pods cost a shape nothing unless its terms select them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kaisched import ACTIVE_STATES, BoolVec, Constraints, PodTerm, Session, Task
 from kaisched_plugins.predicates.statics import is_met
 
 PRESENT = ACTIVE_STATES.copy()
-"""States of a pod that is a neighbour. One that does not end is: nobody knows until when."""
+"""States of a pod that counts as a neighbour. A stuck pod counts: its end is unknown."""
 PRESENT[TaskState.STUCK] = True
 _HINT = "predicates.podterms"
 _Pair = tuple[str, str]
@@ -27,23 +26,23 @@ class PodTerms:
     """The shapes with ports or pod terms, of one generation of shape and label set numbers."""
 
     def __init__(self, generation: int) -> None:
-        """Know no shape yet."""
+        """Start without shapes."""
         self.generation = generation
         self.shapes: object = None
         self.seen = 0
         self.last: Constraints | None = None
         self.port_shapes: list[int] = []
         self.dormant: set[int] = set()
-        """Shapes with anti-affinity none of whose pods is known to have stood anywhere."""
+        """Shapes with anti-affinity whose pods have been on no node so far."""
         self.holders = Holders()
-        """Anti-affinity terms of the other shapes, which keep others away from them."""
+        """Anti-affinity terms of the other shapes, which keep pods away from theirs."""
         self.self_averse: dict[int, tuple[str, ...]] = {}
-        """Shape to the topology keys over which its pods keep away from each other."""
+        """Shape to the topology keys of its pods' anti-affinity to each other."""
         self.self_seeking: set[int] = set()
-        """Shapes whose pods meet their own affinity: the first of them may start anywhere."""
+        """Shapes whose pods have affinity to each other: the first pod may start anywhere."""
         self._sets = _LabelIndex()
         self._matches: dict[PodTerm, tuple[int, list[int]]] = {}
-        """Term to (label sets looked at, those of them that it speaks of)."""
+        """Term to (number of label sets checked, the label sets that it selects)."""
 
     @classmethod
     def of(cls, session: Session) -> PodTerms:
@@ -58,7 +57,7 @@ class PodTerms:
         return terms
 
     def is_of(self, session: Session) -> bool:
-        """Tell whether the session's shapes begin with those that are known."""
+        """Tell whether the session's shapes begin with the indexed shapes."""
         if self.shapes is session.shapes:
             return True
         constraints = session.shapes.constraints
@@ -68,7 +67,7 @@ class PodTerms:
         )
 
     def extend(self, session: Session) -> None:
-        """Take up the shapes that came since the last look."""
+        """Add the shapes that are new since the last call."""
         constraints = session.shapes.constraints
         for shape in range(self.seen, len(constraints)):
             self.last = constraints[shape]
@@ -96,7 +95,7 @@ class PodTerms:
             self.self_seeking.add(shape)
 
     def wake_standing(self, session: Session) -> None:
-        """Take up the terms of shapes of which some pod stands somewhere now."""
+        """Add the terms of shapes with a pod on a node now."""
         tasks = session.tasks
         stands = np.zeros(len(session.shapes.constraints), np.bool_)
         stands[tasks.shape_of_task[PRESENT[tasks.state]]] = True
@@ -105,7 +104,7 @@ class PodTerms:
                 self.wake(session, shape)
 
     def wake(self, session: Session, shape: int) -> bool:
-        """Take up a shape's terms; False when that has been done already."""
+        """Add a shape's terms; False when they are already added."""
         if shape not in self.dormant:
             return False
         self.dormant.discard(shape)
@@ -114,7 +113,7 @@ class PodTerms:
         return True
 
     def matches(self, session: Session, terms: Iterable[PodTerm]) -> BoolVec:
-        """``(label sets + 1,)`` whether any term speaks of such pods; last False, for -1."""
+        """``(label sets + 1,)`` whether any term selects such pods; the last, for -1, is False."""
         count = len(session.label_sets.namespace)
         found = np.zeros(count + 1, np.bool_)
         for term in terms:
@@ -123,9 +122,9 @@ class PodTerms:
         return found
 
     def _numbers(self, session: Session, term: PodTerm) -> list[int]:
-        """Return the label sets that a term speaks of; perhaps some of later cycles too.
+        """Return the label sets that a term selects; perhaps some of later cycles too.
 
-        A record of an older cycle may be worked out when later ones have been.
+        A record of an older cycle may be made after later cycles.
         """
         seen, numbers = self._matches.get(term, (0, []))
         count = len(session.label_sets.namespace)
@@ -137,7 +136,7 @@ class PodTerms:
         return numbers
 
     def matches_all(self, session: Session, terms: Sequence[PodTerm]) -> BoolVec:
-        """Tell the same of all terms together."""
+        """``(label sets + 1,)`` whether all terms select such pods."""
         both = self.matches(session, terms[:1])
         for term in terms[1:]:
             both &= self.matches(session, (term,))
@@ -145,24 +144,24 @@ class PodTerms:
 
 
 class Holders:
-    """Anti-affinity terms by the shapes that carry them, found by the labels they speak of."""
+    """Anti-affinity terms with their shapes, found by the labels that the terms select."""
 
     def __init__(self) -> None:
-        """Hold none."""
+        """Start without terms."""
         self._entries: list[tuple[PodTerm, int]] = []
         self._shapes: dict[PodTerm, list[int]] = {}
         self._by_pair: dict[_Pair, list[PodTerm]] = {}
         self._rest: list[PodTerm] = []
         """Terms that name no value of a label."""
         self._against: dict[int, tuple[int, dict[str, list[int]]]] = {}
-        """Label set to (entries looked at, shapes that keep it away by topology key)."""
+        """Label set to (number of entries checked, shapes that exclude it by topology key)."""
 
     def __len__(self) -> int:
         """Return how many pairs of a term and a shape there are."""
         return len(self._entries)
 
     def add(self, term: PodTerm, shape: int) -> None:
-        """Take up a term of a shape."""
+        """Add a term of a shape."""
         self._entries.append((term, shape))
         shapes = self._shapes.get(term)
         if shapes is not None:
@@ -176,7 +175,7 @@ class Holders:
             self._by_pair.setdefault(pair, []).append(term)
 
     def against(self, session: Session, label_set: int) -> dict[str, list[int]]:
-        """Return the shapes that keep pods of a label set away, by topology key."""
+        """Return the shapes that exclude pods of a label set, by topology key."""
         known = self._against.get(label_set)
         if known is None:
             fresh = [
@@ -197,21 +196,21 @@ class Holders:
         return shapes
 
     def _candidates(self, session: Session, label_set: int) -> Iterable[PodTerm]:
-        """Return the terms that may speak of a label set, each once."""
+        """Return the terms that may select a label set, each once."""
         pairs = session.label_sets.labels[label_set].items()
         named = {term: None for pair in pairs for term in self._by_pair.get(pair, ())}
         return (*named, *self._rest)
 
 
 class _LabelIndex:
-    """Label sets by each label they have."""
+    """An index of label sets by label."""
 
     def __init__(self) -> None:
         self._seen = 0
         self._by_pair: dict[_Pair, list[int]] = {}
 
     def candidates(self, session: Session, term: PodTerm, start: int) -> Iterable[int]:
-        """Return the label sets from ``start`` on that a term may speak of, in order."""
+        """Return the label sets from ``start`` on that a term may select, in order."""
         labels = session.label_sets.labels
         pairs = _pairs_of(term)
         if pairs is None:
@@ -228,7 +227,7 @@ class _LabelIndex:
 
 
 def _pairs_of(term: PodTerm) -> list[_Pair] | None:
-    """Return labels of which every pod that a term speaks of has one; None where it names none."""
+    """Return labels of which every pod that a term selects has one; None if it names none."""
     if term.match_none:
         return []
     for requirement in term.selector:
@@ -238,7 +237,7 @@ def _pairs_of(term: PodTerm) -> list[_Pair] | None:
 
 
 def _speaks_of(session: Session, term: PodTerm, number: int) -> bool:
-    """Tell whether a term speaks of pods with a label set."""
+    """Tell whether a term selects pods with a label set."""
     sets = session.label_sets
     if term.match_none or not (term.all_namespaces or sets.namespace[number] in term.namespaces):
         return False

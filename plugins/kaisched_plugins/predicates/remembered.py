@@ -1,7 +1,7 @@
-"""What nodes allowed to whom, remembered from cycle to cycle; a hint that changes no answer.
+"""Static filter codes kept from cycle to cycle: a hint that changes no answer.
 
-Who requires much of a node costs as much as it requires once: later cycles look the answer up, and
-of nodes that change only those are asked about again.
+Constraints with many requirements cost their full price once. Later cycles look the answer up, and
+compute it again only for nodes that change.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from kaisched import CodeVec, Constraints, NodeStatics, RowVec
 from kaisched_plugins.predicates.statics import StaticMasks
 
 _CELLS = 8_000_000
-"""Above so many codes all are forgotten: 16 MB, which no honest cluster comes near."""
+"""Above so many codes all are dropped: 16 MB, far more than a normal cluster needs."""
 _PATCHES = 32
-"""After so many changes of nodes it is cheaper to ask about all of them again."""
+"""After so many changes of nodes it is cheaper to compute all codes again."""
 
 
 @dataclass(slots=True)
 class _Answer:
     constraints: Constraints
-    """Kept alive, so that nothing else gets its identity."""
+    """Kept alive, so that no other object gets its identity."""
     codes: CodeVec | None
     age: int
-    """How many patches it has taken in."""
+    """How many patches the answer includes."""
 
 
 class RememberedMasks:
     """The static codes of constraints, for one set of nodes."""
 
     def __init__(self, statics: NodeStatics) -> None:
-        """Know nothing yet."""
+        """Start without codes."""
         self.masks = StaticMasks(statics)
         self._patches: list[tuple[RowVec, StaticMasks]] = []
-        """Node rows that changed, and masks of these nodes alone."""
+        """Node rows that changed, and masks of only these nodes."""
         self._answers: dict[int, _Answer] = {}
         self._by_value: dict[tuple[object, ...], _Answer] = {}
         self._cells = 0
 
     def follows(self, statics: NodeStatics) -> bool:
-        """Take in changes of some nodes; False where too much is different."""
+        """Accept changes of some nodes; False if too much is different."""
         old = self.masks.statics
         if old is statics:
             return True
@@ -62,7 +62,7 @@ class RememberedMasks:
         return self.masks.with_volumes(known.codes, constraints)
 
     def _find(self, constraints: Constraints) -> _Answer:
-        """Return the answer to constraints not seen before, which others may have had already."""
+        """Return the answer for a new constraints object; an equal object may have one already."""
         key = (constraints.tolerations, constraints.node_selector, constraints.node_terms)
         known = self._by_value.get(key)
         if known is None:
@@ -77,7 +77,7 @@ class RememberedMasks:
         return self._answers[id(constraints)]
 
     def _catch_up(self, known: _Answer) -> None:
-        """Ask again about the nodes that changed since."""
+        """Compute the codes of the nodes that changed since."""
         count = len(self.masks.statics.name)
         codes = np.zeros(count, np.int16) if known.codes is None else known.codes.copy()
         for rows, masks in self._patches[known.age :]:
@@ -89,7 +89,7 @@ class RememberedMasks:
 
 
 def _changed(old: NodeStatics, new: NodeStatics) -> RowVec:
-    """Return the rows of nodes that are not what they were."""
+    """Return the rows of nodes that have changed."""
     differs = (
         (old.is_ready != new.is_ready)
         | (old.is_unschedulable != new.is_unschedulable)

@@ -1,7 +1,7 @@
-"""What labels, taints and conditions of nodes allow: one code a node, the same until they change.
+"""Filters by labels, taints and conditions of nodes: one code for each node until these change.
 
-Selectors are evaluated once per distinct label value, taints once per distinct set of taints; nodes
-then look their answer up by number.
+Selectors are evaluated once per distinct label value, taints once per distinct set of taints. Each
+node's answer is then looked up by number.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StaticMasks:
     """Refusal codes ``(N,)`` by constraints, for one :class:`NodeStatics`."""
 
     def __init__(self, statics: NodeStatics) -> None:
-        """Know nothing yet."""
+        """Start without codes."""
         self.statics = statics
         self._number_of_value: dict[str, dict[str, int]] = {}
         self._integers: dict[str, list[tuple[int, int]]] = {}
@@ -46,7 +46,7 @@ class StaticMasks:
         return self.with_volumes(self.standing(constraints), constraints)
 
     def with_volumes(self, codes: CodeVec | None, constraints: Constraints) -> CodeVec | None:
-        """Add what volumes demand; not remembered, since hardly two pods demand the same."""
+        """Add the constraints of volumes; not kept, since hardly two pods have the same."""
         if not constraints.volume_terms and constraints.wait is None:
             return codes
         count = len(self.statics.name)
@@ -58,7 +58,7 @@ class StaticMasks:
         return codes if codes.any() else None
 
     def standing(self, constraints: Constraints) -> CodeVec | None:
-        """Return the codes without what volumes demand; None when every node is allowed."""
+        """Return the codes without the constraints of volumes; None if every node is allowed."""
         statics = self.statics
         codes = np.zeros(len(statics.name), np.int16)
         if self._has_bad_nodes:
@@ -127,7 +127,7 @@ class StaticMasks:
         return self._none if both is None else both
 
     def _matches(self, requirement: Requirement) -> BoolVec:
-        """``(N,)`` where a requirement on labels holds: looked up, not asked value by value.
+        """``(N,)`` where a requirement on labels holds: looked up, not evaluated for each value.
 
         A label such as the host name has as many values as there are nodes.
         """
@@ -161,7 +161,7 @@ class StaticMasks:
         return numbers
 
     def _beyond(self, requirement: Requirement, values: Sequence[str]) -> list[int]:
-        """Return the numbers of the values that are above (Gt), or below (Lt), the one given."""
+        """Return the numbers of the values that are above (Gt) or below (Lt) the given value."""
         integers = self._integers.get(requirement.key)
         if integers is None:
             integers = [
@@ -177,7 +177,7 @@ class StaticMasks:
         return [number for number, integer in integers if integer * sign > bound * sign]
 
     def _field_matches(self, requirement: Requirement) -> BoolVec:
-        """Only ``metadata.name`` exists as a field, with In and NotIn."""
+        """``(N,)`` where a requirement on ``metadata.name``, the only field, holds (In, NotIn)."""
         count = len(self.statics.name)
         if requirement.key != _NAME_FIELD:
             return np.zeros(count, np.bool_)
@@ -194,7 +194,7 @@ class StaticMasks:
 
 
 def _mark(codes: CodeVec, where: BoolVec, refusal: Refusal) -> None:
-    """Set a code where there is none yet: the first reason stands."""
+    """Set a code where there is none yet: the first reason is kept."""
     codes[where & (codes == 0)] = int(refusal)
 
 

@@ -1,4 +1,4 @@
-"""Order the jobs of a leaf queue by their priority."""
+"""Priority: orders the jobs of a leaf queue by their priority."""
 
 from __future__ import annotations
 

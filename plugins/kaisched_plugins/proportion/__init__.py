@@ -1,4 +1,4 @@
-"""Proportion: the fair share of each queue, the order of queues, and their limits."""
+"""Proportion: computes fair shares, orders queues by them, and enforces limits."""
 
 from kaisched_plugins.proportion.plugin import Proportion
 

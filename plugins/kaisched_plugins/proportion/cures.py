@@ -1,4 +1,4 @@
-"""What may cure a refusal of proportion's: larger bounds, the end of work, being preemptible."""
+"""Proposes cures for refusals of proportion: larger bounds, the end of work, preemptibility."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kaisched_plugins.proportion import refusals
 
 
 def cures(session: Session, job: int, code: int) -> Iterator[Proposal]:
-    """Yield the changes worth a trial for a job that is refused with a code, likely ones first."""
+    """Yield the changes to try for a job that is refused with a code, likely ones first."""
     queues = session.queues
     if code == refusals.OVER_LIMIT:
         yield from larger_bounds(session, job, Kind.LIMIT, queues.limit)

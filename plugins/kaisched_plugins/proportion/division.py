@@ -1,4 +1,4 @@
-"""The division of the cluster among the queues, remembered while its inputs are the same."""
+"""Divides the cluster among the queues, and keeps the division while its inputs are the same."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ class _Division:
     mode: str
     total: bytes
     ceiling: Amounts
-    """``(R, 1)`` just above what anyone could be given."""
+    """``(R, 1)`` just above what any queue could get."""
     enough: Amounts
     """``(R, Q)`` one unit above the share."""
     told: Amounts
-    """``(R, Q)`` the requests, no larger than that."""
+    """``(R, Q)`` the requests, at most ``enough``."""
     share: Amounts
 
 
 def divided(session: Session) -> Amounts:
-    """Return the fair share ``(R, Q)``, the very same array while nothing it rests on has changed.
+    """Return the fair share ``(R, Q)``, the same array object while its inputs are the same.
 
-    No share can tell how much a queue asks for beyond one unit above what it got: it was never
-    sated, so each round ends for it as before. The backlog of a busy queue, the one thing that
-    changes all the time, may then grow and shrink without a new division, and so may what anyone
-    asks for of one resource without a division of the others.
+    A request of more than one unit above the share does not change the share: the queue is
+    unsatisfied in each round either way. So the backlog of a busy queue, which changes all the
+    time, may grow and shrink without a new division. Requests for one resource do not cause a new
+    division of the others.
 
-    With a weight fold, or where somebody may get a head start, it is divided anew each cycle: what
-    the answers rest on is their plugin's secret.
+    With a weight fold, or with possible head starts, every cycle divides anew: the inputs of these
+    answers are known only to their plugins.
     """
     queues = session.queues
     asked, mode = (session.fold, session.head_start), session.over_quota_weights
@@ -91,11 +91,11 @@ def divided(session: Session) -> Amounts:
 
 
 def _plan(session: Session, *, is_whole: bool = False) -> _Plan:
-    """Return what depends on the queues alone, kept while they are the same."""
+    """Return the values that depend only on the queues, kept while these are the same."""
     queues, key = session.queues, _WHOLE_PLAN if is_whole else _PLAN
     known: _Plan | None = session.hints.get(key)
     if known is None or known.queues is not queues:
-        # Queues stand in preorder, siblings by age: the row is the rank (rule R11).
+        # Queues are in preorder, siblings by age: the row is the rank (rule R11).
         rank = np.arange(len(queues), dtype=np.int64)
         finite = np.where(queues.deserved < UNLIMITED, queues.deserved, 0)
         known = _Plan(
@@ -111,7 +111,7 @@ def _plan(session: Session, *, is_whole: bool = False) -> _Plan:
 
 
 def _ceiling(session: Session) -> Amounts:
-    """Return, ``(R, 1)``, just above what anyone could be given: sums of such cannot overflow."""
+    """Return ``(R, 1)`` just above what any queue could get: sums of such cannot overflow."""
     most = np.maximum(session.total, _plan(session).most)
     ceiling: Amounts = (most + session.axis.unit)[:, None]
     return ceiling

@@ -1,4 +1,4 @@
-"""How much of the running work quotas cover: rule R32 of docs/explanation/fairness.md."""
+"""Computes how much of the running work quotas cover: rule R32 of docs/explanation/fairness.md."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ class _Piece:
     """Equal parts of a running job."""
 
     amounts: Row
-    """What one of them holds."""
+    """What one part holds."""
     least: int
-    """How many must be covered at once, else none."""
+    """How many parts must be covered together, or none."""
     count: int
 
 
 @dataclass(slots=True)
 class _Running:
-    """A running job: what it needs to run first, then its elastic pods."""
+    """A running job: first the pods that it needs to run, then its elastic pods."""
 
     path: list[int]
-    """The queues from its own up."""
+    """The queues from the job's leaf queue up."""
     pieces: list[_Piece]
 
 
 def in_quota(session: Session, bounds: Bounds, top: int) -> Covered:
-    """Return what quotas cover of the running jobs below a queue, at each queue down from it.
+    """Return what quotas cover of the running jobs below a queue, at each queue below it.
 
-    A part of a job is covered at a queue where it is covered at all queues from there to ``top``:
-    it fits into their quotas along with what is covered already. First come the parts that all
-    queues of their path have room for, then those for which all but the leaf have, and so on; of
-    those, the most important. As of the beginning of the cycle, so that it is found out once,
-    whatever is taken.
+    A part of a job is covered at a queue if it is covered at all queues from there to ``top``: it
+    fits into their quotas along with the parts covered already. First come the parts that fit at
+    all queues of their path, then those that fit at all queues but the leaf, and so on. Between
+    these, the most important come first. The answer is as of the beginning of the cycle, so that it
+    is computed once.
     """
     known: dict[int, Covered] = session.found.setdefault(_COVERED, {})
     covered = known.get(top)
@@ -73,7 +73,7 @@ def _cover(job: _Running, path: list[int], room: Covered, covered: Covered) -> N
     for piece in job.pieces:
         count = min([piece.count, *(_fitting(piece.amounts, room[queue]) for queue in path)])
         if count < piece.least:
-            return  # the rest of the job is nothing without it
+            return  # the rest of the job is useless without this part
         if not count:
             continue
         piece.count -= count
@@ -86,13 +86,13 @@ def _cover(job: _Running, path: list[int], room: Covered, covered: Covered) -> N
 
 
 def _fitting(amounts: Row, room: Row) -> int:
-    """Return how many parts fit; any number of those that hold nothing."""
+    """Return how many parts fit; no limit for parts that hold nothing."""
     fits = [has // amount for has, amount in zip(room, amounts, strict=True) if amount]
     return min(fits, default=UNLIMITED)
 
 
 def _running(session: Session, top: int) -> list[_Running]:
-    """Return the jobs below a queue of which pods run, the most important first."""
+    """Return the jobs below a queue with running pods, the most important first."""
     jobs, tree = session.jobs, session.queues.tree
     is_below = (jobs.queue_of_job >= top) & (jobs.queue_of_job < int(tree.end_of_queue[top]))
     job = (is_below & (jobs.active > 0)).nonzero()[0]

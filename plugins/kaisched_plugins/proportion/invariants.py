@@ -1,8 +1,8 @@
-"""What holds after each cycle in which proportion has a say: limits and quotas, and reclaim.
+"""Invariants of proportion after each cycle: limits and quotas, and reclaim.
 
-I7 and I8: no queue grows over its limit, nor non-preemptibly over its quota. I9 and I10: who gives
-to reclaim, how much, and who takes, claim by claim. Each claim is judged by what queues held when
-its turn had come: all that was decided before it in the cycle counts as done.
+I7 and I8: no queue grows over its limit, nor non-preemptibly over its quota. I9 and I10: which
+queues lose to reclaim, how much, and which queues take, claim by claim. Each claim is judged by
+what queues held at its turn: all earlier decisions of the cycle count as done.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class _Take:
 
     moves: Moves
     told: Amounts
-    """Fair shares as the division tells them, ``(R, Q)``."""
+    """Fair shares of the division, ``(R, Q)``."""
     deserved: Amounts
     """What quotas are worth (R34), and shares."""
     share: Amounts
     queue: int
     """The claim's leaf queue."""
     held: Amounts
-    """Before it."""
+    """What queues held before the claim."""
     asked: Amounts
-    """What was placed for it."""
+    """What was placed for the claim."""
     lost: Amounts
-    """What others lost for it; who moves loses nothing."""
+    """What queues lost for the claim; a moved pod is no loss."""
     is_said: bool
-    """True when its evictions say that a quota is undershot."""
+    """True when the reason of its evictions says that a quota is undershot."""
 
     def say(self, resource: int, amount: int) -> str:
         """Return a resource and an amount of it as text."""
@@ -66,7 +66,7 @@ def broken(moves: Moves) -> Iterator[str]:
 
 
 def _bounds(moves: Moves) -> Iterator[str]:
-    """I7, I8: no queue grows over its limit, none non-preemptibly over its quota."""
+    """I7, I8: no queue grows over its limit, or non-preemptibly over its quota."""
     snapshot = moves.snapshot
     queues = snapshot.queues
     for rule, word, counts, held, bound in (
@@ -93,7 +93,7 @@ def _bounds(moves: Moves) -> Iterator[str]:
 
 
 def _reclaims(moves: Moves, taker_of_name: Mapping[str, int]) -> Iterator[str]:
-    """I9, I10: reclaim takes from who is over its share, for who stays within its own."""
+    """I9, I10: reclaim takes from queues over their share, for queues that stay within theirs."""
     result, snapshot = moves.result, moves.snapshot
     steps = [step for step in result.steps if step.action == _RECLAIM]
     in_steps = [at for step in steps for at in range(*step.evictions)]
@@ -110,7 +110,7 @@ def _reclaims(moves: Moves, taker_of_name: Mapping[str, int]) -> Iterator[str]:
 
 
 def _fair_share(moves: Moves) -> Amounts:
-    """``(R, Q)`` fair shares as the result tells them."""
+    """``(R, Q)`` fair shares of the result."""
     snapshot = moves.snapshot
     share = np.full((len(snapshot.axis), len(snapshot.queues)), UNLIMITED, np.int64)
     for row, queue in enumerate(moves.result.shares):
@@ -154,7 +154,7 @@ def _judge(take: _Take) -> Iterator[str]:
             yield f"I9 queue {table.name[leaf]} reclaims from itself"
             continue
         losers.update(own)
-        # The queues above those that are compared are the same.
+        # Above the compared queues, both paths are the same.
         met[own[-1]] = mine[len(own) - len(theirs) - 1]
     for giver, taker in sorted(met.items()):
         yield from _was_over(take, giver, taker)
@@ -166,7 +166,7 @@ def _judge(take: _Take) -> Iterator[str]:
 
 
 def _was_over(take: _Take, giver: int, taker: int) -> Iterator[str]:
-    """Report a queue that loses although it held no more than its due (R20)."""
+    """Report a queue that loses although it held no more than its share (R20)."""
     table = take.moves.snapshot.queues
     has, deserved = take.held[:, giver], take.deserved[:, giver]
     after = take.held[:, taker] + take.asked[:, taker]
@@ -212,9 +212,9 @@ def _stays_within(take: _Take) -> Iterator[str]:
 
 
 def _keeps_order(take: _Take, giver: int, taker: int) -> Iterator[str]:
-    """I10: report a queue that takes from one that is no more saturated than itself then.
+    """I10: report a queue that takes from a queue which is then no more saturated than the taker.
 
-    The shard may damp reclaim by a multiplier, which would only ask for more.
+    A multiplier of the shard, which damps reclaim, would only be stricter.
     """
     table = take.moves.snapshot.queues
     after = take.held[:, taker] + take.asked[:, taker]

@@ -1,4 +1,4 @@
-"""Fair shares, the order of queues and their limits, as answers to the framework's questions."""
+"""Proportion: answers questions about fair shares, the order of queues, and their limits."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PREEMPT = "preempt"
 
 @dataclass(slots=True)
 class _Cycle:
-    """What is found out when first needed, since most cycles need none of it."""
+    """Values that are computed on first use: most cycles need none of them."""
 
     standing: Standing | None = None
     bounds: Bounds | None = None
@@ -61,7 +61,7 @@ class _Cycle:
 
 
 class Proportion(Plugin):
-    """Divides the cluster fairly, serves the most deprived queue first, keeps queues in bounds."""
+    """Divides the cluster fairly, puts starved queues first, and keeps queues within bounds."""
 
     name = "proportion"
     is_class_bound = True
@@ -91,7 +91,7 @@ class Proportion(Plugin):
     def has_gates(self, session: Session, action: str) -> bool:
         """Promise silence while no queue has a limit and no job is non-preemptible.
 
-        Not for preemptions: fair shares bound those.
+        There is no promise for preemptions: fair shares limit those.
         """
         if action == _PREEMPT:
             return True
@@ -112,7 +112,7 @@ class Proportion(Plugin):
     ) -> CodeVec | None:
         """Keep every queue within its limit, and its non-preemptible part within its quota (R17).
 
-        No preemption lifts a queue above its fair share at the cost of what is due to others.
+        No preemption raises a queue above its fair share at the cost of other queues' shares.
         """
         cycle: _Cycle = session.state[self.name]
         if cycle.has_limits is None:
@@ -143,7 +143,7 @@ class Proportion(Plugin):
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
-        """Spare the jobs of queues that hold no more than they should (R19)."""
+        """Refuse the jobs of queues that hold no more than their share (R19)."""
         if claim.action != _RECLAIM:
             return None
         return victim_codes(session, self._bounds(session), claim, job)
@@ -152,41 +152,41 @@ class Proportion(Plugin):
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
-        """Take from a queue while it has more than its due, and keep the order (R20 to R22)."""
+        """Allow units of a queue while it has more than its share, and keep the order (R20-R22)."""
         if claim.action != _RECLAIM:
             return None
         return scenario_codes(session, self._bounds(session), claim, units, taken)
 
     @hookimpl
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
-        """Guarantee what keeps a queue within its quota of all that is asked for (R33)."""
+        """Guarantee requests within the queue's quotas of all requested resources (R33)."""
         return is_within_quota(session, job, ask)
 
     @hookimpl
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
-        """Name the queue and the resource in the way, and what is held, asked for and allowed."""
+        """Name the queue and the resource, and the amounts held, requested and allowed."""
         return reasons.refused(session, job, code)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
-        """Propose a larger quota or limit, or the end of work that is in the way of it."""
+        """Propose a larger quota or limit, or the end of jobs that use it."""
         return cures(session, job, code)
 
     @hookimpl
     def eviction_reason(
         self, session: Session, claim: Claim, units: Sequence[Unit]
     ) -> Callable[[Session], str] | None:
-        """Say of reclaim what both queues hold before and after, and are due."""
+        """Name, for reclaim, what both queues hold before and after, and their shares."""
         return reasons.reclaimed(session, claim, units) if claim.action == _RECLAIM else None
 
     @hookimpl
     def queue_problems(self, session: Session) -> dict[int, Problem]:
-        """Report queues that can never start anything: whose fair share is 0."""
+        """Report queues that can never start a job: their fair share is 0."""
         return reasons.without_share(session)
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
-        """Check limits, quotas, and who gave to reclaim, how much, and in which order."""
+        """Check limits and quotas, and which queues lost to reclaim, how much, in which order."""
         return broken(moves)
 
     def _bounds(self, session: Session) -> Bounds:
@@ -203,7 +203,7 @@ class Proportion(Plugin):
 
 
 def _standing(session: Session, cycle: _Cycle) -> Standing:
-    """Return the columns of this cycle, those of the last one if they still hold."""
+    """Return the columns of this cycle; those of the last cycle if they are still valid."""
     standing: Standing | None = session.hints.get(_STANDING)
     if standing is None or not standing.is_of(session):
         standing = session.hints[_STANDING] = Standing.of(session, standing)
@@ -212,7 +212,7 @@ def _standing(session: Session, cycle: _Cycle) -> Standing:
 
 
 def _first(codes: CodeVec | None, others: CodeVec | None) -> CodeVec | None:
-    """Return the refusals ``(K,)`` of two questions, the first one's before the other's."""
+    """Return the refusals ``(K,)`` of two questions; the first question's come first."""
     if codes is None or others is None:
         return others if codes is None else codes
     return np.where(codes != 0, codes, others)

@@ -1,4 +1,4 @@
-"""What a preemption may add to its queue beyond what its victims free: rule R17."""
+"""Limits what a preemption may add to its queue beyond what its victims free: rule R17."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _OVER_FAIR_SHARE = np.int16(refusals.OVER_FAIR_SHARE)
 
 
 def growth_codes(session: Session, queue: RowVec, held: Amounts, ask: Amounts) -> CodeVec | None:
-    """Return OVER_FAIR_SHARE ``(K,)`` where queues would live on what is due to others, or None.
+    """Return OVER_FAIR_SHARE ``(K,)`` where queues would use other queues' shares, or None.
 
-    A queue may have its fair share or what it held when the cycle began, and what is nobody's.
+    A queue may have its fair share or what it held when the cycle began, and what no share covers.
     ``held`` and ``ask`` are ``(R, K)``.
     """
     total = session.total[:, None]

@@ -1,4 +1,4 @@
-"""What proportion says to people: of jobs that are refused, of evictions, and of queues."""
+"""The sentences of proportion for people: on refused jobs, evictions, and queues."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from kaisched_plugins.proportion import refusals
 
 _WORTH = "proportion.worth"
 _NAMED = 3
-"""So many queues are named."""
+"""At most so many queues are named."""
 
 
 # -- refusals ------------------------------------------------------------------------------------
 
 
 def refused(session: Session, job: int, code: int) -> Reason | None:
-    """Return the queue, the resource and the amounts that a refusal rests on."""
+    """Return a reason with the queue, the resource and the amounts of a refusal."""
     if code == refusals.OVER_FAIR_SHARE:
         return _over_fair_share(session, job)
     if code == refusals.OVER_LIMIT:
@@ -44,7 +44,7 @@ def refused(session: Session, job: int, code: int) -> Reason | None:
 
 
 def _over(session: Session, job: int, bound: Amounts, word: str) -> Reason | None:
-    """Name the queue nearest to the leaf, and the resource, that stand in the way."""
+    """Name the lowest queue over its bound, and the resource."""
     ask = asked_of(session, job)
     held = session.held_now if word == "limit" else session.held_non_preemptible_now
     names = session.axis.names
@@ -91,9 +91,9 @@ def _over_fair_share(session: Session, job: int) -> Reason | None:
 
 
 def reclaimed(session: Session, claim: Claim, units: Sequence[Unit]) -> Callable[[Session], str]:
-    """Return what makes for example ``reclaimed for team/job (queue b: gpu 0 to 1, ...) from ...``.
+    """Return a function for texts like ``reclaimed for team/job (queue b: gpu 0 to 1, ...) ...``.
 
-    The sentence is made when somebody reads it, of what the queues hold now.
+    The sentence is made when it is read, with the amounts that queues hold now.
     """
     queues = {int(session.jobs.queue_of_job[unit.job]) for unit in units}
     held = session.held_now.copy()
@@ -110,10 +110,10 @@ def _reclaimed(claim: Claim, queues: list[int], held: Amounts, short: str, sessi
 
 
 def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amounts) -> str:
-    """Tell of a queue that gives, and of the queue above it that explains why, if it is not enough.
+    """Describe a queue that loses, and the queue above it if that one explains the loss.
 
-    Queues of two departments are compared by what their departments hold; and in a department that
-    has less than was promised, a queue gives though it holds no more than its own share.
+    Queues of two departments are compared by what their departments hold. In a department that has
+    less than the sum of its quotas, a queue may lose though it holds no more than its own share.
     """
     standing = _standing(session, queue, resource, held)
     path = session.queues.tree.path(queue).tolist()
@@ -128,7 +128,7 @@ def _loser(session: Session, claim: Claim, queue: int, resource: int, held: Amou
 
 
 def _counts(session: Session, queue: int, resource: int) -> str:
-    """Say what share and quota count for where more was promised than there is above (R34)."""
+    """Name the reduced share and quota where the queue above has less than their sum (R34)."""
     queues, told = session.queues, (session.fair_share, session.queues.deserved)
     found: tuple[Amounts, Amounts] | None = session.found.get(_WORTH)
     if found is None:
@@ -143,7 +143,7 @@ def _counts(session: Session, queue: int, resource: int) -> str:
 
 
 def _undershoot(session: Session, units: Sequence[Unit], held: Amounts) -> str:
-    """Name a queue that is left with less than its quota, and what of it went whole."""
+    """Name a queue that is left below its quota, and the gang that was evicted as a whole."""
     queues, tree = session.queues, session.queues.tree
     paths = [tree.path(int(session.jobs.queue_of_job[unit.job])).tolist() for unit in units]
     for row in dict.fromkeys(row for path in paths for row in path):
@@ -160,7 +160,7 @@ def _undershoot(session: Session, units: Sequence[Unit], held: Amounts) -> str:
 
 
 UNDERSHOT = "below its quota"
-"""What an eviction says that may leave its queue with less than it deserves."""
+"""Words in the reason of an eviction that may leave its queue with less than it deserves."""
 
 
 def _standing(session: Session, queue: int, resource: int, held_after: Amounts) -> str:
@@ -184,7 +184,7 @@ def _shown(resource: str, amount: int) -> str:
 
 
 def without_share(session: Session) -> dict[int, Problem]:
-    """Return the leaf queues whose jobs ask for something of which their fair share is 0."""
+    """Return the leaf queues whose jobs ask for a resource of which their fair share is 0."""
     is_leaf = session.queues.tree.is_leaf
     lacks = (session.requested > 0) & (session.fair_share == 0) & is_leaf
     lacks[PODS] = False

@@ -1,4 +1,4 @@
-"""Who may claim and who must give way: rules R18 and R19 of docs/explanation/fairness.md."""
+"""Which jobs may claim, and which queues may lose: rules R18 and R19 of fairness.md."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _MOST_MEETINGS = 10_000
 
 
 class Bounds:
-    """What every queue is judged by, and where two queues meet. Pod slots never decide.
+    """Quotas and shares of every queue, and where two queues meet. Pod slots never decide.
 
-    Quotas and shares as far as they are worth something under what the parent has (R34).
+    Quotas and shares are reduced to what the parent has (R34).
     """
 
     __slots__ = (
@@ -73,14 +73,14 @@ class Bounds:
         self._meetings: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
 
     def is_of(self, session: Session, standing: Standing, multiplier: float) -> bool:
-        """Tell whether they still hold."""
+        """Tell whether the bounds are still valid."""
         if self.standing is not standing or self.multiplier != multiplier:
             return False
         fixed = session.held_non_preemptible
         return not self._is_lowered or np.array_equal(self._fixed, fixed)
 
     def row(self, queue: int) -> tuple[Row, Row, Row, Floors]:
-        """Return quota, fair share, the most that others must leave, and the quotas that bind."""
+        """Return quota, fair share, the amount that claims must leave, and the limited quotas."""
         row = self._rows.get(queue)
         if row is None:
             columns = (self.deserved, self.share, self.enough)
@@ -92,8 +92,8 @@ class Bounds:
     def meeting(self, session: Session, claim: int, leaf: int) -> tuple[int, tuple[int, ...]]:
         """Return where two leaf queues are compared: at the level where their paths first differ.
 
-        That is the claim's queue there, and the other's path from the leaf up to its own there;
-        an empty path means the claim's own queue.
+        The answer is the claim's queue at that level, and the path of ``leaf`` up to that level. An
+        empty path means the claim's own queue.
         """
         met = self._meetings.get((claim, leaf))
         if met is None:
@@ -136,7 +136,7 @@ def share_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
 def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
     """Return NON_PREEMPTIBLE_OVER_QUOTA ``(K,)`` where a job passes a quota on its path, or None.
 
-    Answered once for each queue: what the quotas of its path leave.
+    The room that the quotas of a path leave is computed once for each queue.
     """
     is_strict = ~session.jobs.is_preemptible.take(job)
     if not np.count_nonzero(is_strict):  # a third of the time of any()
@@ -152,7 +152,7 @@ def non_preemptible_codes(session: Session, job: RowVec, ask: Amounts) -> CodeVe
 
 
 def is_within_quota(session: Session, job: RowVec, ask: Amounts) -> BoolVec:
-    """Tell, ``(K,)``, whose queue has a quota of what is asked for, and stays within it."""
+    """Tell, ``(K,)``, which jobs' queues have a quota of what is asked for, and stay within it."""
     queue = session.jobs.queue_of_job.take(job)
     held = session.held_now.take(queue, axis=1)
     quota = session.queues.deserved.take(queue, axis=1)
@@ -175,7 +175,7 @@ def _passes(room: Amounts, queue: RowVec, ask: Amounts) -> BoolVec:
 
 
 def victim_codes(session: Session, bounds: Bounds, claim: Claim, job: RowVec) -> CodeVec | None:
-    """Return NOT_OVER_SHARE ``(K,)`` for jobs of queues that need not give way (R19), or None."""
+    """Return NOT_OVER_SHARE ``(K,)`` for jobs of queues that need not lose room (R19), or None."""
     held = session.held_now
     tree = session.queues.tree
     gives = np.zeros(len(tree), np.bool_)
@@ -193,7 +193,7 @@ def victim_codes(session: Session, bounds: Bounds, claim: Claim, job: RowVec) ->
 
 
 def _give_way(bounds: Bounds, held: Amounts, claim: Claim, mine: int, siblings: RowVec) -> BoolVec:
-    """Tell, ``(K,)``, which siblings may have to give room to ``mine``, which asks for more."""
+    """Tell, ``(K,)``, which siblings may have to give room to the claim's queue ``mine``."""
     theirs = held.take(siblings, axis=1)
     if not bool((held[:, mine] + claim.ask <= bounds.deserved[:, mine]).all()):
         return shares.exceeds_any(theirs, bounds.enough.take(siblings, axis=1))

@@ -1,4 +1,4 @@
-"""What proportion refuses for: limits, quotas, fair shares, and the order of saturation."""
+"""The refusals of proportion: limits, quotas, fair shares, and the order of saturation."""
 
 from __future__ import annotations
 

@@ -26,9 +26,9 @@ def is_fair_share_victim(
 ) -> bool:
     """Tell whether a queue still has more of some resource than others must leave it (R20).
 
-    One that the unit holds; or, for a taker that is over in nothing, one that is not asked for.
-    Nobody exceeds an unlimited share, nor any share of what it does not hold, so only resources
-    that are used and shared out can decide.
+    The resource is one that the unit holds; or, for a taker that is over no share, one that is not
+    asked for. No queue exceeds an unlimited share, or a share of a resource that it does not hold.
+    So only resources that are used and divided can decide.
     """
     if not any(map(gt, left, enough)):
         return False  # a quarter of the time, and the most frequent answer
@@ -39,9 +39,10 @@ def is_fair_share_victim(
 
 
 def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row, ask: Row) -> bool:
-    """Tell whether a queue over quota gives way to one that stays within its own (R20).
+    """Tell whether a queue over quota loses to a queue that stays within its own (R20).
 
-    Only limited quotas of resources that the claim asks for count, and it has its quota of all.
+    Only limited quotas of resources that the claim asks for count, and the losing queue must have
+    its quota of all of them.
     """
     if not is_claim_within_quota:
         return False
@@ -55,16 +56,16 @@ def is_quota_victim(is_claim_within_quota: bool, left: Row, deserved: Row, ask: 
 
 
 def floors_of(left: Row, quotas: Floors) -> Floors:
-    """Return the quotas that a queue has at least, and so must keep (R21).
+    """Return the quotas that a queue reaches, and so must keep (R21).
 
-    Of what it had less of already, it may lose more: else a queue that never used its quota of one
-    resource could lose nothing at all.
+    Where it is below its quota already, it may lose more: otherwise a queue that never used its
+    quota of one resource could lose nothing at all.
     """
     return [floor for floor in quotas if left[floor[0]] >= floor[1]]
 
 
 def undershoots(left: Row, floors: Floors, amounts: Row) -> bool:
-    """Tell whether a queue would have less than its quota of any of these amounts without them."""
+    """Tell whether losing these amounts would leave a queue below its quota of any of them."""
     for at, floor in floors:  # noqa: SIM110 - half the time of any(), for every unit and level
         if left[at] - amounts[at] < floor and amounts[at] > 0:
             return True
@@ -72,9 +73,9 @@ def undershoots(left: Row, floors: Floors, amounts: Row) -> bool:
 
 
 def is_as_saturated(after: int, share: int, left: int, their_share: int, per_mille: int) -> bool:
-    """Tell exactly whether a taker above its share is as saturated as whom it takes from (R15)."""
+    """Tell exactly whether a taker above its share is as saturated as the losing queue (R15)."""
     if their_share <= 0:
-        return share <= 0  # two that are entitled to nothing would take it from each other in turns
+        return share <= 0  # two queues without entitlement would take turns at each other's cost
     if share == 0 or their_share == UNLIMITED:
         return True
     return after * per_mille * their_share >= left * PER_MILLE * share

@@ -1,8 +1,8 @@
-"""Which units may be taken together for a claim: rules R20 to R22, R32 and R34 of fairness.md.
+"""Judges which units may be taken together for a claim: R20 to R22, R32 and R34 of fairness.md.
 
-The units of one claim are few, and each is judged after those before it: there, plain lists of
-numbers are several times faster than arrays. Of many, arrays judge those that nothing but what
-their queues still have decides about.
+Each unit is judged after the units before it. For the few units of one claim, plain lists of
+numbers are several times faster than arrays. Of many units, arrays judge those that are decided
+only by what their queues still have.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ _NOT_OVER_SHARE = int(refusals.NOT_OVER_SHARE)
 _UNDERSHOOTS = int(refusals.UNDERSHOOTS)
 _SATURATION_ORDER = int(refusals.SATURATION_ORDER)
 _MANY = 24
-"""From so many units on arrays beat plain lists."""
+"""From so many units on, arrays are faster than plain lists."""
 
 
 @dataclass(slots=True, eq=False)
 class _Taker:
-    """The claim's queue at one level, as if it had what it asks for."""
+    """The claim's queue at one level, with the request of the claim added."""
 
     after: Row
     share: Row
     over: list[int]
-    """Resources of which it would have more than its fair share."""
+    """Resources of which the queue would have more than its fair share."""
     is_within_quota: bool
 
 
 @dataclass(slots=True, eq=False)
 class _Giver:
-    """The queues that lose with one leaf, from it up to where it meets the claim's queue."""
+    """The queues that lose with one leaf, from the leaf up to where it meets the claim's queue."""
 
     path: list[Row]
-    """What each still has: changed as units go."""
+    """What each queue still has: changed as units go."""
     floors: list[tuple[Row, Floors]]
-    """What each still has that must keep something of it, and what it must keep."""
+    """For each queue that must keep amounts: what it still has, and what it must keep."""
     deserved: Row
     enough: Row
     share: Row
     taker: _Taker
     quotas: list[tuple[int, Row, Floors]]
-    """The queues that have a quota, what each still has, and the quotas."""
+    """The queues with a quota, what each still has, and the quotas."""
 
 
 class Scenario:
@@ -110,7 +110,7 @@ class Scenario:
         return 0
 
     def is_simple(self, queue: RowVec) -> bool:
-        """Tell whether what a queue has more than its due decides alone, for all these leaves."""
+        """Tell whether only the excess over shares decides, for all these leaves."""
         for leaf in np.unique(queue).tolist():
             giver = self._givers[leaf] if leaf in self._givers else self._meet(leaf)
             if giver is not None and (giver.taker.over or any(f for _, f in giver.floors)):
@@ -137,8 +137,8 @@ class Scenario:
     def codes(self, units: Units, taken: BoolVec) -> CodeVec | None:
         """Judge all units at once, where :meth:`is_simple`.
 
-        A queue that has no more than its due of something has no more later either, so that what
-        is refused never matters for what comes after it.
+        A queue that has no excess of a resource has none later either, so a refused unit never
+        matters for the units after it.
         """
         session, bounds = self._session, self._bounds
         top = np.full(len(session.queues), -1, np.int64)
@@ -167,7 +167,7 @@ class Scenario:
         return refused * np.int16(_NOT_OVER_SHARE) if refused.any() else None
 
     def _is_over_quota(self, left: Amounts, queue: RowVec) -> BoolVec:
-        """Tell the same as :func:`is_quota_victim` of columns ``(R, V)``."""
+        """Compute :func:`is_quota_victim` for columns ``(R, V)``."""
         asked = self._claim.ask > 0
         has, quota = left[asked], self._bounds.deserved.take(queue, axis=1)[asked]
         below = np.logical_or.reduce((has < quota) & (quota != UNLIMITED), axis=0)
@@ -175,7 +175,7 @@ class Scenario:
         return over
 
     def _is_covered(self, leaf: int, queue: int, has: Row, amounts: Row) -> bool:
-        """Tell whether quotas cover more than a queue would be left, of what a unit holds (R32)."""
+        """Tell whether the queue would be left with less than quotas cover of it (R32)."""
         covered = in_quota(self._session, self._bounds, self._top(leaf))[queue]
         return any(
             amounts[at] > 0 and has[at] - amounts[at] < covered[at]
@@ -212,15 +212,15 @@ class Scenario:
         return giver
 
     def _start(self, queue: int) -> tuple[Row, Floors]:
-        """Return what a queue holds before anything is taken, and what it must keep."""
+        """Return what a queue holds before units are taken, and what it must keep."""
         left: Row = self._held[:, queue].tolist()
         quotas = [] if self._claim.pass_number else self._bounds.row(queue)[3]
         start = self._left[queue] = (left, floors_of(left, quotas))
         return start
 
     def _take(self, mine: int) -> _Taker:
-        # What others on its side of the tree lose is no gain to it: a unit that is allowed must
-        # stay so without the ones before it.
+        # Losses of other queues in its subtree do not lower its amounts: an allowed unit must stay
+        # allowed without the units before it.
         deserved, share, _, _ = self._bounds.row(mine)
         after = list(map(add, self._held[:, mine].tolist(), self._ask))
         over = [at for at, (has, bound) in enumerate(zip(after, share, strict=True)) if has > bound]

@@ -1,7 +1,7 @@
-"""The columns by which queues are ordered and gated: what of a queue stays the same in a cycle.
+"""The columns by which queues are ordered and gated; they stay the same during a cycle.
 
-Built once for a division and a set of queues, and kept among the session's hints for as long as
-both are the same objects. A question about ``K`` queues is then a handful of array operations.
+They are built once for a division and a set of queues, and kept as a hint while both are the same
+objects. A question about ``K`` queues is then a few array operations.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _MOST_SHARES = 4
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """Per queue: what it may hold. Rows of pod slots are set so that they never decide.
+    """The bounds of each queue. Rows of pod slots are set so that they never decide.
 
-    Nothing writes to it once it is made; to be frozen would cost a tenth of making it.
+    The columns are never written after construction; freezing them would cost a tenth of it.
     """
 
     queues: object
@@ -79,7 +79,7 @@ class Standing:
         return cls(queues, share, total, allocatable, bounds, divisors)
 
     def is_of(self, session: Session) -> bool:
-        """Tell whether the columns still hold."""
+        """Tell whether the columns are still valid."""
         return (
             self.queues is session.queues
             and self.fair_share is session.fair_share
@@ -98,8 +98,8 @@ class Standing:
         counts = np.add.reduce(above.view(np.int8), axis=1, dtype=np.int16)
         passes = counts > 0
         dominant = np.maximum.reduce(amounts[1:3] / divisors[:-1], axis=1)
-        # Over-utilised is who holds more than its fair share of every resource that it holds. KAI
-        # asks for all three resources, held or not, so that a queue of CPU-only jobs never is.
+        # A queue is over-utilised if it holds more than its fair share of every resource that it
+        # holds. KAI compares all three resources, held or not, so a CPU-only queue never is.
         passes[2] &= counts[2] == counts[3]
         codes = passes.view(np.int8)
         return (

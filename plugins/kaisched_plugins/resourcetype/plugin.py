@@ -1,4 +1,4 @@
-"""Keep pods that need no GPU away from nodes that have some."""
+"""Resource type: keeps pods without GPUs away from nodes with GPUs."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations

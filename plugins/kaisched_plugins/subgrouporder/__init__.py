@@ -1,4 +1,4 @@
-"""Subgroup order: which subgroup of a structured job is served first."""
+"""Subgroup order: which subgroup of a structured job is placed first."""
 
 from kaisched_plugins.subgrouporder.plugin import SubGroupOrder
 

@@ -1,4 +1,4 @@
-"""Order the subgroups of a job by how much they lack."""
+"""Subgroup order: orders the subgroups of a job by how much they lack."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations

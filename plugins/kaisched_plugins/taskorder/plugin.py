@@ -1,4 +1,4 @@
-"""Order the pods of a job by their priority label."""
+"""Task order: orders the pods of a job by their priority label."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class TaskOrder(Plugin):
         """Answer the bitwise complement of the label's number.
 
         ``~x`` is ``-x - 1``: it reverses the order and, unlike ``-x``, cannot overflow at the
-        lowest number, which is what the table may hold where the label is absent.
+        lowest number, which the table may hold where the label is absent.
         """
         return (~session.tasks.order_priority.take(task),)

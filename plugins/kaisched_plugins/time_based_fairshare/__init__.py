@@ -1,4 +1,4 @@
-"""Time-based fairshare: who has used much of the surplus lately, gets less of it now."""
+"""Time-based fairshare: gives queues that used much of the surplus lately less of it now."""
 
 from kaisched_plugins.time_based_fairshare.plugin import TimeBasedFairshare
 

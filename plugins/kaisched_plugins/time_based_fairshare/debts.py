@@ -1,4 +1,4 @@
-"""What queues owe each other, and what history may evict for: rule R35 of fairness.md."""
+"""Computes what queues owe each other, and which evictions that justifies: R35 of fairness.md."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _NOT_WORTH_IT = np.int16(refusals.NOT_WORTH_IT)
 
 @dataclass(slots=True, eq=False)
 class Debts:
-    """What the division without history gives, and what each queue has used."""
+    """What queues owe each other: their shares without history, and their usage."""
 
     plain: Amounts
     """``(R, Q)`` fair shares as if nothing had been used, fractions of a unit included."""
     used: FloatVec
     """``(R, Q)`` usage that counts, in units times seconds."""
     cost_s: float
-    """For how long what is evicted is taken to have run."""
+    """The time for which an evicted pod is assumed to have run."""
     known: tuple[Claim, int, FloatVec] | None = None
-    """The claim that was judged last, the moves until then, and what was found."""
+    """The claim that was judged last, the number of moves then, and the answer."""
 
     def spared(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
-        """Return NOT_WORTH_IT ``(K,)`` for jobs of which every unit is worth more than is owed."""
+        """Return NOT_WORTH_IT ``(K,)`` for jobs whose every unit is worth more than is owed."""
         return self._codes(session, claim, session.jobs.queue_of_job[job], _least(session, job))
 
     def refused(
@@ -57,7 +57,7 @@ class Debts:
         return over * _NOT_WORTH_IT if over.any() else None
 
     def _worth(self, session: Session, claim: Claim) -> FloatVec:
-        """Return ``(R, Q)`` how large units may be that are taken of a leaf; infinite for any."""
+        """Return ``(R, Q)`` how large units of a leaf may be taken; infinite for no limit."""
         known = self.known
         if known is None or known[0] is not claim or known[1] != session.moves:
             known = self.known = (claim, session.moves, self._worths(session, claim))
@@ -79,7 +79,7 @@ class Debts:
         return worth
 
     def _owed_by(self, session: Session, claim: Claim, mine: int, siblings: RowVec) -> FloatVec:
-        """Return ``(R, K)`` what siblings owe to ``mine``; infinite where history has no say."""
+        """Return ``(R, K)`` what siblings owe to ``mine``; infinite if history does not matter."""
         queues = session.queues
         held = session.held_now
         asked = claim.ask > 0

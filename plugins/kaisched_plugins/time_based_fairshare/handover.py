@@ -1,7 +1,7 @@
-"""Hand the surplus over between indivisible jobs: build the groups that the rules are about.
+"""Handover of the surplus between indivisible jobs: builds the groups for the rules of slices.
 
-Nothing of a slice is remembered: who runs since when is in the snapshot, who has used what in the
-usage. What is remembered is only who had the way free and did not take it.
+Slices themselves are not remembered: starts of jobs are in the snapshot, and usage is in the
+history. Only queues and jobs that could have taken the surplus, and did not, are remembered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Facts = dict[str, list[float]]
 
 @dataclass(slots=True)
 class Handover:
-    """What one cycle knows about indivisible jobs."""
+    """The time slices of indivisible jobs in one cycle."""
 
     indivisible_jobs: list[Indivisible]
     excess: FloatVec
@@ -51,9 +51,9 @@ class Handover:
     """Waiting indivisible jobs whose time slice it is, with the queue that was given something for
     it, and what."""
     young: set[int] = field(default_factory=set)
-    """Jobs of the running indivisible jobs that go on for their shortest slice, at some level."""
+    """Running indivisible jobs whose shortest slice is not over, at some level."""
     ended: set[int] = field(default_factory=set)
-    """Jobs of the running indivisible jobs that do not go on, at some level."""
+    """Running indivisible jobs whose slice has ended, at some level."""
     deferred: set[int] = field(default_factory=set)
     behind: dict[int, set[int]] = field(default_factory=dict)
     """Resource to the queues that share it with a waiting indivisible job whose slice it is."""
@@ -73,7 +73,7 @@ class Handover:
         wants: IntVec,
         surplus: IntVec,
     ) -> IntVec | None:
-        """Answer the question of that name."""
+        """Return the head starts of the queues whose time slice it is."""
         tree = session.queues.tree
         parents = tree.parent_of_queue[queue].tolist()
         leaves = {indivisible_job.leaf for indivisible_job in self.indivisible_jobs}
@@ -113,8 +113,8 @@ class Handover:
     ) -> CodeVec | None:
         """Return OTHERS_SLICE ``(K,)`` for jobs that want more than their queue has left.
 
-        Else what is free would go to others before the indivisible job has all it needs. Promised
-        room is not taken back.
+        Otherwise free room would go to other jobs before the indivisible job has all it needs.
+        Promised room is not taken back.
         """
         over = np.zeros(len(queue), np.bool_)
         for row, behind in self.behind.items():
@@ -127,9 +127,9 @@ class Handover:
         return over * _OTHERS_SLICE if over.any() else None
 
     def claim(self, session: Session, job: RowVec, ask: Amounts) -> CodeVec | None:
-        """Return OTHERS_SLICE ``(K,)`` for claims on what an indivisible job has (R30).
+        """Return OTHERS_SLICE ``(K,)`` for claims on the surplus of an indivisible job (R30).
 
-        Else its queue would take it from others bit by bit, only to give it back.
+        Otherwise its queue would take it from other queues bit by bit, only to give it back.
         """
         ends, leaf = session.queues.tree.end_of_queue, session.jobs.queue_of_job.take(job)
         held = session.held_now
@@ -148,8 +148,8 @@ class Handover:
     def spare(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
         """Return OTHERS_SLICE ``(K,)`` for indivisible jobs whose time slice is young (R27).
 
-        Their queue may have to give up another one, which has run for longer: victims go youngest
-        first. Who claims what it deserves is not stopped.
+        Their queue may have to give up another job, which has run for longer: victims go youngest
+        first. A claim within the queue's quota is not stopped.
         """
         young = self.young - self.ended
         if not young:
@@ -162,8 +162,8 @@ class Handover:
     def _group(self, session: Session, rows: list[tuple[Any, ...]]) -> Group | None:
         """Return the siblings of some rows with the indivisible jobs below them, or None.
 
-        A row is a resource, a queue, and its numbers: weight, what it has, wants and may share;
-        usage, what it holds, and that with what it asks for.
+        A row is a resource, a queue, and the queue's numbers: weight; what it has, wants and may
+        share; usage; what it holds, without and with what it asks for.
         """
         ends = session.queues.tree.end_of_queue
         indivisible_jobs = [
@@ -206,7 +206,7 @@ class Handover:
         )
 
     def _by_use(self, session: Session, indivisible_jobs: list[Indivisible]) -> list[Indivisible]:
-        """Return the indivisible jobs of one sibling, those of its least used leaf queue first."""
+        """Return the indivisible jobs of one sibling; its leaf queue with the least usage first."""
         known: dict[tuple[int, ...], float] = {}
 
         def use(indivisible_job: Indivisible) -> tuple[float, int]:
@@ -236,7 +236,7 @@ class Handover:
 
     @staticmethod
     def _still_waits(session: Session, indivisible_job: Indivisible) -> bool:
-        """Tell whether this cycle has found no place for an indivisible job."""
+        """Tell whether an indivisible job has no place after this cycle."""
         return session.pending_count(indivisible_job.job) == int(
             session.jobs.pending[indivisible_job.job]
         )
@@ -246,7 +246,7 @@ class Handover:
         return f"job/{session.jobs.name[it.job]}"
 
     def facts(self, session: Session) -> Facts:
-        """Return who has the way free and has not taken it, and since when."""
+        """Return the queues and jobs that may take free surplus and have not, and since when."""
         now_s = session.now_s
         waits = {
             self._name(session, indivisible_job): 0.0
@@ -289,11 +289,11 @@ def handover_of(
     elapsed: float,
     before: Facts,
 ) -> Handover:
-    """Return what is known when the first head start is asked for.
+    """Return the handover of a cycle, at the first question about head starts.
 
     Args:
-        session: what runs, waits and was used.
-        indivisible_jobs: of this cycle.
+        session: running and waiting jobs, and usage.
+        indivisible_jobs: the indivisible jobs of this cycle.
         quota: ``(R, Q)`` parts per billion of the cluster.
         k: how strongly usage counts, above 0.
         history_s: the length of the history.

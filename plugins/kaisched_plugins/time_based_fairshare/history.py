@@ -34,22 +34,22 @@ class Tree(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entitlement:
-    """What queues may count on by quota and weight alone. ``(R, Q)`` parts per billion."""
+    """The parts of queues by quota and weight alone. ``(R, Q)`` parts per billion."""
 
     quota: FloatVec
     """The quota; an unlimited one is the whole part of the parent."""
     surplus: FloatVec
-    """What quotas leave of the parent's part: the same number for all siblings."""
+    """The rest of the parent's part after quotas: the same number for all siblings."""
     whole: FloatVec
     """The parent's part: the same number for all siblings."""
     own: FloatVec
     """The queue's part: its quota, and its weight's part of the surplus."""
     family: tuple[tuple[Rows, RowVec, RowVec], ...]
-    """Per depth its queues, where each group of siblings starts among them, and the groups."""
+    """By depth: its queues, the start of each group of siblings among them, and the groups."""
 
 
 def entitlement(tree: Tree, deserved: Amounts, weight: FloatVec, total: Amounts) -> Entitlement:
-    """Share out the cluster by quotas and weights, as if every queue wanted all of it.
+    """Divide the cluster by quotas and weights, as if every queue wanted all of it.
 
     Args:
         tree: ``Q`` queues.

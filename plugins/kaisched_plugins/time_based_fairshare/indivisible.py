@@ -1,4 +1,4 @@
-"""Indivisible jobs: their core is more than their queue can count on, so they run whole or not."""
+"""Finds indivisible jobs: their core is larger than their queue's part, so they need slices."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _PENDING = int(TaskState.PENDING)
 
 @dataclass(frozen=True, slots=True)
 class Indivisible:
-    """A job that cannot be divided, and is more than its queue's part."""
+    """A job that cannot be divided and is larger than its queue's part."""
 
     job: int
     leaf: int
     amounts: dict[int, int]
-    """Resource to what its core holds, or what its next batch asks for; no zeros, no pod slots."""
+    """Resource to what the core holds, or what the next batch asks for; no zeros, no pod slots."""
     start_s: float
-    """NaN while it waits."""
+    """Start of the job; NaN while it waits."""
 
     @property
     def is_running(self) -> bool:
-        """Tell whether it runs."""
+        """Tell whether the job runs."""
         return not math.isnan(self.start_s)
 
 
 def indivisible_jobs_of(session: Session, part: FloatVec) -> list[Indivisible]:
-    """Return the preemptible indivisible jobs: all that run, and the first waiting of each leaf.
+    """Return the preemptible indivisible jobs: all running, and the first waiting of each leaf.
 
-    Those that run come by age and name. Of several waiting ones of a queue the one of the highest
+    Running jobs come by age and name. Of the waiting jobs of a queue, the job of the highest
     priority counts, then the oldest, then the first by name.
 
     Args:
-        session: what runs and waits when the cycle begins.
-        part: ``(R, Q)`` what each queue can count on, parts per billion of the cluster.
+        session: running and waiting jobs when the cycle begins.
+        part: ``(R, Q)`` each queue's part, parts per billion of the cluster.
 
     """
     bound = part * (session.total / PARTS)[:, None]
@@ -81,18 +81,18 @@ def indivisible_jobs_of(session: Session, part: FloatVec) -> list[Indivisible]:
 
 
 def _some(column: list[int]) -> dict[int, int]:
-    """Return the amounts that count by resource."""
+    """Return the amounts above 0, by resource."""
     return {row: amount for row, amount in enumerate(column) if amount and row != PODS}
 
 
 def _start_s(session: Session, job: int) -> float:
-    """Return when a job started; a start that nobody knows was long ago."""
+    """Return when a job started; an unknown start counts as long ago."""
     start_s = float(session.jobs.last_start_s[job])
     return -math.inf if math.isnan(start_s) else start_s
 
 
 def _first_of_each(session: Session, job: RowVec, leaf: RowVec) -> list[int]:
-    """Return where the first of these jobs of each leaf stands: by priority, age and name."""
+    """Return the places of the first job of each leaf, by priority, age and name."""
     jobs = session.jobs
     columns = (leaf.tolist(), (-jobs.priority[job]).tolist(), jobs.created_s[job].tolist())
     first: dict[int, tuple[int, float, str, int]] = {}

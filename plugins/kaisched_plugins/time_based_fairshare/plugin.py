@@ -1,4 +1,4 @@
-"""The answers: the weight fold ``max(0, W + k (W - U))``, and head starts for whose slice it is."""
+"""Time-based fairshare: the weight fold ``max(0, W + k (W - U))``, and head starts for slices."""
 # ruff: noqa: ARG002 - a question's arguments are the same for all who answer it
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INDIVISIBLES = "time-based-fairshare.indivisible jobs"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """What holds while queues and the cluster's size are the same."""
+    """Values kept while queues and the cluster's size are the same."""
 
     queues: object
     total: bytes
@@ -50,7 +50,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Indivisibles:
-    """What holds while nothing in the cluster changes."""
+    """Values kept while nothing in the cluster changes."""
 
     snapshot: object
     has: Entitlement
@@ -60,7 +60,7 @@ class _Indivisibles:
 @dataclass(slots=True, eq=False)
 class _Cycle:
     usage: FloatVec | None
-    """``(R, Q)`` what counts against each queue; None where nothing does."""
+    """``(R, Q)`` usage that counts against each queue; None if there is none."""
     handover: Handover | None = None
     """None until the first head start is asked for, and without indivisible jobs."""
     is_asked: bool = False
@@ -93,7 +93,7 @@ class TimeBasedFairshare(Plugin):
         )
 
     def is_silent(self, session: Session, question: str) -> bool:
-        """Promise silence where nothing was used, and where nobody has time slices."""
+        """Promise silence without usage, and without time slices."""
         if question == "head_start":
             return self._handover(session) is None
         cycle: _Cycle = session.state[self.name]
@@ -101,7 +101,7 @@ class TimeBasedFairshare(Plugin):
 
     @hookimpl
     def session_close(self, session: Session) -> object:
-        """Remember who had the way free and did not take it."""
+        """Remember queues and jobs that could have taken free surplus and did not."""
         cycle: _Cycle = session.state[self.name]
         return cycle.handover.facts(session) if cycle.handover is not None else None
 
@@ -133,14 +133,14 @@ class TimeBasedFairshare(Plugin):
         wants: IntVec,
         surplus: IntVec,
     ) -> IntVec | None:
-        """Answer what the jobs take whose time slice it is."""
+        """Answer the surplus that jobs with a time slice take."""
         handover = self._handover(session)
         if handover is None:
             return None
         return handover.head_start(session, resource, queue, weights, has, wants, surplus)
 
     def has_gates(self, session: Session, action: str) -> bool:
-        """Promise silence unless a job waits whose time slice it is."""
+        """Promise silence unless a job with a time slice waits."""
         handover = self._handover(session)
         if action != "allocate" or handover is None or not handover.has_waiting:
             return False
@@ -158,7 +158,7 @@ class TimeBasedFairshare(Plugin):
         held: Amounts,
         held_non_preemptible: Amounts,
     ) -> CodeVec | None:
-        """Let allocate leave room to the jobs whose time slice it is."""
+        """Let allocate leave room to the jobs with a time slice."""
         handover = self._handover(session)
         if action != "allocate" or handover is None or not handover.granted:
             return None
@@ -168,7 +168,7 @@ class TimeBasedFairshare(Plugin):
     def claim_gate(
         self, session: Session, action: str, job: RowVec, ask: Amounts
     ) -> CodeVec | None:
-        """Let nobody but an indivisible job claim what it was given."""
+        """Refuse claims on the surplus that was given to an indivisible job."""
         handover = self._handover(session)
         if action != "reclaim" or handover is None or not handover.has_waiting:
             return None
@@ -177,7 +177,7 @@ class TimeBasedFairshare(Plugin):
 
     @hookimpl
     def victim_filter(self, session: Session, claim: Claim, job: RowVec) -> CodeVec | None:
-        """Let reclaim spare the jobs whose slice is young, and those worth more than is owed."""
+        """Refuse victims whose slice is young, and victims worth more than is owed."""
         debts = self._debts(session, claim)
         if debts is not None:
             return debts.spared(session, claim, job)
@@ -191,18 +191,18 @@ class TimeBasedFairshare(Plugin):
     def scenario_gate(
         self, session: Session, claim: Claim, units: Units, taken: BoolVec
     ) -> CodeVec | None:
-        """Let reclaim spare what is worth more than is owed (R35)."""
+        """Refuse units that are worth more than is owed (R35)."""
         debts = self._debts(session, claim)
         return None if debts is None else debts.refused(session, claim, units, taken)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
-        """Propose a quota: what it covers needs no history to be claimed (R35)."""
+        """Propose a quota: claims within a quota do not depend on history (R35)."""
         if code == refusals.NOT_WORTH_IT:
             yield from larger_bounds(session, job, Kind.QUOTA, session.queues.deserved)
 
     def _debts(self, session: Session, claim: Claim) -> Debts | None:
-        """Return what queues owe each other; None where that has no say."""
+        """Return what queues owe each other; None where debts do not decide."""
         cycle: _Cycle = session.state[self.name]
         usage = session.usage
         if claim.action != "reclaim" or usage is None or cycle.usage is None:
@@ -219,7 +219,7 @@ class TimeBasedFairshare(Plugin):
         return cycle.debts
 
     def _handover(self, session: Session) -> Handover | None:
-        """Return what this cycle knows of indivisible jobs, None where there are none."""
+        """Return the handover of this cycle, None without indivisible jobs."""
         if self.arguments.hand_over == "none" or not self.arguments.k_value:
             return None
         cycle: _Cycle = session.state[self.name]

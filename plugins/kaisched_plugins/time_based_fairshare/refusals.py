@@ -1,4 +1,4 @@
-"""What time-based-fairshare refuses for: whose time slice it is, and what evictions are worth."""
+"""The refusals of time-based-fairshare: other jobs' time slices, and evictions not worth it."""
 
 from __future__ import annotations
 

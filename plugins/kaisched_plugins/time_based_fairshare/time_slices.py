@@ -1,4 +1,4 @@
-"""Whose time slice it is: rules R26 to R31 of docs/explanation/fairness.md, in one sibling group.
+"""Gives time slices in one sibling group: rules R26 to R31 of docs/explanation/fairness.md.
 
 An *indivisible job* is one whose core is more than its queue's part of the surplus. It runs whole
 or not at all, so its queue has the surplus for time slices, in turn with its siblings. (This is not
@@ -25,19 +25,19 @@ class Side:
     tag: float
     """Usage beyond the quota, as a part of the cluster, divided by the weight."""
     has: int
-    """Its deserved part."""
+    """The queue's deserved part."""
     wants: int
-    """What it would take of the surplus."""
+    """What the queue would take of the surplus."""
     held: int
     is_waiting: bool
     owed: float = 0.0
-    """What it has not used of its budget, as a part of the cluster over the period."""
+    """The unused rest of the queue's budget, as a part of the cluster over the period."""
     ahead: int = 0
-    """What it gets before the weights count."""
+    """What the queue gets before the weights count."""
 
     @property
     def excess(self) -> int:
-        """Return what it holds of the surplus, as far as it may have it: its limit counts."""
+        """Return what the queue holds of the surplus, within its limit."""
         return min(self.held - self.has, self.wants)
 
 
@@ -53,11 +53,11 @@ class Contest:
 
     @property
     def left(self) -> int:
-        """Return what no indivisible job has been given."""
+        """Return the surplus that no indivisible job has been given."""
         return self.surplus - sum(side.ahead for side in self.sides.values())
 
     def others(self, queue: int, need: int) -> Iterator[tuple[int, Side, float]]:
-        """Yield the queues to which such a job would leave less than they want, and how much."""
+        """Yield the queues that would get less than they want beside a job, and how much."""
         rest = self.left - need
         own = self.sides[queue].weight
         for row, side in self.sides.items():
@@ -74,8 +74,8 @@ class Group:
     contests: dict[int, Contest]
     """By resource."""
     indivisible_jobs: list[tuple[int, Indivisible]]
-    """Each with the sibling it belongs to; of a queue's waiting ones the better first, of its
-    running ones the older."""
+    """Each job with its sibling. Of a queue's waiting jobs the best is first, of its running jobs
+    the oldest."""
     now_s: float
     slice_s: float
     """The shortest time slice of a queue of average weight."""
@@ -84,19 +84,19 @@ class Group:
     covers: Callable[[int, int, int], bool]
     """Tell whether a queue's quota of a resource covers an amount beside what it holds."""
     is_passed_over: Callable[[int], bool]
-    """Tell of a queue that had its way free and took nothing."""
+    """Tell whether a queue could have taken free surplus and did not."""
     deferred: list[tuple[float, int]] = field(default_factory=list)
-    """Tag and queue of those that were let go first."""
+    """Tag and queue of the waiting queues that go first."""
     granted: list[tuple[int, Indivisible, Need]] = field(default_factory=list)
-    """Waiting jobs whose time slice it is, each with its sibling and what that was given."""
+    """Waiting jobs with a time slice, each with its sibling and what the sibling was given."""
     young: set[int] = field(default_factory=set)
-    """Jobs of the indivisible jobs that go on because their time slice is young."""
+    """Running indivisible jobs that go on because their time slice is young."""
     ended: set[int] = field(default_factory=set)
-    """Jobs of the indivisible jobs that do not go on."""
+    """Running indivisible jobs whose time slice has ended."""
 
 
 def share_out(group: Group) -> None:
-    """Give such jobs what they need of the surplus: first those that keep it, then the claims."""
+    """Give indivisible jobs the surplus they need: first running jobs, then waiting ones."""
     for queue, indivisible_job, need in sorted(
         _running(group), key=lambda entry: _keep_order(group, entry)
     ):
@@ -117,9 +117,9 @@ def share_out(group: Group) -> None:
 
 
 def has_way_free(group: Group) -> int | None:
-    """Return the queue for which alone indivisible jobs were left without the surplus, or None.
+    """Return the queue for which indivisible jobs were left without the surplus, or None.
 
-    Of several it is the one that has used least: the way of the others is not free.
+    Of several queues it is the one with the least usage: only that one may take.
     """
     is_given = any(
         side.ahead for contest in group.contests.values() for side in contest.sides.values()
@@ -144,9 +144,9 @@ def _running(group: Group) -> Iterator[tuple[int, Indivisible, Need]]:
 
 
 def _still_held(group: Group, queue: int, need: Need) -> Need:
-    """Return what a running indivisible job takes beside those of its queue that were given some.
+    """Return what a running indivisible job takes beside its queue's jobs that were given some.
 
-    What is deserved covers some of them together, not each by itself.
+    The deserved part covers these jobs together, not each of them.
     """
     sides = {resource: group.contests[resource].sides[queue] for resource in need}
     return {
@@ -158,7 +158,7 @@ def _still_held(group: Group, queue: int, need: Need) -> Need:
 def _is_kept(
     group: Group, queue: int, indivisible_job: Indivisible, need: Need, more: Need
 ) -> bool:
-    """Tell whether a time slice goes on: it is young, or nobody waits who has used so much less."""
+    """Tell whether a time slice goes on: it is young, or no waiting queue has used so much less."""
     if not group.is_by_budget and _is_young(group, queue, indivisible_job, need):
         return True
     for resource in _indivisible_in(group, queue, need):
@@ -173,7 +173,7 @@ def _is_kept(
 
 
 def _has_used_less(group: Group, contest: Contest, side: Side, than: Side) -> bool:
-    """Tell whether one queue has used so much less than another that it may take its place."""
+    """Tell whether a queue has used so much less than another that it may take over."""
     if group.is_by_budget:
         return side.owed > 0 >= than.owed
     return side.tag + contest.margin <= than.tag
@@ -207,9 +207,9 @@ def _waiting(group: Group) -> Iterator[tuple[int, Indivisible, Need]]:
 
 
 def _asked(group: Group, queue: int, indivisible_job: Indivisible) -> Need | None:
-    """Return what a waiting indivisible job takes of the surplus; None where it cannot be had.
+    """Return what a waiting indivisible job takes of the surplus; None if that is not available.
 
-    That is beside what its queue holds already: others may have used up what it deserves.
+    This is in addition to what its queue holds: other jobs may have used up the deserved part.
     """
     need = {}
     for resource, amount in indivisible_job.amounts.items():
@@ -241,7 +241,7 @@ def _to_be_given(group: Group, queue: int, indivisible_job: Indivisible, need: N
 
 
 def _is_due(group: Group, queue: int, need: Need, more: Need) -> bool:
-    """Tell whether all who would lose have used so much more, and nobody who waits used less."""
+    """Tell whether all queues that would lose have used so much more, and no waiting queue less."""
     for resource in _indivisible_in(group, queue, need):
         contest = group.contests[resource]
         own = contest.sides[queue]
@@ -258,7 +258,7 @@ def _is_due(group: Group, queue: int, need: Need, more: Need) -> bool:
 
 
 def _is_before(group: Group, row: int, side: Side, own: tuple[float, int]) -> bool:
-    """Tell whether a queue that holds nothing to speak of goes first."""
+    """Tell whether a queue that holds next to nothing goes first."""
     if not side.is_waiting or (group.is_by_budget and side.owed <= 0):
         return False
     return (side.tag, row) < own and not group.is_passed_over(row)

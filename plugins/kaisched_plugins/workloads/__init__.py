@@ -1,4 +1,4 @@
-"""Workloads: which kinds of workload make gangs, beside those known anyway."""
+"""Workloads: declares kinds of workload that make gangs, beside the built-in kinds."""
 
 from kaisched_plugins.workloads.plugin import Workloads
 

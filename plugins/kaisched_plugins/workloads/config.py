@@ -22,7 +22,7 @@ class KindArguments(Arguments):
 
 
 class WorkloadsArguments(Arguments):
-    """Kinds beside those that are known anyway, or instead of them."""
+    """Kinds that extend or replace the built-in kinds."""
 
     kinds: tuple[KindArguments, ...] = Field(
         default=(), description="The kinds, each with `apiVersion`, `plural`, `kind` and more."

@@ -1,4 +1,4 @@
-"""Rows of the table of workloads, as the shard writes them."""
+"""Workloads: makes rows of the table of workloads from the shard's arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 100_000
 
 
 class Workloads(Plugin):
-    """Groups the pods of further kinds of workload, by what the shard says of them."""
+    """Groups the pods of more kinds of workload, as the shard's arguments declare."""
 
     name = "workloads"
     Arguments = WorkloadsArguments
@@ -38,12 +38,12 @@ def _row(kind: KindArguments) -> Workload:
 
 @dataclass(frozen=True)
 class SumOf:
-    """Reads the minimum off a spec: the sum of the numbers at some places in it."""
+    """Reads a gang's minimum from a spec: the sum of the numbers at some paths."""
 
     paths: tuple[str, ...]
 
     def __call__(self, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> Gang:
-        """Return the gang; a number that is missing or makes no sense counts as 1."""
+        """Return the gang; a missing or invalid number counts as 1."""
         del annotations
         return Gang(minimum=min(max(sum(_number(spec, path) for path in self.paths), 1), MOST))
 
