@@ -102,6 +102,8 @@ def in_order(
     code = 0
     if len(order) < count:
         code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
+        if not strategies:
+            code = int(refusals.BY_QUOTA)
     return np.array(order, np.int64), code
 
 
