@@ -37,7 +37,7 @@ def test_strict_work_has_all_of_its_queue_s_quota_whatever_is_lent(lending, most
         job   a4    tasks=1 preemptible=no
         job   a5    tasks=1 preemptible=no
         """
-    ran = draw(text).after(shard=SHARD).ran
+    ran = draw(text).builder().run(shard=SHARD)
     assert len(ran.placed) == most
     assert set(ran.reasons.values()) == {"NonPreemptibleBorrows"}
 
@@ -132,7 +132,7 @@ NOT_ENOUGH = "what its share lets it take does not make room"
     ],
 )
 def test_a_lower_share_is_not_said_to_be_what_stands_in_the_way(text, is_lower):
-    ran = draw(text).after(shard=SHARD).ran
+    ran = draw(text).builder().run(shard=SHARD)
     assert not ran.evicted
     sentence = why(ran, "b1")
     said = "reclaim: queue b would" if not is_lower else f"reclaim: {NOT_ENOUGH}: queue b would"
