@@ -80,13 +80,18 @@ def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Target | Work]) ->
     for each in kept:
         work = each.work if isinstance(each, Target) else each
         if work.queue == incoming.queue:
-            # Inside a queue shares say nothing: priority and age decide who is served.
-            is_unjust = (-work.priority, work.created_s) < (-incoming.priority, incoming.created_s)
+            # Inside a queue shares say nothing about who is served first.
+            is_unjust = _turn(work) < _turn(incoming)
         else:
             is_unjust = goes_before(holdings, work, incoming) or _is_owed(holdings, incoming, work)
         if is_unjust:
             found.append(work)
     return found
+
+
+def _turn(work: Work) -> tuple[int, int, float]:
+    """Return what work of one queue is ordered by, the first to be served first."""
+    return -work.priority, work.standing, work.created_s
 
 
 def _is_owed(holdings: Holdings, incoming: Work, work: Work) -> bool:

@@ -26,7 +26,14 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.choosing import PREEMPT, Rules, claim_work, in_order, work_of
+from kaisched_plugins.fair_sharing.choosing import (
+    PREEMPT,
+    Rules,
+    claim_work,
+    in_order,
+    standing,
+    work_of,
+)
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.decide import unjust
@@ -245,10 +252,15 @@ class FairSharing(Plugin):
             return None
         table = table_of(session)
         rules = self._rules
-        works = [work_of(session, table, rules, units, row) for row in range(len(units))]
+        works = [
+            work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
+            for row, job in enumerate(units.job.tolist())
+        ]
+        incoming = claim_work(session, table, rules, claim)
+        incoming = incoming._replace(standing=standing(session, claim.job))
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
-        for work in unjust(holdings, claim_work(session, table, rules, claim), works):
+        for work in unjust(holdings, incoming, works):
             codes[work.row] = refusals.COMES_BACK
         return codes
 

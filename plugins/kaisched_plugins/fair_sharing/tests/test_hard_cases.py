@@ -75,6 +75,21 @@ def test_in_its_own_queue_a_claim_takes_nobody_who_is_served_before_it():
     assert "would come before it again" in why(ran, "a2")
 
 
+@pytest.mark.parametrize("policy", ["Any", "LowerOrNewerEqualPriority"])
+def test_a_job_takes_nothing_from_itself_and_surplus_nothing_from_a_newer_job_s_minimum(policy):
+    # a1 has its minimum, so that a2 comes before the rest of it.
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=2)
+        .queue("top", deserved=2)
+        .queue("a", parent="top", sharing=Sharing(within=policy))
+        .job("a1", queue="a", tasks=3, min_tasks=1, running={"n0": 1})
+        .job("a2", queue="a", running={"n0": 1})
+        .run(shard=SHARD)
+    )
+    assert not ran.evicted
+
+
 @pytest.mark.parametrize(("quota", "word"), [(2, "reclaimed"), (0, "fair sharing")])
 def test_who_lacks_what_is_within_its_quota_reclaims_whatever_else_it_borrows(quota, word):
     # F14: only GPUs are lacking, and of those a holds its quota at most.
