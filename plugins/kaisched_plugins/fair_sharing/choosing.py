@@ -50,6 +50,16 @@ def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Wo
     )
 
 
+def standing(session: Session, job: int) -> int:
+    """Tell how a job stands to its minimum as of now: 0 below it, 1 at it, 2 above it."""
+    first, count = int(session.jobs.first_podset[job]), int(session.jobs.podset_count[job])
+    rows = slice(first, first + count)
+    surplus = session.podset_active_now[rows] - session.podsets.minimum[rows]
+    if (surplus < 0).any():
+        return 0
+    return 2 if surplus.any() else 1
+
+
 def contested(holdings: Holdings, incoming: Work) -> list[int]:
     """Return the rows that a claim lacks: by quota, or where that suffices all it asks for."""
     ask, queue = incoming.ask, incoming.queue
@@ -71,7 +81,7 @@ def in_order(
     """
     incoming = claim_work(session, table, rules, claim)
     lacks = contested(holdings, incoming)
-    lines = _lines(session, table, holdings, incoming, units, lacks, rules)
+    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
     count = sum(map(len, lines.values()))
@@ -102,6 +112,8 @@ def in_order(
     code = 0
     if len(order) < count:
         code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
+        if not strategies:
+            code = int(refusals.BY_QUOTA)
     return np.array(order, np.int64), code
 
 
@@ -109,6 +121,7 @@ def _lines(
     session: Session,
     table: Table,
     holdings: Holdings,
+    claim: Claim,
     incoming: Work,
     units: Units,
     lacks: Sequence[int],
@@ -116,6 +129,7 @@ def _lines(
 ) -> dict[int, _Line]:
     """Return the units that may go for a claim, by queue, the first to go first."""
     rows = _allowed(session, table, holdings, incoming, units, lacks, rules)
+    rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
     if not rows.size:
         return {}
     jobs, job, queue = session.jobs, units.job[rows], units.queue[rows]

@@ -71,19 +71,27 @@ def _put_back(
 
 
 def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Target | Work]) -> list[Work]:
-    """Return the victims of other queues that may not be taken; ``holdings`` have lost them all.
+    """Return the victims that may not be taken; ``holdings`` have lost them all.
 
-    Those that would be admitted before the work they are displaced for, and those without which a
-    queue below where the paths meet would hold less than its own quota.
+    Those that would be admitted before the work they are displaced for, and those of other queues
+    without which a queue below where the paths meet would hold less than its own quota.
     """
     found = []
     for each in kept:
         work = each.work if isinstance(each, Target) else each
-        if work.queue != incoming.queue and (
-            goes_before(holdings, work, incoming) or _is_owed(holdings, incoming, work)
-        ):
+        if work.queue == incoming.queue:
+            # Inside a queue shares say nothing about who is served first.
+            is_unjust = _turn(work) < _turn(incoming)
+        else:
+            is_unjust = goes_before(holdings, work, incoming) or _is_owed(holdings, incoming, work)
+        if is_unjust:
             found.append(work)
     return found
+
+
+def _turn(work: Work) -> tuple[int, int, float]:
+    """Return what work of one queue is ordered by, the first to be served first."""
+    return -work.priority, work.standing, work.created_s
 
 
 def _is_owed(holdings: Holdings, incoming: Work, work: Work) -> bool:

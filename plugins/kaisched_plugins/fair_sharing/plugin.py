@@ -26,7 +26,14 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.choosing import PREEMPT, Rules, claim_work, in_order, work_of
+from kaisched_plugins.fair_sharing.choosing import (
+    PREEMPT,
+    Rules,
+    claim_work,
+    in_order,
+    standing,
+    work_of,
+)
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.decide import unjust
@@ -47,6 +54,7 @@ class Cycle:
     """What is found out when first needed."""
 
     now: Now | None = None
+    strict: Now | None = None
 
 
 class FairSharing(Plugin):
@@ -139,9 +147,30 @@ class FairSharing(Plugin):
         codes = np.where(codes == 0, full * np.int16(refusals.NO_ROOM), codes)
         strict = ~session.jobs.is_preemptible[job]
         if strict.any():
-            over = strict & is_beyond(quotas.subtree[:, queue], held_non_preemptible[rows], some)
-            codes = np.where(codes == 0, over * np.int16(refusals.STRICT), codes)
+            if quotas.lends_in_part:
+                over = self._borrows_for_good(session, table, queue, some)
+            else:
+                over = is_beyond(quotas.subtree[:, queue], held_non_preemptible[rows], some)
+            codes = np.where((codes == 0) & strict, over * np.int16(refusals.STRICT), codes)
         return codes
+
+    def _borrows_for_good(
+        self, session: Session, table: Table, queue: RowVec, some: Amounts
+    ) -> BoolVec:
+        """Tell, asked about leaves, where strict work would borrow on its path (F2, F4)."""
+        cycle: Cycle = session.state[self.name]
+        if cycle.strict is None:
+            cycle.strict = Now(table, is_strict=True)
+        holdings = cycle.strict.copy(session)
+        over = np.zeros(len(queue), np.bool_)
+        for at in np.flatnonzero(table.is_leaf[queue]).tolist():
+            leaf = int(queue[at])
+            ask = [(row, it) for row, it in enumerate(some[:, at].tolist()) if it > 0]
+            rows = [row for row, _ in ask]
+            holdings.add(leaf, ask)
+            over[at] = any(holdings.is_over(node, rows) for node in holdings.rows.path(leaf))
+            holdings.take(leaf, ask)
+        return over
 
     def _is_full(
         self, session: Session, table: Table, queue: RowVec, job: RowVec, some: Amounts
@@ -172,6 +201,11 @@ class FairSharing(Plugin):
                 codes[session.jobs.priority[job] >= self._rules.high_from] = 0
         codes = codes.astype(np.int16)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
+        if strict.size and table.quotas.lends_in_part:
+            some = ask[table.rows][:, strict]
+            over = self._borrows_for_good(session, table, queue[strict], some)
+            codes[strict[over]] = refusals.STRICT
+            return codes
         for at in strict.tolist():
             path = session.queues.tree.path(int(queue[at]))
             firm = session.held_non_preemptible_now[:, path][table.rows]
@@ -218,10 +252,15 @@ class FairSharing(Plugin):
             return None
         table = table_of(session)
         rules = self._rules
-        works = [work_of(session, table, rules, units, row) for row in range(len(units))]
+        works = [
+            work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
+            for row, job in enumerate(units.job.tolist())
+        ]
+        incoming = claim_work(session, table, rules, claim)
+        incoming = incoming._replace(standing=standing(session, claim.job))
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
-        for work in unjust(holdings, claim_work(session, table, rules, claim), works):
+        for work in unjust(holdings, incoming, works):
             codes[work.row] = refusals.COMES_BACK
         return codes
 

@@ -102,26 +102,32 @@ def _over_limit(session: Session, job: int, queue: int) -> Reason | None:
 def _higher_share(
     session: Session, table: Table, holdings: Holdings, job: int, queue: int
 ) -> Reason | None:
-    """Compare the claim with the queue that has the highest share among those on its way."""
+    """Compare the claim with the highest share on its way of those that borrow what it lacks."""
     ask = table.ask(asked_of(session, job))
     if not ask:
         return None
+    lacks = contested(holdings, Work(-1, queue, ask))
     path = holdings.rows.path(queue)
     mine = dict(zip(path, holdings.terms_with(queue, ask), strict=True))
     best: tuple[Terms, int, int] | None = None
     for node, above in pairwise(path):
         for other in holdings.rows.children[above]:
             terms = holdings.terms(other)
-            if other != node and terms.is_borrowing:
+            if other != node and holdings.is_over(other, lacks):
                 found = terms, other, node
                 best = found if best is None or terms.share > best[0].share else best
     if best is None:
         return None
     terms, other, node = best
     names = session.queues.name
-    return Reason(
+    told = (
         f"queue {names[node]} would have a share of {_told(session, table, mine[node])}, queue"
-        f" {names[other]} has {_told(session, table, terms)}",
+        f" {names[other]} has {_told(session, table, terms)}"
+    )
+    if mine[node].share < terms.share:  # it may take something, but not enough
+        told = f"{refusals.HIGHER_SHARE.text.sentence}: {told}"
+    return Reason(
+        told,
         {"queue": names[node], "share": mine[node].share.text(), "other": names[other]},
     )
 
@@ -218,9 +224,12 @@ def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
         return "preempted"
     if incoming.is_high:
         return "taken by high priority"
-    rows = [at for at, _ in incoming.ask]
     holdings.take(incoming.queue, incoming.ask)
-    lacks = contested(holdings, incoming) if incoming.ask else rows
+    for queue, asks in lost.items():  # what it lacked before they went
+        _put(holdings, queue, asks)
+    lacks = contested(holdings, incoming)
+    for queue, asks in lost.items():
+        _take(holdings, queue, asks)
     holdings.add(incoming.queue, incoming.ask)
     return "reclaimed" if holdings.is_within(incoming.queue, lacks) else "fair sharing"
 

@@ -40,15 +40,22 @@ POLICY: Final = PluginRefusal(
 )
 NOT_BORROWING: Final = PluginRefusal(
     "NotBorrowing",
-    "no queue borrows what it lacks from work that it may take",
+    "no queue that borrows what it lacks has work that it may take",
     cure="Wait, or raise the quota of the job's queue.",
     is_freeable=True,
     tried=("quota",),
 )
 HIGHER_SHARE: Final = PluginRefusal(
     "HigherShare",
-    "its queue would have a larger share than those that hold what it lacks",
+    "what its share lets it take does not make room",
     cure="Wait, or raise the quota or the weight of the job's queue.",
+    is_freeable=True,
+    tried=("quota",),
+)
+BY_QUOTA: Final = PluginRefusal(
+    "QuotaAlone",
+    "its tree takes back by quota alone, and its queue would borrow",
+    cure="Wait, raise the quota of the job's queue, or let its tree share fairly.",
     is_freeable=True,
     tried=("quota",),
 )
@@ -74,6 +81,7 @@ ALL: Final = (
     POLICY,
     NOT_BORROWING,
     HIGHER_SHARE,
+    BY_QUOTA,
     LATER,
     COMES_BACK,
 )

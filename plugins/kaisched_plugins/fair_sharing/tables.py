@@ -92,9 +92,10 @@ def table_in(source: Source) -> Table:
 class Now:
     """What queues hold as of now, kept up by what has changed at the leaves."""
 
-    def __init__(self, table: Table) -> None:
-        """Hold nothing yet."""
+    def __init__(self, table: Table, *, is_strict: bool = False) -> None:
+        """Hold nothing yet; ``is_strict`` counts non-preemptible work alone."""
         self._table = table
+        self._is_strict = is_strict
         self._leaves = np.zeros((len(table.rows), len(table.is_leaf)), np.int64)
         self._holdings = Holdings(table.quotas, self._leaves)
         self._moves = -1
@@ -103,7 +104,7 @@ class Now:
         """Return what is held; nobody may change it."""
         if session.moves != self._moves:
             self._moves = session.moves
-            held = session.held_now
+            held = session.held_non_preemptible_now if self._is_strict else session.held_now
             self._catch_up(held[self._table.rows] * self._table.is_leaf)
         return self._holdings
 

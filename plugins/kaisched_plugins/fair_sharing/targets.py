@@ -74,10 +74,12 @@ class Walk:
         taker: int,
         lines: Mapping[int, Sequence[Work]],
         *,
+        contested: Sequence[int],
         by_size: bool,
     ) -> None:
         """Lay out the victims: a line of them for each queue, the first to go first."""
         self._holdings = holdings
+        self._contested = contested
         self._taker = taker
         self._by_size = by_size
         self._path = set(holdings.rows.path(taker))
@@ -164,7 +166,7 @@ class Walk:
             is_kept = child == self._taker
         else:
             is_kept = child in self._path
-        if is_kept or self._holdings.terms(child).is_borrowing:
+        if is_kept or self._holdings.is_over(child, self._contested):
             return True
         self.drop(child)
         return False
@@ -198,7 +200,7 @@ def targets(
     if incoming.is_high:
         yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
         return
-    walk = Walk(holdings, incoming.queue, lines, by_size=by_size)
+    walk = Walk(holdings, incoming.queue, lines, contested=contested, by_size=by_size)
     is_reclaim = holdings.is_within(incoming.queue, contested)
     spared: dict[int, list[Work]] = {}
     while (queue := walk.next_queue()) >= 0:
@@ -210,12 +212,15 @@ def targets(
             walk.changed(queue)
             yield Target(work, Why.OWN if queue == incoming.queue else Why.RECLAIM)
             continue
+        if not strategies:
+            walk.drop(queue)  # by quota alone, and it has none left
+            continue
         taken = _fair(holdings, incoming.queue, queue, walk, strategies[0], spared)
         walk.changed(queue)
         if taken is not None:
             yield taken
     if len(strategies) > 1:
-        yield from _greedy(holdings, incoming.queue, spared, by_size=by_size)
+        yield from _greedy(holdings, incoming.queue, spared, contested, by_size=by_size)
 
 
 def _by_priority(
@@ -292,10 +297,15 @@ def could_pass(holdings: Holdings, mine: Terms, theirs: Share) -> bool:
 
 
 def _greedy(
-    holdings: Holdings, taker: int, spared: Mapping[int, Sequence[Work]], *, by_size: bool
+    holdings: Holdings,
+    taker: int,
+    spared: Mapping[int, Sequence[Work]],
+    contested: Sequence[int],
+    *,
+    by_size: bool,
 ) -> Iterator[Target]:
     """Yield what only the second rule allows: the first of each queue, once, and no more."""
-    walk = Walk(holdings, taker, spared, by_size=by_size)
+    walk = Walk(holdings, taker, spared, contested=contested, by_size=by_size)
     while (queue := walk.next_queue()) >= 0:
         mine, theirs = meeting(holdings, taker, queue)
         share = holdings.terms(mine)

@@ -37,6 +37,8 @@ class Work(NamedTuple):
     """True for work that is being evicted already."""
     usage: float = 0.0
     """What its users consumed lately, to be compared inside one queue only."""
+    standing: int = 0
+    """Inside a queue jobs below their minimum (0) go before those at it (1) and above it (2)."""
     is_high: bool = False
     """True for a priority that overrules fair sharing."""
 

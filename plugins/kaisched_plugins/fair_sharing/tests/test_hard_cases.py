@@ -1,0 +1,191 @@
+"""Small clusters worked out by hand, where one rule alone decides; and what is said of them."""
+
+import pytest
+
+from kaisched.core.tables import Sharing
+from kaisched.testing import ClusterBuilder, draw
+
+SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
+
+
+def why(ran, job):
+    """Return the sentence about a pending job."""
+    records = [each for each in ran.result.records if each.pod_group.endswith(f"/{job}")]
+    return records[0].message
+
+
+def reason_of_eviction(ran):
+    """Return the first word or two of the one reason that is given."""
+    (reason,) = {each.reason.partition(" for ")[0] for each in ran.result.evictions}
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("lending", "most"), [("", 1), ("lending=0", 4), ("lending=2", 4), ("lending=4", 4)]
+)
+def test_strict_work_has_all_of_its_queue_s_quota_whatever_is_lent(lending, most):
+    # F2 and F4: above it, only what a queue holds beyond its local quota counts.
+    text = f"""
+        queue top   deserved=0
+        queue d     parent=top
+        queue a     parent=d deserved={4 if lending else 1} {lending}
+        queue b     parent=top deserved=3
+        node  n0    | . . . . . .
+        job   a1    tasks=1 preemptible=no
+        job   a2    tasks=1 preemptible=no
+        job   a3    tasks=1 preemptible=no
+        job   a4    tasks=1 preemptible=no
+        job   a5    tasks=1 preemptible=no
+        """
+    ran = draw(text).builder().run(shard=SHARD)
+    assert len(ran.placed) == most
+    assert set(ran.reasons.values()) == {"NonPreemptibleBorrows"}
+
+
+@pytest.mark.parametrize(("quota", "taken"), [(0, 0), (1, 1)])
+def test_a_tree_without_fair_sharing_takes_by_quota_alone(quota, taken):
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=4)
+        .queue("top", deserved=4 - quota, sharing=Sharing(is_on=False))
+        .queue("a", parent="top")
+        .queue("b", parent="top", deserved=quota)
+        .job("a1", queue="a", running={"n0": 1})
+        .job("a2", queue="a", tasks=3, min_tasks=1, running={"n0": 3})
+        .job("b1", queue="b")
+        .run(shard=SHARD)
+    )
+    assert len(ran.evicted) == taken
+    if not taken:
+        assert "by quota alone, and its queue would borrow" in why(ran, "b1")
+
+
+def test_in_its_own_queue_a_claim_takes_nobody_who_is_served_before_it():
+    # F16: with Any the older would take its place back, and so on for ever.
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=1)
+        .queue("top", deserved=1)
+        .queue("a", parent="top", sharing=Sharing(within="Any"))
+        .job("a1", queue="a", running={"n0": 1})
+        .job("a2", queue="a")
+        .run(shard=SHARD)
+    )
+    assert not ran.evicted
+    assert "would come before it again" in why(ran, "a2")
+
+
+@pytest.mark.parametrize("policy", ["Any", "LowerOrNewerEqualPriority"])
+def test_a_job_takes_nothing_from_itself_and_surplus_nothing_from_a_newer_job_s_minimum(policy):
+    # a1 has its minimum, so that a2 comes before the rest of it.
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=2)
+        .queue("top", deserved=2)
+        .queue("a", parent="top", sharing=Sharing(within=policy))
+        .job("a1", queue="a", tasks=3, min_tasks=1, running={"n0": 1})
+        .job("a2", queue="a", running={"n0": 1})
+        .run(shard=SHARD)
+    )
+    assert not ran.evicted
+
+
+@pytest.mark.parametrize(("quota", "word"), [(2, "reclaimed"), (0, "fair sharing")])
+def test_who_lacks_what_is_within_its_quota_reclaims_whatever_else_it_borrows(quota, word):
+    # F14: only GPUs are lacking, and of those a holds its quota at most.
+    builder = (
+        ClusterBuilder()
+        .node("n0", gpu=4)
+        .queue("top", deserved={"gpu": 2 - quota, "cpu": 100})
+        .queue("a", parent="top", deserved={"gpu": quota, "cpu": 0})
+        .queue("b", parent="top", deserved={"gpu": 2, "cpu": 0})
+    )
+    for name in ("b1", "b2", "b3", "b4"):
+        builder.job(name, queue="b", cpu=0, running={"n0": 1})
+    ran = builder.job("a1", queue="a", cpu=10).run(shard=SHARD)
+    assert len(ran.evicted) == 1
+    assert reason_of_eviction(ran) == word
+
+
+NOTHING = {"gpu": 0, "cpu": 0}
+NOT_ENOUGH = "what its share lets it take does not make room"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lower"),
+    [
+        (  # a1 may go, but then both shares are 8/9
+            """
+        queue top   deserved=9
+        queue a     parent=top
+        queue b     parent=top
+        node  n0    | a1 a2 a2 a2 a2 a2 a2 a2 a2
+        job   b1    tasks=8
+        """,
+            True,
+        ),
+        (  # what a gives does not help: b may borrow no more
+            """
+        queue top   deserved=4
+        queue a     parent=top
+        queue b     parent=top borrowing=1
+        node  n0    | a1 a2 a3 b2
+        job   b1
+        """,
+            True,
+        ),
+        (
+            """
+        queue top   deserved=3
+        queue a     parent=top
+        queue b     parent=top
+        node  n0    | a1 a2 b2
+        job   b1
+        """,
+            False,
+        ),
+    ],
+)
+def test_a_lower_share_is_not_said_to_be_what_stands_in_the_way(text, is_lower):
+    ran = draw(text).builder().run(shard=SHARD)
+    assert not ran.evicted
+    sentence = why(ran, "b1")
+    said = "reclaim: queue b would" if not is_lower else f"reclaim: {NOT_ENOUGH}: queue b would"
+    assert said in sentence
+
+
+def test_a_department_that_borrows_something_else_keeps_what_is_within_its_quota():
+    # F13: d2's GPUs are its own, whatever its share of CPU is; d3's are lent.
+    builder = (
+        ClusterBuilder()
+        .node("n0", gpu=4)
+        .queue("top", deserved={"gpu": 2, "cpu": 100})
+        .queue("d1", parent="top", deserved=NOTHING)
+        .queue("x", parent="d1", deserved=NOTHING)
+        .queue("d2", parent="top", deserved=NOTHING)
+        .queue("w", parent="d2", deserved={"gpu": 2, "cpu": 0})
+        .queue("y", parent="d2", deserved=NOTHING)
+        .queue("d3", parent="top", deserved=NOTHING)
+        .queue("v", parent="d3", deserved=NOTHING)
+    )
+    for name, queue, cpu in (("y1", "y", 40), ("y2", "y", 40), ("v1", "v", 0), ("v2", "v", 0)):
+        builder.job(name, queue=queue, cpu=cpu, running={"n0": 1})
+    ran = builder.job("x1", queue="x", cpu=0).run(shard=SHARD)
+    assert {pod[0] for pod in ran.evicted} == {"v"}
+
+
+def test_a_pending_job_is_compared_with_those_that_borrow_what_it_lacks():
+    ran = (
+        ClusterBuilder()
+        .node("n0", gpu=2)
+        .queue("top", deserved={"gpu": 2, "cpu": 40})
+        .queue("a", parent="top", deserved=NOTHING)
+        .queue("b", parent="top", deserved=NOTHING)
+        .queue("c", parent="top", deserved=NOTHING)
+        .job("a1", queue="a", gpu=0, cpu=39, running={"n0": 1})
+        .job("b1", queue="b", cpu=0, running={"n0": 1})
+        .job("c1", queue="c", cpu=0, running={"n0": 1})
+        .job("c2", queue="c", cpu=0)
+        .run(shard=SHARD)
+    )
+    assert "queue b has 0.5" in why(ran, "c2")
