@@ -103,6 +103,22 @@ class Session:
         return rolled_up(self.snapshot, self.snapshot.allocated_non_preemptible)
 
     @lazy
+    def held_not_evictable(self) -> Amounts:
+        """``(R, Q)`` what stays: non-preemptible jobs, and pods on nodes that are gone."""
+        if self.stranded is None:
+            return self.held_non_preemptible
+        rows = self.stranded.nonzero()[0]
+        job = self.tasks.job_of_task[rows]
+        queue = self.jobs.queue_of_job[job]
+        counts = self.jobs.is_preemptible[job] & (queue >= 0) & (job >= 0)
+        rows, queue = rows[counts], queue[counts]
+        amounts = np.zeros_like(self.snapshot.allocated)
+        request = self.shapes.request[:, self.tasks.shape_of_task[rows]]
+        for row, more in enumerate(request):
+            np.add.at(amounts[row], queue, more)
+        return self.held_non_preemptible + rolled_up(self.snapshot, amounts)
+
+    @lazy
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, at every level, when the cycle began."""
         return self.held + rolled_up(self.snapshot, self.snapshot.pending)

@@ -118,6 +118,11 @@ class SessionView(Protocol):
         ...
 
     @property
+    def held_not_evictable(self) -> Amounts:
+        """``(R, Q)`` what stays: non-preemptible jobs, and pods on nodes that are gone."""
+        ...
+
+    @property
     def requested(self) -> Amounts:
         """``(R, Q)`` held plus pending, at every level, when the cycle began."""
         ...

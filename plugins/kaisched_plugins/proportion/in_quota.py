@@ -47,7 +47,7 @@ def in_quota(session: Session, bounds: Bounds, top: int) -> Covered:
     known: dict[int, Covered] = session.found.setdefault(_COVERED, {})
     covered = known.get(top)
     if covered is None:
-        fixed = session.held_non_preemptible
+        fixed = session.held_not_evictable
         columns = (bounds.deserved, bounds.share, fixed, session.queues.priority)
         quota, _ = worth(session.queues.tree, session.axis.unit, columns, top)
         covered = known[top] = _covered(session, quota, top)

@@ -132,7 +132,7 @@ def _counts(session: Session, queue: int, resource: int) -> str:
     queues, told = session.queues, (session.fair_share, session.queues.deserved)
     found: tuple[Amounts, Amounts] | None = session.found.get(_WORTH)
     if found is None:
-        firm = session.held_non_preemptible
+        firm = session.held_not_evictable
         columns = queues.deserved, session.fair_share, firm, queues.priority
         found = session.found[_WORTH] = worth(queues.tree, session.axis.unit, columns)
     counts = [int(amounts[resource, queue]) for amounts in reversed(found)]

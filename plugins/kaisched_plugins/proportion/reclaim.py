@@ -56,7 +56,7 @@ class Bounds:
         self.per_mille = round(multiplier * PER_MILLE)
         told: Amounts = standing.bounds[:resources]
         queues = session.queues
-        self._fixed = session.held_non_preemptible
+        self._fixed = session.held_not_evictable
         columns = (told, standing.fair_share, self._fixed, queues.priority)
         self.deserved, share = worth(queues.tree, session.axis.unit, columns)
         self._is_lowered = share is not standing.fair_share
@@ -76,7 +76,7 @@ class Bounds:
         """Tell whether the bounds are still valid."""
         if self.standing is not standing or self.multiplier != multiplier:
             return False
-        fixed = session.held_non_preemptible
+        fixed = session.held_not_evictable
         return not self._is_lowered or np.array_equal(self._fixed, fixed)
 
     def row(self, queue: int) -> tuple[Row, Row, Row, Floors]:

@@ -45,7 +45,7 @@ def worths(world, known=None, top=-1):
     """Return what quotas and shares are worth (R34), which has laws of its own."""
     session = world.session
     quota, share = known or (session.queues.deserved, session.fair_share)
-    columns = (quota, share, session.held_non_preemptible, session.queues.priority)
+    columns = (quota, share, session.held_not_evictable, session.queues.priority)
     return worth(world.tree, session.axis.unit, columns, top)
 
 
