@@ -28,10 +28,11 @@ _DEEP: Final = 16
 def may_suffice(session: Session, victim_list: VictimList, ask: IntVec, allowed: list[int]) -> bool:
     """Tell whether a different choice of units could free what a claim asks for.
 
-    The bound: each queue can lose the amounts it lost in order, plus its largest unit.
+    The bound: each queue can lose the amounts it lost in order, plus its largest unit. A node that
+    holds more than it has takes nothing from what is free on others.
     """
     victims = victim_list.victims
-    missing = ask - session.capacity.free().sum(axis=1)
+    missing = ask - np.maximum(session.capacity.free(), 0).sum(axis=1)
     missing -= victims.amounts[:, allowed].sum(axis=1)
     for queue in victim_list.queues:
         missing -= victims.amounts[:, victims.queue == queue].max(axis=1)

@@ -135,7 +135,9 @@ def _take(moves: Moves, share: Amounts, queue: int, step: Step) -> _Take:
     held, asked, lost = (roll_up(each, snapshot.queues.tree) for each in (held, asked, lost))
     is_said = any(UNDERSHOT in result.evictions[at].reason for at in range(evict, evicted))
     table = snapshot.queues
-    fixed = roll_up(snapshot.allocated_non_preemptible, table.tree)
+    stays = snapshot.allocated_non_preemptible
+    stays = stays + moves.by_queue(moves.stranded, snapshot.jobs.is_preemptible)
+    fixed = roll_up(stays, table.tree)
     columns = (table.deserved, share, fixed, table.priority)
     worths = worth(snapshot.queues.tree, snapshot.axis.unit, columns)
     return _Take(moves, share, *worths, queue, held, asked, lost, is_said)
