@@ -40,6 +40,8 @@ def refused(
         return _no_room(session, table, holdings, job, queue)
     if code == refusals.OVER_LIMIT:
         return _over_limit(session, job, queue)
+    if code == refusals.STRICT:
+        return _strict(session, table, job, queue)
     if code == refusals.HIGHER_SHARE:
         return _higher_share(session, table, holdings, job, queue)
     return None
@@ -95,6 +97,22 @@ def _over_limit(session: Session, job: int, queue: int) -> Reason | None:
                     f"queue {session.queues.name[row]}: {name} {format_amount(name, has)} held +"
                     f" {format_amount(name, asked)} asked is over its limit of"
                     f" {format_amount(name, most)}"
+                )
+    return None
+
+
+def _strict(session: Session, table: Table, job: int, queue: int) -> Reason | None:
+    """Name the queue that would borrow for non-preemptible work."""
+    firm = Holdings(table.quotas, session.held_non_preemptible_now[table.rows] * table.is_leaf)
+    for at, asked in table.ask(asked_of(session, job)):
+        firm.add(queue, ((at, asked),))
+        for row in firm.rows.path(queue):
+            if firm.is_over(row, (at,)):
+                name = session.axis.names[int(table.rows[at])]
+                held, quota = firm.used[row][at], firm.rows.subtree[row][at]
+                return Reason(
+                    f"queue {session.queues.name[row]}: non-preemptible work would hold {name}"
+                    f" {format_amount(name, held)}, the quota is {format_amount(name, quota)}"
                 )
     return None
 
@@ -231,7 +249,11 @@ def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
     for queue, asks in lost.items():
         _take(holdings, queue, asks)
     holdings.add(incoming.queue, incoming.ask)
-    return "reclaimed" if holdings.is_within(incoming.queue, lacks) else "fair sharing"
+    own, others = incoming.queue, [queue for queue in lost if queue != incoming.queue]
+    is_within = holdings.is_within(own, lacks) or all(
+        holdings.is_within(meeting(holdings, own, queue)[0], lacks) for queue in others
+    )
+    return "reclaimed" if is_within else "fair sharing"
 
 
 def _put(holdings: Holdings, queue: int, asks: Ask) -> None:

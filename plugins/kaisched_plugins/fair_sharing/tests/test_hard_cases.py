@@ -107,6 +107,43 @@ def test_who_lacks_what_is_within_its_quota_reclaims_whatever_else_it_borrows(qu
     assert reason_of_eviction(ran) == word
 
 
+def test_a_department_within_its_quota_reclaims():
+    # S1 at the level of the department: it is its quota that the other holds.
+    ran = (
+        draw("""
+        queue top
+        queue d1    parent=top
+        queue a     parent=d1 deserved=2
+        queue b     parent=d1
+        queue d2    parent=top
+        queue c     parent=d2
+        node  n0    | c1 c2
+        job   b1
+        """)
+        .builder()
+        .run(shard=SHARD)
+    )
+    assert len(ran.evicted) == 1
+    assert reason_of_eviction(ran) == "reclaimed"
+
+
+def test_who_would_borrow_for_strict_work_is_named():
+    ran = (
+        draw("""
+        queue top   deserved=4
+        queue a     parent=top deserved=2
+        node  n0    | a1 . . .
+        job   a1    preemptible=no
+        job   a2    tasks=2 preemptible=no
+        """)
+        .builder()
+        .run(shard=SHARD)
+    )
+    assert why(ran, "a2").startswith(
+        "queue a: non-preemptible work would hold gpu 3, the quota is 2"
+    )
+
+
 NOTHING = {"gpu": 0, "cpu": 0}
 NOT_ENOUGH = "what its share lets it take does not make room"
 
