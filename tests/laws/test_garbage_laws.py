@@ -112,6 +112,7 @@ def ask(client, *, is_watch):
         client.call("GET", "/api/v1/pods")
 
 
+@pytest.mark.fault("I132")
 def test_a_request_that_fails_leaves_no_rings():
     silent, refusing = server(), server(is_listening=False)
     with ExitStack() as stack:

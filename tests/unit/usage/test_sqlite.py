@@ -90,6 +90,7 @@ def test_the_file_is_as_large_after_ten_windows_as_after_three(tmp_path):
     assert sizes[-1] <= sizes[60] + 2 * 4096
 
 
+@pytest.mark.fault("I132")
 def test_little_of_the_file_is_kept_in_memory(tmp_path):
     """SQLite's default is nearly the whole file, and memory grows until it is filled."""
     file = UsageFile(tmp_path / "u.db")
