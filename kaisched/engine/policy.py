@@ -15,7 +15,7 @@ import msgspec
 from kaisched.engine.actions import ACTIONS
 from kaisched.errors import ConfigError, ObjectError, join_path
 from kaisched.framework.plugins.dispatch import workloads_of
-from kaisched.framework.plugins.loader import installed_plugins
+from kaisched.framework.plugins.loader import answered_questions, installed_plugins
 from kaisched.framework.policy import Policy
 from kaisched.framework.shard_settings import SETTINGS, settings_of, without_former_values
 from kaisched.objects import SchedulingShard, kai_names
@@ -26,12 +26,14 @@ from kaisched.objects.wire import ObjectMeta
 from kaisched.units import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.framework.plugins.loader import Catalogue
+    from kaisched.framework.plugins.plugin import Plugin
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.policy import Action
 
+_ENTITLEMENT: Final = "fair_share"
 _DEFAULTS: Final = frozenset(plugin.name for plugin in kai_names.DEFAULT_PLUGINS)
 
 
@@ -82,6 +84,7 @@ def build_policy(
     warnings: list[str] = []
     spec = shard.spec
     plugins = _plugins(spec, file, catalogue, warnings)
+    warnings.extend(_number_of_policies(plugins, catalogue))
     policy = Policy(
         plugins=plugins,
         actions=_actions(spec, file, actions),
@@ -92,6 +95,27 @@ def build_policy(
         **_settings(spec, file),
     )
     return policy, warnings
+
+
+def _number_of_policies(plugins: Sequence[PluginSetting], catalogue: Catalogue) -> Iterator[str]:
+    """Warn unless exactly one plugin says which queue is entitled to what."""
+    enabled = [each.plugin.name for each in plugins if _divides(type(each.plugin))]
+    known = [name for name, it in catalogue.by_name.items() if it.plugin and _divides(it.plugin)]
+    where = join_path("spec", "plugins")
+    if known and not enabled:
+        yield (
+            f"{where}: no enabled plugin divides the cluster among the queues, so every fair share"
+            f" is 0 and evictions follow no shares; enable {' or '.join(sorted(known))}"
+        )
+    elif len(enabled) > 1:
+        yield (
+            f"{where}: {' and '.join(enabled)} each divide the cluster among the queues; shares are"
+            f" those of {enabled[0]}, and the rules of all of them apply; disable all but one"
+        )
+
+
+def _divides(plugin: type[Plugin]) -> bool:
+    return _ENTITLEMENT in answered_questions(plugin)
 
 
 def without_evictions(policy: Policy) -> Policy:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from pydantic import Field
 
-from kaisched import Arguments, Plugin, former_values, shard_setting
+from kaisched import Arguments, Plugin, former_values, hookimpl, shard_setting
 from kaisched.engine.policy import build_policy, default_policy, default_shard
 from kaisched.errors import ConfigError, PluginLoadError
 from kaisched.framework.plugins.loader import Catalogue, Installed
@@ -233,6 +233,45 @@ def test_a_value_that_was_called_otherwise_is_read_with_a_warning():
 
 
 @pytest.mark.proportion
+class Divides(Plugin):
+    """Says what queues are entitled to."""
+
+    @hookimpl
+    def fair_share(self, session):
+        return session.total
+
+
+@pytest.mark.parametrize(
+    ("is_enabled", "warning"),
+    [
+        ((True, False), None),
+        (
+            (False, False),
+            (
+                "no enabled plugin divides the cluster among the queues, so every fair share is 0"
+                " and evictions follow no shares; enable one or other"
+            ),
+        ),
+        (
+            (True, True),
+            (
+                "one and other each divide the cluster among the queues; shares are those of one,"
+                " and the rules of all of them apply; disable all but one"
+            ),
+        ),
+    ],
+)
+def test_one_plugin_divides_the_cluster(is_enabled, warning):
+    plugins = [
+        Installed(name, "acme", "1.0", plugin=type(name, (Divides,), {"name": name}))
+        for name in ("one", "other")
+    ]
+    wanted = zip(("one", "other"), is_enabled, (2, 1), strict=True)
+    spec = {name: {"enabled": on, "priority": at} for name, on, at in wanted}
+    _, warnings = built({"plugins": spec}, *plugins)
+    assert warnings == ([] if warning is None else [f"spec.plugins: {warning}"])
+
+
 def test_names_of_kai_are_mapped_or_warned_about():
     policy, warnings = built(
         {
