@@ -178,10 +178,19 @@ def _share_series() -> Iterator[Series]:
         )
 
 
+_FIGURE: Final = Series(
+    "kaisched_queue_figure_ratio",
+    "gauge",
+    "What the policy of the shard tells of a queue, by figure: such as its share where it lends.",
+    ("queue", "figure"),
+)
+
+
 METRICS: Final[tuple[Series, ...]] = (
     *_CYCLES,
     *_OBSERVED,
     *_share_series(),
+    _FIGURE,
     *(Series(name, "gauge", text, labels) for name, labels, text in HISTORY),
     *(Series(row.name, row.kind, row.help, row.labels) for row in ADAPTER),
 )
@@ -214,6 +223,7 @@ class CycleCollector(Collector):
                 else _plain(series, published)
             )
         yield from _queue_families(published.shares)
+        yield _figures(published.shares)
         yield from history_families(published)
 
 
@@ -264,6 +274,15 @@ def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
             labels = [queue] if resource in UNITS else [queue, resource]
             families[unit].add_metric(labels, amount * factor)
         yield from families.values()
+
+
+def _figures(shares: tuple[QueueShare, ...]) -> Metric:
+    """Return the figures of the first queues: unlike amounts they cannot be added up."""
+    family = GaugeMetricFamily(_FIGURE.name, _FIGURE.help, labels=_FIGURE.labels)
+    for queue in shares[:QUEUE_CAP]:
+        for figure, number in queue.figures.items():
+            family.add_metric([queue.name, figure], number)
+    return family
 
 
 def _capped(shares: tuple[QueueShare, ...], share: str) -> dict[tuple[str, str], float]:

@@ -171,6 +171,9 @@ class Questions:
         )
         self._proposals = self._asker(Plugin.proposals)
         self._eviction_reason = self._asker(Plugin.eviction_reason)
+        self.queue_figures: Callable[[SessionView], dict[str, FloatVec] | None] = self._asker(
+            Plugin.queue_figures
+        )
         self.queue_problems: Callable[[SessionView], dict[int, Problem]] = self._asker(
             Plugin.queue_problems
         )

@@ -185,3 +185,14 @@ def problems_fault(said: Any, against: Asked) -> str:
     del against
     is_told = isinstance(said, dict) and all(isinstance(it, Problem) for it in said.values())
     return "" if is_told else "answered no dictionary of kaisched.Problem by row"
+
+
+def figures_fault(said: Any, against: Asked) -> str:
+    """Return what is wrong with figures ``(Q,)`` by name, or an empty string."""
+    count = len(against[0].queues)
+    if not isinstance(said, dict) or not all(isinstance(name, str) for name in said):
+        return "answered no dictionary of figures by name"
+    wrong_ones = (
+        wrong(each, (count,), "f") for each in said.values() if not fits(each, (count,), "f")
+    )
+    return next(wrong_ones, "")

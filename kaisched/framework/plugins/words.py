@@ -12,12 +12,13 @@ from kaisched.core.refusals import text_of
 from kaisched.framework.plugins.combine import First
 from kaisched.framework.plugins.combine_words import FirstOfEach, Lines, OfOwner
 from kaisched.framework.plugins.specification import question
-from kaisched.framework.plugins.validity import reason_fault, sentence_fault
+from kaisched.framework.plugins.validity import figures_fault, reason_fault, sentence_fault
 from kaisched.framework.report.reason import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kaisched.core.axis import FloatVec
     from kaisched.framework.advice.advice import Proposal
     from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Asked
@@ -75,6 +76,15 @@ class Words:
         """Return, by queue row, the problems of queues that do not work under this policy.
 
         Shown as the condition ``Ready`` of the queue. Asked after each cycle whose shares are read.
+        """
+
+    @question(First(figures_fault, without="no figures"))
+    def queue_figures(self, session: SessionView) -> Mapping[str, FloatVec] | None:
+        """Return figures of queues under this policy, by name: a number for each queue ``(Q,)``.
+
+        Such as what queues are compared by. Shown with the shares of a cycle, and as the metric
+        ``kaisched_queue_figure_ratio``. Names are words in snake_case. Asked when the shares of a
+        cycle are read.
         """
 
     @question(Lines())

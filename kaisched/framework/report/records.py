@@ -62,6 +62,8 @@ class QueueShare:
     deserved: Mapping[str, int]
     problem: Problem | None = None
     """Why the queue cannot be used under the policy of the shard, if it cannot."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What the policy tells of it besides, by name."""
 
 
 class Records(Protocol):
@@ -185,11 +187,19 @@ def _encoded(result: CycleResult) -> bytes:
         "evictions": [_intent(intent) for intent in result.evictions],
         "nominations": [_intent(intent) for intent in result.nominations],
         "records": [asdict(record) for record in result.records],
-        "shares": [asdict(share) for share in result.shares],
+        "shares": [_share(share) for share in result.shares],
         "stats": asdict(result.stats),
         "failures": [asdict(failure) for failure in result.failures],
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _share(share: QueueShare) -> dict[str, Any]:
+    """Return a share; figures only where the policy tells any."""
+    told = asdict(share)
+    if not share.figures:
+        del told["figures"]
+    return told
 
 
 def _intent(intent: Any) -> dict[str, Any]:

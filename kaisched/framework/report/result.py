@@ -190,6 +190,7 @@ class Shares(Lazy[QueueShare]):
         fair = self._fair_share()
         held = session.ledger.held if session.has_moved else session.held
         problems = {} if self._abandoned else session.ask.queue_problems(session)
+        figures = {} if self._abandoned else session.ask.queue_figures(session) or {}
         for row, name in enumerate(queues.name):
             parent = int(queues.tree.parent_of_queue[row])
             yield QueueShare(
@@ -200,6 +201,7 @@ class Shares(Lazy[QueueShare]):
                 self._amounts(session.requested[:, row]),
                 self._amounts(queues.deserved[:, row]),
                 problems.get(row),
+                {figure: float(numbers[row]) for figure, numbers in figures.items()},
             )
 
     def fair_share_of(self, resource: str) -> list[int]:

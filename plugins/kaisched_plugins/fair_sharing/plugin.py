@@ -38,6 +38,7 @@ from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.decide import unjust
 from kaisched_plugins.fair_sharing.division import divided
+from kaisched_plugins.fair_sharing.figures import figures
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
@@ -295,6 +296,11 @@ class FairSharing(Plugin):
         holdings = self._now(session).copy(session)
         is_high = self._rules.is_high(int(session.jobs.priority[claim.job]))
         return reasons.taken(session, table_of(session), holdings, claim, units, is_high=is_high)
+
+    @hookimpl
+    def queue_figures(self, session: Session) -> dict[str, FloatVec]:
+        """Tell each queue's share, its weight, and the part it borrows of what can be lent."""
+        return figures(table_of(session).quotas, self._now(session).holdings(session))
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:

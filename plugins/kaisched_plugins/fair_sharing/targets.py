@@ -196,6 +196,7 @@ def targets(
 
     ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
     the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
+    Without strategies quotas alone entitle.
     """
     if incoming.is_high:
         yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
@@ -212,10 +213,8 @@ def targets(
             walk.changed(queue)
             yield Target(work, Why.OWN if queue == incoming.queue else Why.RECLAIM)
             continue
-        if not strategies:
-            walk.drop(queue)  # by quota alone, and it has none left
-            continue
-        taken = _fair(holdings, incoming.queue, queue, walk, strategies[0], spared)
+        strategy = strategies[0] if strategies else ""
+        taken = _fair(holdings, incoming.queue, queue, walk, strategy, spared)
         walk.changed(queue)
         if taken is not None:
             yield taken
@@ -277,8 +276,10 @@ def _fair(
         holdings.take(queue, work.ask)
         if strategy == FINAL:
             passes = share.share <= holdings.terms(theirs).share
-        else:
+        elif strategy == INITIAL:
             passes = share.share < before
+        else:  # shares do not entitle, quotas do
+            passes = not share.is_borrowing
         if passes:
             return Target(work, Why.FAIR if share.is_borrowing else Why.RECLAIM_ABOVE)
         holdings.add(queue, work.ask)

@@ -21,6 +21,7 @@ ELSEWHERE = {
     "refusal_reason",
     "proposals",
     "queue_problems",
+    "queue_figures",
     "broken_rules",
 }
 ASKED = [name for name in QUESTIONS if name not in ELSEWHERE]

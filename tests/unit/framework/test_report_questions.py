@@ -100,6 +100,15 @@ def test_problems_of_queues_are_the_first_plugins():
     assert decided().shares[0].problem is None
 
 
+@pytest.mark.parametrize("nonsense", [fails, 7, {"share": 0.5}, {"share": np.zeros(9)}, {1: None}])
+def test_figures_of_queues_are_the_first_plugins_that_makes_sense(nonsense):
+    two = plugin("two", queue_figures=lambda session: {"share": np.full(len(session.queues), 0.5)})
+    answer = nonsense if nonsense is fails else lambda **_: nonsense
+    (share,) = decided(plugin(queue_figures=answer), two).shares
+    assert share.figures == {"share": 0.5}
+    assert decided().shares[0].figures == {}
+
+
 def test_the_rules_of_plugins_are_looked_at():
     rules = policy(plugin(broken_rules=lambda moves: [f"X1 {moves.result.stats.jobs_placed}"]))
     snapshot = store(job("a", gpu=1), nodes=(4,)).snapshot()

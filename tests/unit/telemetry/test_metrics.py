@@ -1,7 +1,9 @@
 """Metrics: one state a scrape, names and labels as documented, nothing unbounded."""
 
 import dataclasses
+import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -168,8 +170,19 @@ def test_what_is_served_is_what_is_listed():
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         assert labels <= set(series.labels) <= {
             "queue", "queue_name", "resource", "action", "plugin", "reason", "outcome", "state",
-            "kind", "write", "outbox", "method", "answer",
+            "kind", "write", "outbox", "method", "answer", "figure",
         }  # fmt: skip
+
+
+def test_what_a_policy_tells_of_its_queues_is_served_by_name():
+    collector = CycleCollector()
+    told = replace(share("a"), figures={"share": 0.25, "weight": math.inf})
+    collector.publish(Published().after(result([told, share("b")]), 0.02, 1.0, {}))
+    (family,) = [it for it in collector.collect() if it.name == "kaisched_queue_figure_ratio"]
+    assert [(it.labels, it.value) for it in family.samples] == [
+        ({"queue": "a", "figure": "share"}, 0.25),
+        ({"queue": "a", "figure": "weight"}, math.inf),
+    ]
 
 
 def test_the_adapter_shows_what_it_is_asked_and_zeros_for_the_rest():

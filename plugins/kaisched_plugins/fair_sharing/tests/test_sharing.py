@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from kaisched.testing import check_plugin, draw
+from kaisched.core.tables import Sharing
+from kaisched.testing import ClusterBuilder, check_plugin, draw
 from kaisched_plugins.fair_sharing import FairSharing
 
 SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
@@ -136,3 +137,29 @@ def test_an_eviction_says_whose_share_was_higher_and_a_refusal_what_is_full():
     (record,) = [each for each in ran.result.records if each.pod_group == "default/b2"]
     assert record.reason == "QuotaExhausted"
     assert record.message.startswith("queue top: gpu 6 of 6 held, 5 asked; 0 left for queue b")
+
+
+def test_shares_are_told_as_figures():
+    text = """
+        queue top   deserved=2
+        queue a     parent=top deserved=1 weight=2
+        queue b     parent=top deserved=1 weight=0
+        node  n0    | a1 a2 a3 b1
+    """
+    ran = draw(text).builder().run(shard=SHARD)
+    told = {each.name: each.figures for each in ran.result.shares}
+    assert told["a"] == {"share": 0.25, "borrowed_part": 0.5, "weight": 2.0}
+    assert told["top"] == {"share": 0.0, "borrowed_part": 0.0, "weight": 1.0}
+    assert told["b"]["share"] == 0.0
+
+
+@pytest.mark.parametrize(("is_on", "held"), [(True, {"a": 4, "b": 4}), (False, {"a": 6, "b": 2})])
+def test_a_tree_may_take_back_by_quota_alone(is_on, held):
+    made = ClusterBuilder().node("n0", gpu=8)
+    made.queue("top", deserved=4, sharing=Sharing(is_on=is_on))
+    made.queue("a", parent="top", deserved=2).queue("b", parent="top", deserved=2)
+    for at in range(8):
+        made.job(f"a{at}", queue="a", running={"n0": 1}).job(f"b{at}", queue="b")
+    ran = made.run(shard=SHARD)
+    assert len(ran.evicted) == 8 - held["a"]
+    assert len(ran.promised) == held["b"]
