@@ -42,7 +42,7 @@ from kaisched_plugins.fair_sharing.figures import figures
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
-from kaisched_plugins.fair_sharing.tables import Now, Table, table_in, table_of
+from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
 _TAKING = frozenset({"reclaim", PREEMPT})
@@ -54,6 +54,7 @@ _ORDINARY = int(np.iinfo(np.int64).max)
 class Cycle:
     """What is found out when first needed."""
 
+    table: Table | None = None
     now: Now | None = None
     strict: Now | None = None
 
@@ -80,7 +81,7 @@ class FairSharing(Plugin):
     @hookimpl
     def fair_share(self, session: Session) -> Amounts:
         """Tell what each queue would hold if everybody had a share by weight."""
-        return divided(session, table_of(session))
+        return divided(session, self._table(session))
 
     # -- order ---------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class FairSharing(Plugin):
         self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...]:
         """Put first who borrows nothing, the lowest share, the job's priority, its age (F8)."""
-        table, jobs = table_of(session), session.jobs
+        table, jobs = self._table(session), session.jobs
         if table.quotas.lends_in_part:
             keys = self._turn_by_turn(session, table, queue, job, ask)
         else:
@@ -138,7 +139,7 @@ class FairSharing(Plugin):
         held_non_preemptible: Amounts,
     ) -> CodeVec:
         """Keep queues within their room (F3), their limits, and strict work within quota (F4)."""
-        table = table_of(session)
+        table = self._table(session)
         quotas, rows, some = table.quotas, table.rows, ask[table.rows]
         codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
         if quotas.lends_in_part:
@@ -191,7 +192,7 @@ class FairSharing(Plugin):
         """Keep out who may take from nobody, and strict work that would borrow."""
         if action not in _TAKING:
             return None
-        table, queue = table_of(session), session.jobs.queue_of_job[job]
+        table, queue = self._table(session), session.jobs.queue_of_job[job]
         own = may_take_own(session, job)
         if action == PREEMPT:
             codes: CodeVec = ~own * np.int16(refusals.POLICY)
@@ -222,7 +223,7 @@ class FairSharing(Plugin):
         """Spare other trees, and whom the policies of the claim's queue never let it take from."""
         if claim.action not in _TAKING:
             return None
-        table, queue = table_of(session), session.jobs.queue_of_job[job]
+        table, queue = self._table(session), session.jobs.queue_of_job[job]
         sharing = session.queues.sharing[claim.queue]
         is_own = queue == claim.queue
         spared = np.where(is_own, sharing.within == NEVER, sharing.across == NEVER)
@@ -239,7 +240,7 @@ class FairSharing(Plugin):
             return None
         return in_order(
             session,
-            table_of(session),
+            self._table(session),
             self._now(session).copy(session),
             claim,
             units,
@@ -251,7 +252,7 @@ class FairSharing(Plugin):
         """Take nobody who would come first again, nor what is owed to its queue (F16)."""
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
-        table = table_of(session)
+        table = self._table(session)
         rules = self._rules
         works = [
             work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
@@ -268,7 +269,7 @@ class FairSharing(Plugin):
     @hookimpl
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
-        table, queue = table_of(session), session.jobs.queue_of_job[job]
+        table, queue = self._table(session), session.jobs.queue_of_job[job]
         held = session.held_now
         quota, some = table.quotas.subtree[:, queue], ask[table.rows]
         return ~is_beyond(quota, held[table.rows][:, queue], some)
@@ -279,12 +280,12 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
-        return reasons.refused(session, table_of(session), holdings, job, code)
+        return reasons.refused(session, self._table(session), holdings, job, code)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
         """Propose a quota or a limit that leaves room for the job."""
-        return reasons.cures(session, table_of(session), job, code)
+        return reasons.cures(session, self._table(session), job, code)
 
     @hookimpl
     def eviction_reason(
@@ -295,12 +296,12 @@ class FairSharing(Plugin):
             return None
         holdings = self._now(session).copy(session)
         is_high = self._rules.is_high(int(session.jobs.priority[claim.job]))
-        return reasons.taken(session, table_of(session), holdings, claim, units, is_high=is_high)
+        return reasons.taken(session, self._table(session), holdings, claim, units, is_high=is_high)
 
     @hookimpl
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:
         """Tell each queue's share, its weight, and the part it borrows of what can be lent."""
-        return figures(table_of(session).quotas, self._now(session).holdings(session))
+        return figures(self._table(session).quotas, self._now(session).holdings(session))
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
@@ -316,8 +317,14 @@ class FairSharing(Plugin):
             arguments.high_priority_from,
         )
 
+    def _table(self, session: Session) -> Table:
+        cycle: Cycle = session.state[self.name]
+        if cycle.table is None:
+            cycle.table = by_history(session, table_of(session))
+        return cycle.table
+
     def _now(self, session: Session) -> Now:
         cycle: Cycle = session.state[self.name]
         if cycle.now is None:
-            cycle.now = Now(table_of(session))
+            cycle.now = Now(self._table(session))
         return cycle.now

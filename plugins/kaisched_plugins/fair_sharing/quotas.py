@@ -8,7 +8,7 @@ that it is worked out once for as long as no queue changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -105,6 +105,13 @@ class Quotas:
         return np.array(numerators, np.int64), np.array(
             [each.denominator for each in self.weight], np.int64
         )
+
+    def weighted(self, weight: Sequence[Fraction]) -> Quotas:
+        """Return the same quotas with other weights; all that rests on quotas alone is kept."""
+        made = replace(self, weight=weight)
+        for name in ("subtree", "local", "potential", "cap", "lendable"):
+            made.__dict__[name] = getattr(self, name)
+        return made
 
     @cached_property
     def lends_in_part(self) -> bool:

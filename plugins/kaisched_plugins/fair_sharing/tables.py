@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
-from kaisched import PODS, UNLIMITED, Amounts, BoolVec, RowVec, Session
+from kaisched import GPU, PODS, UNLIMITED, Amounts, BoolVec, RowVec, Session
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
 
 _TABLE = "fair-sharing.table"
+_FINEST = 1 << 20
+"""Weights from history are no finer than one part in so many: products with amounts stay small."""
 
 
 class Source(Protocol):
@@ -87,6 +90,27 @@ def table_in(source: Source) -> Table:
         root,
         is_on[root],
     )
+
+
+def by_history(session: Session, table: Table) -> Table:
+    """Return the table with the weights that past usage leaves, where a plugin tells them.
+
+    Siblings are compared with each other only, so that the scale of their weights is of no account.
+    """
+    fold, queues = session.fold, np.flatnonzero(table.quotas.parent >= 0)
+    if fold is None or not len(table.rows) or not queues.size:
+        return table
+    resource = GPU if GPU in table.rows else int(table.rows[0])
+    parent = table.quotas.parent[queues]
+    weights = np.array([float(table.quotas.weight[row]) for row in queues.tolist()])
+    groups = np.bincount(parent, weights)[parent]
+    weights = np.divide(weights, groups, out=np.zeros_like(weights), where=groups > 0)
+    rows, every = np.full(len(queues), resource), np.ones(len(queues), np.bool_)
+    told = fold(rows, queues, np.unique(parent, return_inverse=True)[1], every, weights)
+    made = list(table.quotas.weight)
+    for row, weight in zip(queues.tolist(), told.tolist(), strict=True):
+        made[row] = Fraction(max(weight, 0.0)).limit_denominator(_FINEST)
+    return replace(table, quotas=table.quotas.weighted(made))
 
 
 class Now:

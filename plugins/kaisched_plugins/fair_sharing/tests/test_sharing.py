@@ -163,3 +163,19 @@ def test_a_tree_may_take_back_by_quota_alone(is_on, held):
     ran = made.run(shard=SHARD)
     assert len(ran.evicted) == 8 - held["a"]
     assert len(ran.promised) == held["b"]
+
+
+def test_who_has_used_more_lately_counts_for_less():
+    made = ClusterBuilder().node("n0", gpu=8).queue("top", deserved=8)
+    made.queue("a", parent="top").queue("b", parent="top")
+    for at in range(8):
+        made.job(f"a{at}", queue="a").job(f"b{at}", queue="b")
+    shard = {"plugins": {**SHARD["plugins"], "time-based-fairshare": {"enabled": True}}}
+    held = [
+        Counter(name[0] for name in made.run(shard=plugins, usage={"a": 0.6, "b": 0.2}).placed)
+        for plugins in (SHARD, shard)
+    ]
+    assert held[0] == {"a": 4, "b": 4}
+    assert held[1]["b"] > held[1]["a"] > 0
+    alone = made.run(shard=shard, usage={"a": 0.3, "b": 0.3})
+    assert Counter(name[0] for name in alone.placed) == held[0]
