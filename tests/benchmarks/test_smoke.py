@@ -69,7 +69,7 @@ def test_an_unknown_benchmark_is_named(capsys):
     with pytest.raises(SystemExit):
         command.main(["B99"])
     assert (
-        "no benchmark B99; there are B1, B14, B15, B16, B2, B3, B4, B5, B6, B7, B8, HTTP, KAI"
+        "no benchmark B99; there are B1, B11, B14, B15, B16, B2, B3, B4, B5, B6, B7, B8, HTTP, KAI"
         in capsys.readouterr().err
     )
 

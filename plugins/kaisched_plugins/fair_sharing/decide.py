@@ -5,10 +5,10 @@ Rules F15 to F17 of docs/explanation/fair-sharing.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.order import goes_before
+from kaisched_plugins.fair_sharing.order import Entry, entry_at, meeting
 from kaisched_plugins.fair_sharing.targets import STRATEGIES, Target, borrows_up_to, targets
 from kaisched_plugins.fair_sharing.work import Work
 
@@ -44,7 +44,7 @@ def decide(
         _add(holdings, taken)
         return []
     kept = _put_back(holdings, incoming, taken, is_guarded=is_guarded)
-    is_declined = is_guarded and bool(unjust(holdings, incoming, kept))
+    is_declined = is_guarded and _is_unjust(holdings, incoming, kept)
     _add(holdings, kept)
     return [] if is_declined else kept
 
@@ -63,30 +63,37 @@ def _put_back(
         rest = [other for other in kept if other is not target]
         holdings.add(target.work.queue, target.work.ask)
         is_free = holdings.fits(incoming.queue, incoming.ask)
-        if is_free and not (is_guarded and unjust(holdings, incoming, rest)):
+        if is_free and not (is_guarded and _is_unjust(holdings, incoming, rest)):
             kept = rest
         else:
             holdings.take(target.work.queue, target.work.ask)
     return kept
 
 
-def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Target | Work]) -> list[Work]:
-    """Return the victims that may not be taken; ``holdings`` have lost them all.
+def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Work]) -> Iterator[Work]:
+    """Yield the victims that may not be taken; ``holdings`` have lost them all.
 
     Those that would be admitted before the work they are displaced for, and those of other queues
     without which a queue below where the paths meet would hold less than its own quota.
     """
-    found = []
-    for each in kept:
-        work = each.work if isinstance(each, Target) else each
+    mine: dict[int, Entry] = {}
+    for work in kept:
         if work.queue == incoming.queue:
             # Inside a queue shares say nothing about who is served first.
             is_unjust = _turn(work) < _turn(incoming)
         else:
-            is_unjust = goes_before(holdings, work, incoming) or _is_owed(holdings, incoming, work)
+            node, theirs = meeting(holdings, incoming.queue, work.queue)
+            if node not in mine:
+                mine[node] = entry_at(holdings, node, incoming)
+            before = entry_at(holdings, theirs, work) < mine[node]
+            is_unjust = before or _is_owed(holdings, incoming, work)
         if is_unjust:
-            found.append(work)
-    return found
+            yield work
+
+
+def _is_unjust(holdings: Holdings, incoming: Work, kept: Sequence[Target]) -> bool:
+    works = [target.work for target in kept]
+    return next(unjust(holdings, incoming, works), None) is not None
 
 
 def _turn(work: Work) -> tuple[int, int, float]:

@@ -262,7 +262,9 @@ class FairSharing(Plugin):
         incoming = incoming._replace(standing=standing(session, claim.job))
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
-        for work in unjust(holdings, incoming, works):
+        # One is enough: where any of them may not go, there is no such plan.
+        work = next(unjust(holdings, incoming, works), None)
+        if work is not None:
             codes[work.row] = refusals.COMES_BACK
         return codes
 

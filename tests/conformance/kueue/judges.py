@@ -110,7 +110,8 @@ def target_queue_order(case: dict[str, Any]) -> str:
     wanted = set(case["candidate_cluster_queues"])
     lines = lines_of(tree, case, taker, lambda work: work["cluster_queue"] in wanted)
     holdings = tree.holdings(held_by(case["admitted"]))
-    walk = Walk(holdings, taker, lines, by_size=False)
+    every = range(len(tree.pair))
+    walk = Walk(holdings, taker, lines, contested=every, by_size=False)
     name = {row: name for name, row in tree.row.items()}
     got: list[str] = []
     while (queue := walk.next_queue()) >= 0:

@@ -1,5 +1,7 @@
 """What becomes of each object: units, defaults, states, and one form for equal demands."""
 
+from fractions import Fraction
+
 import pytest
 from msgspec import convert
 
@@ -7,6 +9,7 @@ from kaisched.cluster.demands import constraints_of, unsupported_demand
 from kaisched.cluster.translate import node_row, pod_row, queue_row, state_of
 from kaisched.core.constraints import Requirement, Taint, Toleration
 from kaisched.core.states import TaskState
+from kaisched.core.tables import Sharing
 from kaisched.objects.queue import Queue
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import MEBIBYTE, MEGABYTE, UNLIMITED
@@ -223,3 +226,26 @@ def test_demands_that_are_too_many_are_not_judged_and_keep_the_pod_waiting(asked
     one = pod("p", spec=asked)
     assert constraints_of(one) == constraints_of(pod("p"))
     assert pod_row(one, frozenset(), GPU_RESOURCES).fault == f"spec.affinity: {fault}; ask for less"
+
+
+def test_a_queue_says_what_it_lends_and_from_whom_it_takes():
+    gpu = {"quota": 2, "borrowingLimit": 1.5, "lendingLimit": 0}
+    row = queue_row(
+        make(
+            Queue,
+            "q",
+            spec={
+                "resources": {"gpu": gpu, "cpu": {"quota": 1000}},
+                "fairSharing": {"weight": "0.3", "enabled": False},
+                "preemption": {
+                    "withinClusterQueue": "Never",
+                    "reclaimWithinCohort": "LowerPriority",
+                },
+            },
+        )
+    )
+    assert row.borrowing_limit == {"gpu": 1500, "cpu": UNLIMITED}
+    assert row.lending_limit == {"gpu": 0, "cpu": UNLIMITED}
+    assert row.sharing == Sharing(Fraction(3, 10), False, "Never", "LowerPriority")
+    plain = queue_row(make(Queue, "q", spec={"resources": {}}))
+    assert plain.sharing == Sharing(Fraction(1), True, "LowerPriority", "Any")
