@@ -107,9 +107,11 @@ def by_history(session: Session, table: Table) -> Table:
     weights = np.divide(weights, groups, out=np.zeros_like(weights), where=groups > 0)
     rows, every = np.full(len(queues), resource), np.ones(len(queues), np.bool_)
     told = fold(rows, queues, np.unique(parent, return_inverse=True)[1], every, weights)
+    told = told * np.bincount(parent)[parent]  # on average 1, however many siblings there are
     made = list(table.quotas.weight)
     for row, weight in zip(queues.tolist(), told.tolist(), strict=True):
-        made[row] = Fraction(max(weight, 0.0)).limit_denominator(_FINEST)
+        fine = Fraction(max(weight, 0.0)).limit_denominator(_FINEST)
+        made[row] = fine or Fraction(int(weight > 0), _FINEST)
     return replace(table, quotas=table.quotas.weighted(made))
 
 
