@@ -32,6 +32,7 @@ OF_THE_MOMENT = (
     "lending-by-weight",
     "lending-departments",
     "lending-late-team",
+    "philly-64-lending",
 )
 """Scenarios of shares at each moment: without a usage history."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
