@@ -79,7 +79,11 @@ class Holdings:
                 node = parent[node]
 
     def available(self, queue: int, at: int) -> int:
-        """Return how much more a queue may have of a row; negative where quota was cut."""
+        """Return how much more a queue may have of a row; negative where quota was cut.
+
+        What a queue above holds too much, after a cut, counts against all below it, even against
+        what they never lend: so does Kueue.
+        """
         rows, used = self.rows, self.used
         path = rows.path(queue)
         root = path.pop()
