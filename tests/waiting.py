@@ -3,8 +3,9 @@
 import time
 
 PATIENCE_S = 150.0
-"""For what takes milliseconds on a quiet machine: only what never happens takes so long. It outlasts
-the minute after which a daemon asks again for what a server refused."""
+"""For what takes milliseconds on a quiet machine: only what never happens takes so long.
+
+It outlasts the minute after which a daemon asks again for what a server refused."""
 _GLANCE_S = 0.01
 _MOST_S = 1.0
 """So much of a pause between two glances counts: a machine that stood still has done nothing."""
