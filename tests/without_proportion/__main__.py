@@ -59,9 +59,9 @@ def copy(tree: Path) -> None:
     replace(tree / "pyproject.toml", *entry_point())
     for name, (old, new) in NAMED.items():
         replace(tree / name, old, new)
-    for kind in ("*.py", "*.md"):
-        for path in (tree / "plugins" / "kaisched_plugins").rglob(kind):
-            path.write_text(TURNED_OFF.sub(INSTEAD, path.read_text("utf-8")), "utf-8")
+    plugins, scenarios = tree / "plugins" / "kaisched_plugins", tree / "config" / "scenarios"
+    for path in (*plugins.rglob("*.py"), *plugins.rglob("*.md"), *scenarios.glob("*.yaml")):
+        path.write_text(TURNED_OFF.sub(INSTEAD, path.read_text("utf-8")), "utf-8")
 
 
 def left_out(folder: str, names: list[str]) -> set[str]:

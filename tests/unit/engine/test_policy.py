@@ -232,7 +232,6 @@ def test_a_value_that_was_called_otherwise_is_read_with_a_warning():
     assert built({"plugins": {"slicing": {"arguments": {"handOver": "new"}}}}, plugin)[1] == []
 
 
-@pytest.mark.proportion
 class Divides(Plugin):
     """Says what queues are entitled to."""
 
@@ -272,6 +271,7 @@ def test_one_plugin_divides_the_cluster(is_enabled, warning):
     assert warnings == ([] if warning is None else [f"spec.plugins: {warning}"])
 
 
+@pytest.mark.proportion
 def test_names_of_kai_are_mapped_or_warned_about():
     policy, warnings = built(
         {
