@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kaisched_plugins.fair_sharing.classical.levels import turn_of
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.order import Entry, entry_at, meeting
 from kaisched_plugins.fair_sharing.targets import STRATEGIES, Target, borrows_up_to, targets
@@ -70,11 +71,14 @@ def _put_back(
     return kept
 
 
-def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Work]) -> Iterator[Work]:
+def unjust(
+    holdings: Holdings, incoming: Work, kept: Sequence[Work], *, by_share: bool = True
+) -> Iterator[Work]:
     """Yield the victims that may not be taken; ``holdings`` have lost them all.
 
     Those that would be admitted before the work they are displaced for, and those of other queues
-    without which a queue below where the paths meet would hold less than its own quota.
+    without which a queue below where the paths meet would hold less than its own quota. Who comes
+    first is decided ``by_share`` (F8), or else by level (F20).
     """
     mine: dict[int, Entry] = {}
     for work in kept:
@@ -86,6 +90,8 @@ def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Work]) -> Iterator
             if node not in mine:
                 mine[node] = entry_at(holdings, node, incoming)
             before = entry_at(holdings, theirs, work) < mine[node]
+            if not by_share:
+                before = turn_of(holdings, work) < turn_of(holdings, incoming)
             is_unjust = before or _is_owed(holdings, incoming, work)
         if is_unjust:
             yield work
