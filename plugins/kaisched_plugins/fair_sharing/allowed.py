@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from kaisched import BoolVec, Claim, IntVec, RowVec, Session, Units
+from kaisched import Claim, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
-from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER, Work
+from kaisched_plugins.fair_sharing.work import NEVER, Work, may_take
 
 _MORE: Final = 2
 """In the first pass so many times as many units are named as quotas need, for nodes' sake ..."""
@@ -88,16 +88,16 @@ def allowed(
     own = incoming.queue
     sharing = session.queues.sharing[own]
     is_own = units.queue == own
+    priority, created_s = session.jobs.priority[units.job], session.jobs.created_s[units.job]
     is_open = np.zeros(len(table.is_leaf), np.bool_)
     for queue in np.unique(units.queue).tolist():
         is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
     may = np.where(
         is_own,
-        _may_take(session, sharing.within, incoming, units.job),
-        is_open[units.queue] & _may_take(session, sharing.across, incoming, units.job),
+        may_take(sharing.within, incoming, priority, created_s),
+        is_open[units.queue] & may_take(sharing.across, incoming, priority, created_s),
     )
     if rules.high_from is not None:
-        priority = session.jobs.priority[units.job]
         is_safe = priority >= rules.high_from
         may &= ~is_safe | (is_own & (priority < incoming.priority))
         if incoming.is_high and sharing.across != NEVER:
@@ -109,20 +109,6 @@ def allowed(
         may[:] = False
     rows: RowVec = np.flatnonzero(may)
     return rows
-
-
-def _may_take(session: Session, policy: str, incoming: Work, job: RowVec) -> BoolVec:
-    """Tell, ``(K,)``, whose work a policy lets a claim take."""
-    if policy in (ANY, NEVER):
-        return np.full(len(job), policy == ANY)
-    priority = session.jobs.priority[job]
-    may: BoolVec = priority < incoming.priority
-    if policy == LOWER_OR_NEWER:
-        newer = session.jobs.created_s[job] > incoming.created_s
-        may |= (priority == incoming.priority) & newer
-    else:
-        assert policy == LOWER
-    return may
 
 
 def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:

@@ -65,8 +65,8 @@ def in_order(
     )
     order: list[int] = []
     enough = 0
-    for target in found:
-        order.append(target.work.row)
+    for work in found:
+        order.append(work.row)
         if is_last:
             continue
         if not enough:

@@ -33,9 +33,9 @@ from kaisched_plugins.fair_sharing.classical import search as classical
 from kaisched_plugins.fair_sharing.classical.levels import borrowing_level
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
-from kaisched_plugins.fair_sharing.decide import unjust
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
+from kaisched_plugins.fair_sharing.guard import unjust
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
@@ -64,6 +64,7 @@ class FairSharing(Plugin):
     name = "fair-sharing"
     is_class_bound = True
     takes_from_own_queue = True
+    lends = True
     refusals = refusals.ALL
 
     Arguments = FairSharingArguments
