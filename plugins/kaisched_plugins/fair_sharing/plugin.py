@@ -30,7 +30,7 @@ from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
 from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
 from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
-from kaisched_plugins.fair_sharing.classical.levels import borrowing_level
+from kaisched_plugins.fair_sharing.classical.levels import borrowing_levels
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
@@ -103,7 +103,9 @@ class FairSharing(Plugin):
         off = np.flatnonzero(~table.is_on[queue])
         if off.size:
             is_infinite[off], near[off], rest[off] = 0, 0.0, 0.0
-            borrows[off] = self._levels(session, table, job[off], ask[:, off])
+            used, leaf = self._now(session).columns(session), jobs.queue_of_job[job[off]]
+            asks = ask[table.rows][:, off]
+            borrows[off] = borrowing_levels(table.quotas, used, leaf, asks)
         priority = -jobs.priority[job]
         own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
         high = self.arguments.high_priority_from
@@ -129,15 +131,6 @@ class FairSharing(Plugin):
             np.array(columns[2], np.float64),
             np.array(columns[3], np.float64),
         )
-
-    def _levels(self, session: Session, table: Table, job: RowVec, ask: Amounts) -> list[int]:
-        """Return the levels at which jobs would borrow now (F20)."""
-        holdings = self._now(session).holdings(session)
-        leaf = session.jobs.queue_of_job[job].tolist()
-        asks = ask.T
-        return [
-            borrowing_level(holdings, queue, table.ask(asks[at])) for at, queue in enumerate(leaf)
-        ]
 
     # -- gates ---------------------------------------------------------------------------------
 

@@ -67,16 +67,14 @@ def in_order(
     borrowing = borrowing_of(session, claim.queue)
     reach = Reach(holdings, incoming, borrowing)
     candidates = _candidates(session, table, holdings, claim, incoming, units, rules, reach)
-    number = claim.pass_number
-    found = list(
-        islice(_orders(holdings, incoming, lacks, candidates, reach, borrowing), number, number + 2)
-    )
-    if not found:
+    orders = _orders(holdings, incoming, lacks, candidates, reach, borrowing)
+    found = next(islice(orders, claim.pass_number, None), None)
+    if found is None:
         code = int(refusals.BY_QUOTA if candidates else refusals.NOT_BORROWING)
         return Order(np.empty(0, np.int64), code)
-    rows, is_borrowing = found[0]
+    rows, is_borrowing, is_cut = found
     code = int(refusals.BY_QUOTA) if len(rows) < len(units) else 0
-    if len(found) > 1:
+    if is_cut or next(orders, None) is not None:
         code = int(refusals.NEXT_WAY)
     return Order(np.array(rows, np.int64), code, is_borrowing)
 
@@ -148,19 +146,20 @@ def _orders(
     candidates: Sequence[Candidate],
     reach: Reach,
     borrowing: Borrowing,
-) -> Iterator[tuple[list[int], bool]]:
-    """Yield what would go in each way, and whether the queue may borrow in it.
+) -> Iterator[tuple[list[int], bool, bool]]:
+    """Yield what would go in each way, whether the queue may borrow, and whether more could go.
 
     Nodes may need more victims than quotas do, so that a second order has all.
     """
     for is_borrowing in _ways(holdings, incoming, lacks, candidates, borrowing):
-        rows, enough = _taken(holdings, incoming, lacks, candidates, reach, is_borrowing)
-        if not enough:
-            continue
-        some = most_named(enough)
-        if some < len(rows):
-            yield rows[:some], is_borrowing
-        yield rows, is_borrowing
+        for is_cut in (True, False):
+            rows, was_cut = _taken(
+                holdings, incoming, lacks, candidates, reach, is_borrowing, is_cut
+            )
+            if rows:
+                yield rows, is_borrowing, was_cut
+            if not was_cut:
+                break
 
 
 def _ways(
@@ -187,14 +186,17 @@ def _taken(
     candidates: Sequence[Candidate],
     reach: Reach,
     is_borrowing: bool,
-) -> tuple[list[int], int]:
-    """Return who would go one after the other, and how many make room by quota; 0 for never."""
+    is_cut: bool,
+) -> tuple[list[int], bool]:
+    """Return who would go one after the other, none if quotas leave no room; and if it was cut."""
     now = holdings.copy()
     quota = now.rows.subtree[incoming.queue]
     rows: list[int] = []
     enough = 0
     for candidate in candidates:
         queue, way = candidate.queue, candidate.way
+        if is_cut and enough and len(rows) >= most_named(enough):
+            return rows, True
         if way is not Way.OWN:
             if is_borrowing and way is Way.QUOTA:
                 continue
@@ -206,4 +208,4 @@ def _taken(
             used = now.used[incoming.queue]
             if is_borrowing or all(used[at] + more <= quota[at] for at, more in incoming.ask):
                 enough = len(rows)
-    return rows, enough
+    return (rows if enough else []), False
