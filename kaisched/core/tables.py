@@ -74,6 +74,10 @@ class Sharing:
     LowerOrNewerEqualPriority or Any."""
     across: str = "Any"
     """From which jobs of other queues a job may take, likewise."""
+    borrowing: str = "Never"
+    """From which of those a job may take while its queue borrows: Never or LowerPriority."""
+    borrowing_up_to: int | None = None
+    """The highest priority that then may go; None for any."""
 
 
 SHARING: Final = Sharing()

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,14 +26,11 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.choosing import (
-    PREEMPT,
-    Rules,
-    claim_work,
-    in_order,
-    standing,
-    work_of,
-)
+from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
+from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
+from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
+from kaisched_plugins.fair_sharing.classical import search as classical
+from kaisched_plugins.fair_sharing.classical.levels import borrowing_level
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
@@ -57,6 +54,8 @@ class Cycle:
     table: Table | None = None
     now: Now | None = None
     strict: Now | None = None
+    within: set[tuple[str, int]] = field(default_factory=set)
+    """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
 
 
 class FairSharing(Plugin):
@@ -76,8 +75,9 @@ class FairSharing(Plugin):
         return Cycle()
 
     def rests_on_sums(self, session: Session) -> bool:
-        """Promise it while no queue keeps a part of its quota to itself."""
-        return not table_of(session).quotas.lends_in_part
+        """Promise it while no queue lends in part, and no order rests on several levels (F20)."""
+        table = self._table_of(session)
+        return not (table.quotas.lends_in_part or table.has_levels)
 
     @hookimpl
     def fair_share(self, session: Session) -> Amounts:
@@ -90,16 +90,20 @@ class FairSharing(Plugin):
     def head_order(
         self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...]:
-        """Put first who borrows nothing, the lowest share, the job's priority, its age (F8)."""
+        """Put first who borrows nothing, the lowest share, the job's priority, its age (F8).
+
+        Without fair sharing the level at which the job borrows stands for both (F20).
+        """
         table, jobs = self._table(session), session.jobs
         if table.quotas.lends_in_part:
             keys = self._turn_by_turn(session, table, queue, job, ask)
         else:
             keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
         borrows, is_infinite, near, rest = keys
-        off = ~table.is_on[queue]
-        if off.any():
-            is_infinite, near, rest = (np.where(off, 0, key) for key in (is_infinite, near, rest))
+        off = np.flatnonzero(~table.is_on[queue])
+        if off.size:
+            is_infinite[off], near[off], rest[off] = 0, 0.0, 0.0
+            borrows[off] = self._levels(session, table, job[off], ask[:, off])
         priority = -jobs.priority[job]
         own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
         high = self.arguments.high_priority_from
@@ -126,6 +130,15 @@ class FairSharing(Plugin):
             np.array(columns[3], np.float64),
         )
 
+    def _levels(self, session: Session, table: Table, job: RowVec, ask: Amounts) -> list[int]:
+        """Return the levels at which jobs would borrow now (F20)."""
+        holdings = self._now(session).holdings(session)
+        leaf = session.jobs.queue_of_job[job].tolist()
+        asks = ask.T
+        return [
+            borrowing_level(holdings, queue, table.ask(asks[at])) for at, queue in enumerate(leaf)
+        ]
+
     # -- gates ---------------------------------------------------------------------------------
 
     @hookimpl
@@ -148,6 +161,11 @@ class FairSharing(Plugin):
         else:
             full = is_beyond(quotas.cap[:, queue], held[rows], some)
         codes = np.where(codes == 0, full * np.int16(refusals.NO_ROOM), codes)
+        within = session.state[self.name].within
+        if within:
+            bound = np.array([(action, it) in within for it in job.tolist()]) & table.is_leaf[queue]
+            over = bound & is_beyond(quotas.subtree[:, queue], held[rows], some)
+            codes = np.where(codes == 0, over * np.int16(refusals.BORROWS), codes)
         strict = ~session.jobs.is_preemptible[job]
         if strict.any():
             if quotas.lends_in_part:
@@ -203,6 +221,7 @@ class FairSharing(Plugin):
             if self._rules.high_from is not None:  # shares do not matter to them
                 codes[session.jobs.priority[job] >= self._rules.high_from] = 0
         codes = codes.astype(np.int16)
+        self._bar_borrowers(session, table, job, ask, codes)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
         if strict.size and table.quotas.lends_in_part:
             some = ask[table.rows][:, strict]
@@ -216,6 +235,25 @@ class FairSharing(Plugin):
             if is_beyond(table.quotas.subtree[:, path], firm, some).any():
                 codes[at] = refusals.STRICT
         return codes
+
+    def _bar_borrowers(
+        self, session: Session, table: Table, job: RowVec, ask: Amounts, codes: CodeVec
+    ) -> None:
+        """Refuse the claims of trees without fair sharing that must not take to borrow (F22)."""
+        queue, rules = session.jobs.queue_of_job[job], self._rules
+        off = np.flatnonzero(~table.is_on[queue] & (codes == 0))
+        holdings = self._now(session).holdings(session) if off.size else None
+        known: dict[tuple[int, ...], bool] = {}
+        for at in off.tolist():
+            row, some = int(queue[at]), table.ask(ask[:, at])
+            if holdings is None or rules.is_high(int(session.jobs.priority[job[at]])):
+                continue
+            key = (row, *(each for pair in some for each in pair))
+            if key not in known:
+                borrowing = classical.borrowing_of(session, row)
+                known[key] = classical.may_claim(holdings, row, some, borrowing)
+            if not known[key]:
+                codes[at] = refusals.BORROWS
 
     # -- victims -------------------------------------------------------------------------------
 
@@ -236,17 +274,20 @@ class FairSharing(Plugin):
     def victim_order(
         self, session: Session, claim: Claim, units: Units
     ) -> tuple[RowVec, int] | None:
-        """Walk to the queue with the highest share, again and again (F10 to F14)."""
+        """Walk to the queue with the highest share, again and again (F10 to F14); or F21 to F24."""
         if claim.action not in _TAKING:
             return None
-        return in_order(
-            session,
-            self._table(session),
-            self._now(session).copy(session),
-            claim,
-            units,
-            self._rules,
-        )
+        table, rules = self._table(session), self._rules
+        holdings = self._now(session).copy(session)
+        is_high = rules.is_high(int(session.jobs.priority[claim.job]))
+        if table.is_on[claim.queue] or is_high:
+            return in_order(session, table, holdings, claim, units, rules)
+        order = classical.in_order(session, table, holdings, claim, units, rules)
+        within: set[tuple[str, int]] = session.state[self.name].within
+        within.discard((claim.action, claim.job))
+        if not order.is_borrowing:
+            within.add((claim.action, claim.job))
+        return order.rows, order.code
 
     @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
@@ -264,7 +305,8 @@ class FairSharing(Plugin):
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
         # One is enough: where any of them may not go, there is no such plan.
-        work = next(unjust(holdings, incoming, works), None)
+        by_share = bool(table.is_on[claim.queue])
+        work = next(unjust(holdings, incoming, works, by_share=by_share), None)
         if work is not None:
             codes[work.row] = refusals.COMES_BACK
         return codes
@@ -297,9 +339,12 @@ class FairSharing(Plugin):
         """Say whose share was higher, and what it comes to."""
         if claim.action not in _TAKING:
             return None
+        table, rules = self._table(session), self._rules
         holdings = self._now(session).copy(session)
-        is_high = self._rules.is_high(int(session.jobs.priority[claim.job]))
-        return reasons.taken(session, self._table(session), holdings, claim, units, is_high=is_high)
+        is_high = rules.is_high(int(session.jobs.priority[claim.job]))
+        if table.is_on[claim.queue] or is_high:
+            return reasons.taken(session, table, holdings, claim, units, is_high=is_high)
+        return classical_reasons.taken(session, table, holdings, claim, units, rules)
 
     @hookimpl
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:
@@ -309,7 +354,8 @@ class FairSharing(Plugin):
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
         """Check room, limits, and who takes from whom."""
-        return broken(moves, table_in(moves.snapshot), self._rules.high_from)
+        table = table_in(moves.snapshot, is_classical=self.arguments.is_classical)
+        return broken(moves, table, self._rules.high_from)
 
     @property
     def _rules(self) -> Rules:
@@ -323,8 +369,11 @@ class FairSharing(Plugin):
     def _table(self, session: Session) -> Table:
         cycle: Cycle = session.state[self.name]
         if cycle.table is None:
-            cycle.table = by_history(session, table_of(session))
+            cycle.table = by_history(session, self._table_of(session))
         return cycle.table
+
+    def _table_of(self, session: Session) -> Table:
+        return table_of(session, is_classical=self.arguments.is_classical)
 
     def _now(self, session: Session) -> Now:
         cycle: Cycle = session.state[self.name]

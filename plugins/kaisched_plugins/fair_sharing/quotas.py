@@ -143,6 +143,12 @@ class Rows:
         for row, above in enumerate(self.parent):
             if above >= 0:
                 self.children[above].append(row)
+        self.height = [0] * len(self.parent)
+        """How far the furthest leaf below a queue is."""
+        for row in range(len(self.parent) - 1, 0, -1):
+            above = self.parent[row]
+            if above >= 0:
+                self.height[above] = max(self.height[above], self.height[row] + 1)
 
     def path(self, queue: int) -> list[int]:
         """Return the queue, its parent, and so on up to the root."""

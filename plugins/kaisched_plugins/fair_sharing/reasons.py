@@ -20,7 +20,7 @@ from kaisched import (
     larger_bounds,
 )
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.choosing import contested
+from kaisched_plugins.fair_sharing.allowed import contested
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.order import meeting
 from kaisched_plugins.fair_sharing.share import Terms

@@ -42,7 +42,9 @@ class Table:
     root: RowVec
     """``(Q,)`` the top-level queue of each."""
     is_on: BoolVec
-    """``(Q,)`` False in trees that take by quota alone."""
+    """``(Q,)`` False in trees without fair sharing."""
+    has_levels: bool
+    """Whether any such tree has several queues: their order rests on all levels at once (F20)."""
 
     def ask(self, amounts: Amounts) -> Ask:
         """Return what of ``(R,)`` amounts is shared out."""
@@ -50,16 +52,16 @@ class Table:
         return [(at, amount) for at, amount in enumerate(some) if amount > 0]
 
 
-def table_of(session: Session) -> Table:
+def table_of(session: Session, *, is_classical: bool = False) -> Table:
     """Return the table of a session's queues, remembered while they are the same."""
     known: Table | None = session.hints.get(_TABLE)
     if known is None or known.queues is not session.queues or known.axis is not session.axis:
-        known = session.hints[_TABLE] = table_in(session)
+        known = session.hints[_TABLE] = table_in(session, is_classical=is_classical)
     return known
 
 
-def table_in(source: Source) -> Table:
-    """Make the table of a session's or a snapshot's queues."""
+def table_in(source: Source, *, is_classical: bool = False) -> Table:
+    """Make the table of a session's or a snapshot's queues; ``is_classical``: no tree is on."""
     queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
     is_bounded: BoolVec = np.logical_or.reduce(queues.deserved < UNLIMITED, axis=1)
@@ -73,7 +75,8 @@ def table_in(source: Source) -> Table:
     for row, above in enumerate(parent.tolist()):  # parents stand before children
         if above >= 0:
             root[row] = root[above]
-    is_on = np.array([each.is_on for each in queues.sharing], np.bool_)
+    is_on = np.array([each.is_on and not is_classical for each in queues.sharing], np.bool_)[root]
+    is_single = (parent < 0) & tree.is_leaf
     return Table(
         queues,
         source.axis,
@@ -88,7 +91,8 @@ def table_in(source: Source) -> Table:
         ),
         tree.is_leaf,
         root,
-        is_on[root],
+        is_on,
+        bool((~is_on & ~is_single).any()),
     )
 
 

@@ -18,6 +18,7 @@ from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.units import MAX_QUOTA
 from tests.conformance.kueue.tree import cohort_row, priority_of
 from tests.conformance.outcome import NotBuiltError
 
@@ -94,7 +95,7 @@ def _policy(arguments: str, plugins: tuple[type[Plugin], ...]) -> Policy:
 
 def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
     """Return evicted workloads with Kueue's word for why."""
-    queue_of = {work["key"]: _queue_of(case, work) for work in case["workloads"]}
+    queue_of = {work["key"]: queue_of_work(case, work) for work in case["workloads"]}
     found = set()
     for each in result.evictions:
         mine = queue_of[each.pod_group] == queue_of[each.beneficiary]
@@ -103,7 +104,7 @@ def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, st
     return found
 
 
-def _queue_of(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
+def queue_of_work(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
     if work.get("cluster_queue"):
         return str(work["cluster_queue"])
     for local in case["local_queues"]:
@@ -114,7 +115,7 @@ def _queue_of(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
 
 def _store(case: Mapping[str, Any]) -> RowStore:
     """Return a store with one node that holds anything, the queues in use, and the workloads."""
-    used = {_queue_of(case, work) for work in case["workloads"]}
+    used = {queue_of_work(case, work) for work in case["workloads"]}
     trees = {q["cohort"] for q in case["cluster_queues"] if q["name"] in used and q.get("cohort")}
     queues = [
         q for q in case["cluster_queues"] if q["name"] in used or (q.get("cohort") or "") in trees
@@ -175,6 +176,7 @@ def _queue(each: Mapping[str, Any], name: str, parent: str, names: set[str]) -> 
         if quota.get("lending_limit") is not None:
             lending[resource] = quota["lending_limit"]
     preemption = each.get("preemption") or {}
+    borrow = preemption.get("borrow_within_cohort") or {}
     weight = each.get("weight")
     return QueueRow(
         name,
@@ -186,8 +188,14 @@ def _queue(each: Mapping[str, Any], name: str, parent: str, names: set[str]) -> 
             weight=Fraction("1" if weight is None else weight),
             within=preemption.get("within_cluster_queue", "Never"),
             across=preemption.get("reclaim_within_cohort", "Never"),
+            borrowing=borrow.get("policy", "Never"),
+            borrowing_up_to=borrow.get("max_priority_threshold"),
         ),
     )
+
+
+def _conditions(work: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return work.get("conditions") or ()
 
 
 def _add(store: RowStore, case: Mapping[str, Any], work: Mapping[str, Any], at: int) -> None:
@@ -206,11 +214,14 @@ def _add(store: RowStore, case: Mapping[str, Any], work: Mapping[str, Any], at: 
                 name = _name(resource)
                 total[name] = total.get(name, 0) + amount * podset["count"]
     namespace, _, name = work["key"].partition("/")
-    state = {"state": TaskState.RUNNING, "node": "n0"} if holds else {}
+    leaves = any(it["type"] == "Evicted" and it["status"] == "True" for it in _conditions(work))
+    runs = TaskState.RELEASING if leaves else TaskState.RUNNING
+    state = {"state": runs, "node": "n0"} if holds else {}
     created = work.get("created_at")
+    total = {name: min(amount, MAX_QUOTA - 1) for name, amount in total.items()}  # as when decoded
     job = Job(
         name,
-        _queue_of(case, work),
+        queue_of_work(case, work),
         (Task(f"{name}-0", total, **state),),
         priority=priority_of(case, work),
         is_preemptible=True,
