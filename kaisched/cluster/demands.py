@@ -99,7 +99,7 @@ def constraints_of(pod: Pod) -> Constraints:
 def _devices(pod: Pod) -> DeviceDemand | None:
     """Return what a pod asks of GPUs by annotation; None for nearly every pod."""
     slices = legacy_mig_slices(pod)
-    return DeviceDemand(slices) if slices else None
+    return DeviceDemand(legacy_slices=slices) if slices else None
 
 
 def claims_of(pod: Pod) -> tuple[tuple[str, bool], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kaisched.errors import ObjectError, join_path
-from kaisched.objects import labels
+from kaisched.objects.gpu_shares import share_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Container, Pod, Resources
 from kaisched.objects.shard import GPU_RESOURCES
@@ -19,7 +19,6 @@ from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import Amount, Amounts
 from kaisched.units import MAX_AMOUNT, MIG_PREFIX, UnitError, base_units, mig_slices
 
-_SHARED: Final = (labels.GPU_FRACTION, labels.GPU_MEMORY, labels.GPU_FRACTION_DEVICES)
 _WHOLE_GPU: Final = 1000
 _DIGITS: Final = 3
 """A count of instances with more digits than this is no count."""
@@ -92,9 +91,12 @@ def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
     Sharing one GPU between pods (fractions, GPU memory) is not supported yet. Neither are
     allocating devices by claims (DRA) and required levels of a topology.
     """
-    for key in _SHARED:
-        if key in pod.metadata.annotations:
-            return f"annotation {key}: sharing a GPU is not offered; ask for {gpu_resources[0]}"
+    try:
+        share = share_of(pod, gpu_resources)
+    except ObjectError as error:
+        return str(error)
+    if share is not None:
+        return f"a part of a GPU: sharing a GPU is not offered; ask for {gpu_resources[0]}"
     if fault := _mig_fault(pod, gpu_resources):
         return fault
     if pod.spec.resource_claims:

@@ -114,8 +114,8 @@ def test_a_bad_amount_is_an_error_with_its_path(spec, path):
 @pytest.mark.parametrize(
     ("made", "word"),
     [
-        (pod({"gpu-fraction": "0.5"}), "gpu-fraction"),
-        (pod({"gpu-memory": "2000"}), "gpu-memory"),
+        (pod({"gpu-fraction": "0.5"}), "sharing a GPU is not offered"),
+        (pod({"gpu-memory": "2000Mi"}), "MiB without a suffix"),
         (pod({"gpu-fraction-num-devices": "2"}), "gpu-fraction-num-devices"),
         (pod({"nvidia.com/mig-1g.5gb": "1"}), "nvidia.com/mig-1g.5gb"),
         (pod(containers=[container(limits={"nvidia.com/mig-big": 1})]), "write one such as"),
