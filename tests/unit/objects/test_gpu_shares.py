@@ -1,4 +1,4 @@
-"""Parts of a GPU as pods ask for them: KAI-Scheduler's annotations, and what does not go together."""
+"""Parts of a GPU as pods ask for them, and what does not go together."""
 
 import pytest
 
