@@ -196,11 +196,11 @@ def taken(
 
     ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
     """
-    jobs, request = session.jobs, session.shapes.request
+    jobs, charge = session.jobs, session.shapes.charge
     lost: dict[int, list[tuple[int, int]]] = {}
     for unit in units:
         shapes = session.tasks.shape_of_task[list(unit.tasks)]
-        ask = table.ask(request[:, shapes].sum(axis=1))
+        ask = table.ask(charge[:, shapes].sum(axis=1))
         lost.setdefault(int(jobs.queue_of_job[unit.job]), []).extend(ask)
     incoming = Work(-1, claim.queue, table.ask(claim.ask), is_high=is_high)
     why = _why(holdings, incoming, lost)
