@@ -186,8 +186,9 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
         from kaisched.telemetry.masking import masked  # noqa: PLC0415 - only of errors
 
         text, code = _error_line(error, line, name)
-        text = masked("", text)  # a server's answer may repeat a secret that was sent to it
-        streams.print_error(f"{name}: {text}")
+        for each in (text, *map(str, getattr(error, "others", ()))):
+            # A server's answer may repeat a secret that was sent to it.
+            streams.print_error(f"{name}: {masked('', each)}")
     return code if isinstance(code, int) else OK
 
 

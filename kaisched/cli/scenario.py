@@ -24,20 +24,14 @@ class Wish(NamedTuple):
 
 
 def load(path: Path, wish: Wish) -> Scenario:
-    """Read a scenario; warn of oddities and of all errors but the first, which is raised."""
+    """Read a scenario, and warn of oddities."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.shards import read_shard  # noqa: PLC0415
-    from kaisched.sim.scenario.findings import ScenarioError  # noqa: PLC0415
     from kaisched.sim.scenario.load import read_scenario  # noqa: PLC0415
 
     if wish.shard is not None:
         read_shard(wish.shard)  # first, so that its errors name this file and not the scenario
-    try:
-        scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
-    except ScenarioError as error:
-        for other in error.others:
-            warn(str(other))
-        raise
+    scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
     for warning in scenario.warnings:
         warn(warning)
     return scenario

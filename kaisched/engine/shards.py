@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.engine.policy import default_shard
-from kaisched.errors import ConfigError
+from kaisched.engine.policy import build_policy, default_shard
+from kaisched.errors import Collector, ConfigError
 from kaisched.objects import SchedulingShard
 from kaisched.objects.load import load_manifests
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from kaisched.errors import ObjectError
     from kaisched.objects.load import Loaded
 
 
@@ -35,8 +36,7 @@ def read_shard(file: Path) -> FoundShard:
     if not file.exists():
         raise ConfigError("no such file", file=str(file))
     loaded = load_manifests([file])
-    if loaded.problems:
-        raise loaded.problems[0]
+    _stop_if_wrong(loaded, loaded.problems)
     found = _only_shard(loaded)
     if found is None:
         raise ConfigError("holds no SchedulingShard", file=str(file))
@@ -51,9 +51,7 @@ def shard_among(loaded: Loaded) -> FoundShard:
         ObjectError: the shard is wrong: another policy must not take its place.
 
     """
-    for problem in loaded.problems:
-        if problem.kind == SchedulingShard.KIND:
-            raise problem
+    _stop_if_wrong(loaded, [it for it in loaded.problems if it.kind == SchedulingShard.KIND])
     return _only_shard(loaded) or FoundShard(default_shard(), "", [])
 
 
@@ -65,7 +63,11 @@ def shards_in(files: Sequence[Path], among: Sequence[SchedulingShard]) -> list[F
         ObjectError: a shard is wrong.
 
     """
-    found = [read_shard(file) for file in files]
+    errors, found = Collector(), []
+    for file in files:
+        with errors.collecting():
+            found.append(read_shard(file))
+    errors.stop_if_any()
     found = found or [FoundShard(shard, "", []) for shard in among]
     found = found or [FoundShard(default_shard(), "", [])]
     by_pool: dict[str, FoundShard] = {}
@@ -100,6 +102,20 @@ def shard_for(loaded: Loaded, files: Sequence[Path]) -> FoundShard:
             fix="run one process for each",
         )
     return read_shard(files[0]) if files else shard_among(loaded)
+
+
+def _stop_if_wrong(loaded: Loaded, problems: Sequence[ObjectError]) -> None:
+    """Raise the problems of shards, with those that only the policy of a shard has."""
+    if not problems:
+        return
+    reported = {problem.path for problem in problems}
+    errors, more = Collector(problems), Collector()
+    for shard, source in loaded.faulty:
+        if isinstance(shard, SchedulingShard):
+            with more.collecting():
+                build_policy(shard, source.file)
+    errors.errors += [it for it in more.errors if getattr(it, "path", "") not in reported]
+    errors.stop_if_any()
 
 
 def _only_shard(loaded: Loaded) -> FoundShard | None:

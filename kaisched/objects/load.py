@@ -64,6 +64,8 @@ class Loaded:
 
     objects: list[Manifest] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
+    faulty: list[tuple[KubernetesObject, Source]] = field(default_factory=list)
+    """Objects with problems, which are not used: for checks that find more problems."""
     warnings: list[ObjectError] = field(default_factory=list)
     """Warnings about objects that are used all the same."""
     others: list[Other] = field(default_factory=list)
@@ -256,6 +258,8 @@ def _take_object(
         obj, warnings = decode_object(raw, type_, source)
     except BadObject as bad:
         loaded.problems.extend(within(bad.errors, at))
+        if bad.obj is not None:
+            loaded.faulty.append((bad.obj, source))
         return
     first = loaded.sources.get((type_.KIND, obj.key))
     if first is not None:
