@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "plan": Entry(
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
+    "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
     "tune": Entry("kaisched.cli.tune", "Find the best settings for a scenario."),

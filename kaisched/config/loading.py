@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from kaisched.config.settings import API_VERSION, KIND, SchedulerConfiguration
-from kaisched.errors import ABSENT, Collector, ConfigError, join_path
+from kaisched.errors import ABSENT, Collector, ConfigError, KaischedError, join_path
 from kaisched.objects.faults import did_you_mean
 from kaisched.units import format_duration
 
@@ -129,6 +129,14 @@ def load_settings(
         raise
     errors.stop_if_any()
     return LoadedSettings(settings, origins)
+
+
+def settings_errors(file: Path) -> list[KaischedError]:
+    """Return all errors of a settings file."""
+    errors = Collector()
+    with errors.collecting():
+        load_settings(file)
+    return errors.errors
 
 
 def _from_file(file: Path, errors: Collector) -> list[tuple[str, str, Any]]:

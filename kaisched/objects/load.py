@@ -158,7 +158,7 @@ def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
             for number, value in enumerate(values, 1):
                 _take(value, Source(file, number), (), loaded)
             return
-    for number, (chunk, line) in enumerate(_documents(data), 1):
+    for number, (chunk, line) in enumerate(documents(data), 1):
         source = Source(file, number)
         try:
             value = read_yaml(chunk.decode(), line)
@@ -168,7 +168,7 @@ def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
             _take(value, source, (), loaded)
 
 
-def _documents(data: bytes) -> Iterator[tuple[bytes, int]]:
+def documents(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield each document that has content, with the number of its first line.
 
     The text is cut before parsing, so that a bad document spoils no other. A line that begins with

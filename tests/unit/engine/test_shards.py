@@ -15,18 +15,18 @@ spec:
   gpuResources: [a.b/c, 3, x]
   plugins:
     zzz: {enabled: true}
-    binpack: {arguments: {recources: 1, wieght: 2}}
-  actions: {alocate: {}}
+    binpack: {arguments: {resourcez: 1, weightz: 2}}
+  actions: {allocatez: {}}
   kValu: 3
 """
 PATHS = [
     "spec.placementStrategy.gpu",
     "spec.gpuResources[1]",
     "spec.kValu",
-    "spec.actions.alocate",
+    "spec.actions.allocatez",
     "spec.plugins.zzz",
-    "spec.plugins.binpack.arguments.recources",
-    "spec.plugins.binpack.arguments.wieght",
+    "spec.plugins.binpack.arguments.resourcez",
+    "spec.plugins.binpack.arguments.weightz",
 ]
 
 
@@ -55,7 +55,7 @@ def test_several_files_tell_their_errors_together(tmp_path):
 
 
 def test_only_installed_plugins_and_no_name_twice_are_suggested(tmp_path):
-    (tmp_path / "s").write_text(SHARD.replace("alocate", "zzz"), encoding="utf-8")
+    (tmp_path / "s").write_text(SHARD.replace("allocatez", "zzz"), encoding="utf-8")
     fixes = [error.fix for error in told(lambda: read_shard(tmp_path / "s"))]
     plugins, actions = (
         next(fix for fix in fixes if f"known: {name}" in fix).removeprefix("known: ").split(", ")
