@@ -232,7 +232,7 @@ def test_what_fails_is_told(run, manifests, monkeypatch):
     monkeypatch.setattr(Ledger, "place_pending", fails)
     monkeypatch.setattr(Binpack, "node_score", hookimpl(fails))
     code, out, err = run("plan", "-f", manifests, "--rounds", 3)
-    assert code == 0
+    assert code == 1
     assert "team/pg-a-0-uid-6  a      ActionFailed    an action failed on it" in out
     plugin, *actions = err.splitlines()
     assert plugin == "kaisched: plugin binpack at node_score failed: KeyError: 'x'"
