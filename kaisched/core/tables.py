@@ -253,7 +253,11 @@ class ShapeTable:
     """Shapes: tasks of one shape ask for the same and obey the same constraints."""
 
     request: Amounts
-    """``(R, S)``, the pod slot included."""
+    """``(R, S)`` what a task takes of its node, the pod slot included."""
+    charge: Amounts
+    """``(R, S)`` what a task counts in its queue: MIG instances also as parts of a GPU.
+
+    The same array as ``request`` where no task differs."""
     constraints: Sequence[Constraints]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kaisched.framework.report.records import CycleResult
-from tests.conformance.kueue.cycles import one_cycle, queue_of_work
+from tests.conformance.kueue.cycles import one_cycle
 from tests.conformance.outcome import NotBuiltError
 
 _GATES: Final = {"PartialAdmission", "PriorityBoost"}
@@ -14,20 +14,19 @@ ARGUMENTS: Final = {"isClassical": True, "isCompatible": True}
 def classical_preemption(case: dict[str, Any]) -> str:
     """Compare victims and why each goes, of a whole cycle."""
     cycle = as_cycle(case)
-    got = gone(cycle, one_cycle(cycle, ARGUMENTS))
+    got = gone(one_cycle(cycle, ARGUMENTS))
     wanted = {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]}
     return "" if got == wanted else f"expected {wanted}, got {got}"
 
 
-def gone(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
+def gone(result: CycleResult) -> set[tuple[str, str]]:
     """Return evicted workloads with Kueue's word for why."""
-    queue_of = {work["key"]: queue_of_work(case, work) for work in case["workloads"]}
     found = set()
     for each in result.evictions:
-        queue, word = queue_of[each.pod_group], "InCohortReclamation"
-        if queue == queue_of[each.beneficiary]:
+        word = "InCohortReclamation"
+        if each.queue == each.beneficiary_queue:
             word = "InClusterQueue"
-        elif f"queue {queue}, by borrowWithinCohort" in each.reason:
+        elif f"queue {each.queue}, by borrowWithinCohort" in each.reason:
             word = "InCohortReclaimWhileBorrowing"
         found.add((each.pod_group, word))
     return found
@@ -42,7 +41,7 @@ def classical_cycle(case: dict[str, Any]) -> str:
     """
     _check(case)
     result = one_cycle(case, ARGUMENTS)
-    got = {bind.pod_group for bind in result.binds}, gone(case, result)
+    got = {bind.pod_group for bind in result.binds}, gone(result)
     wanted = (
         set(case["expected"]["newly_admitted"]),
         {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]},

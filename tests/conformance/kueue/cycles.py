@@ -1,9 +1,12 @@
 """Families that are whole cycles: one through the product, with one head of each queue."""
 
+import json
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
+from kaisched import Plugin
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -11,6 +14,7 @@ from kaisched.core.states import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
@@ -22,12 +26,29 @@ NOW_S: Final = 1e6
 MOST: Final = 1 << 40
 _RECOMPUTES: Final = "RecomputeAssignmentUponPreemptionTargetsOverlap"
 _GATES: Final = {_RECOMPUTES, "PriorityBoost"}
-_WORDS: Final = {"reclaimed": "InCohortReclamation", "fair sharing": "InCohortFairSharing"}
+_WORDS: Final = {"reclamation": "InCohortReclamation", "fair_sharing": "InCohortFairSharing"}
 ONE_HEAD: Final = dict.fromkeys(("allocate", "reclaim", "preempt"), 1)
 
 
 def fair_cycle(case: dict[str, Any]) -> str:
     """Compare who is admitted and who is preempted in one cycle, and why."""
+    check_built(case)
+    result = one_cycle(case, {"isCompatible": True})
+    got = {bind.pod_group for bind in result.binds}, preempted(result)
+    wanted = (
+        set(case["expected"]["newly_admitted"]),
+        {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]},
+    )
+    return "" if got == wanted else f"expected {wanted}, got {got}"
+
+
+def check_built(case: Mapping[str, Any]) -> None:
+    """Refuse cases of a whole cycle that need what the policy does not offer.
+
+    Raises:
+        NotBuiltError: a gate of Kueue is on or off that has no equivalent, or fair sharing is off.
+
+    """
     gates: dict[str, bool] = case["feature_gates"]
     odd = {gate for gate, is_on in gates.items() if is_on} - _GATES
     if odd:
@@ -36,47 +57,51 @@ def fair_cycle(case: dict[str, Any]) -> str:
         raise NotBuiltError("whom claims would share is always worked out anew")
     if not case["fair_sharing"]:
         raise NotBuiltError("classical preemption")
-    result = one_cycle(case, {"isCompatible": True})
-    got = {bind.pod_group for bind in result.binds}, preempted(case, result)
-    wanted = (
-        set(case["expected"]["newly_admitted"]),
-        {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]},
-    )
-    return "" if got == wanted else f"expected {wanted}, got {got}"
 
 
-def one_cycle(case: Mapping[str, Any], arguments: Mapping[str, Any]) -> CycleResult:
-    """Return the result of one cycle over the workloads of a case; arguments of the policy.
+def one_cycle(
+    case: Mapping[str, Any], arguments: Mapping[str, Any], plugins: Sequence[type[Plugin]] = ()
+) -> CycleResult:
+    """Return the result of one cycle over the workloads of a case.
+
+    ``arguments`` are those of the policy; ``plugins`` take the place of installed ones.
 
     Raises:
         NotBuiltError: flavors are chosen in the case.
 
     """
     store = _store(case)
-    policy = policy_of(
-        {
-            "plugins": {
-                "proportion": {"enabled": False},
-                "fair-sharing": {"enabled": True, "arguments": dict(arguments)},
-            },
-            "queueDepthPerAction": ONE_HEAD,
-        },
-        actions=("allocate", "reclaim", "preempt"),
-    )
+    policy = _policy(json.dumps(arguments), tuple(plugins))
     result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
     assert not result.failures, f"{result.failures[0]}"
     return result
 
 
-def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
+@cache
+def _policy(arguments: str, plugins: tuple[type[Plugin], ...]) -> Policy:
+    """Return the policy with arguments given as JSON; made once, since it takes a while."""
+    return policy_of(
+        {
+            "plugins": {
+                "proportion": {"enabled": False},
+                "fair-sharing": {"enabled": True, "arguments": json.loads(arguments)},
+            },
+            "queueDepthPerAction": ONE_HEAD,
+        },
+        plugins,
+        actions=("allocate", "reclaim", "preempt"),
+    )
+
+
+def preempted(result: CycleResult) -> set[tuple[str, str]]:
     """Return evicted workloads with Kueue's word for why."""
-    queue_of = {work["key"]: queue_of_work(case, work) for work in case["workloads"]}
-    found = set()
-    for each in result.evictions:
-        mine = queue_of[each.pod_group] == queue_of[each.beneficiary]
-        word = next((said for key, said in _WORDS.items() if each.reason.startswith(key)), "")
-        found.add((each.pod_group, "InClusterQueue" if mine else word))
-    return found
+    return {
+        (
+            each.pod_group,
+            "InClusterQueue" if each.queue == each.beneficiary_queue else _WORDS[each.kind],
+        )
+        for each in result.evictions
+    }
 
 
 def queue_of_work(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
