@@ -43,8 +43,8 @@ JUDGES: dict[str, Judge] = {
     "fair_preemption": preemptions.fair_preemption,
     "counterexamples": preemptions.counterexamples,
     "classical_preemption": classical.classical_preemption,
-    "schedule_cycle_classical": classical.classical_cycle,
+    "schedule_cycle_classical": cycles.cycle,
     "entry_order": entries.entry_order,
-    "schedule_cycle_fair": cycles.fair_cycle,
-    "schedule_cycle_recompute": cycles.fair_cycle,
+    "schedule_cycle_fair": cycles.cycle,
+    "schedule_cycle_recompute": cycles.cycle,
 }
