@@ -1,19 +1,18 @@
-"""The desired status of queues and pod groups, in the form of KAI-Scheduler's kinds.
+"""The desired status of queues, in the form of KAI-Scheduler's kind.
 
 This module only computes it; ``reports`` decides what is written and when.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import Amounts, IntVec, RowVec
+from kaisched.core.axis import Amounts, IntVec
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ALLOCATED_STATES, TaskState
 from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
@@ -53,9 +52,6 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
 def _in_bytes(amount: int) -> tuple[int, str]:
     """Return an amount of memory in MiB if that is a whole number, else in bytes."""
     return (amount * MEMORY_UNIT, "") if amount % MEBIBYTE else (amount // MEBIBYTE, "Mi")
-
-
-# -- queues ----------------------------------------------------------------------------------------
 
 
 class QueueStatuses:
@@ -244,76 +240,3 @@ def _plain(value: Any) -> Any:
         else it
         for it in value
     ]
-
-
-# -- pod groups ------------------------------------------------------------------------------------
-
-
-class GroupAmounts:
-    """The amounts that pod groups ask for and hold, computed again after changes."""
-
-    def __init__(self) -> None:
-        """Begin without a snapshot."""
-        self._before: tuple[int, Amounts] = (-1, np.zeros((0, 0), np.int64))
-        self._revision = -1
-
-    def changed(
-        self,
-        snapshot: Snapshot,
-        is_declared: Callable[[str], bool],
-        also: Sequence[int] = (),
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (job, status) of pod groups whose amounts differ from the last snapshot.
-
-        Yield all of them when the rows have changed their meaning since.
-
-        Args:
-            snapshot: the present one.
-            is_declared: tells whether a job has a pod group.
-            also: rows of jobs to yield in any case.
-
-        """
-        if snapshot.revision == self._revision and not also:
-            return
-        self._revision = snapshot.revision
-        now = _amounts(snapshot)
-        generation, before = self._before
-        self._before = (snapshot.generation, now)
-        is_new = np.ones(now.shape[1], np.bool_)
-        if generation == snapshot.generation and len(before) == len(now):
-            known = before.shape[1]
-            is_new[:known] = np.any(now[:, :known] != before, axis=0)
-        names = snapshot.axis.names
-        size = len(names)
-        is_new[list(also)] = True
-        for row in np.flatnonzero(is_new).tolist():
-            job = snapshot.jobs.name[row]
-            if not is_declared(job):
-                continue
-            asked, held = now[:size, row].tolist(), now[size:, row].tolist()
-            is_firm = not snapshot.jobs.is_preemptible[row]
-            firm = held if is_firm else [0] * size
-            amounts = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
-            yield (
-                job,
-                {
-                    "resourcesStatus": {
-                        key: quantities(dict(zip(names, it, strict=True))) for key, it in amounts
-                    }
-                },
-            )
-
-
-def _amounts(snapshot: Snapshot) -> Amounts:
-    """Return ``(2 R, J)`` what jobs ask for, pending or not, above what they hold."""
-    tasks, jobs = snapshot.tasks, len(snapshot.jobs.name)
-    state = tasks.state
-    holds = ALLOCATED_STATES[state]
-    rows: RowVec = np.flatnonzero((holds | (state == TaskState.PENDING)) & (tasks.job_of_task >= 0))
-    job, holds = tasks.job_of_task[rows], holds[rows]
-    request = snapshot.shapes.charge[:, tasks.shape_of_task[rows]]
-    found: Amounts = np.zeros((2 * len(request), jobs), np.int64)
-    for at, amount in enumerate(request):
-        np.add.at(found[at], job, amount)
-        np.add.at(found[at + len(request)], job[holds], amount[holds])
-    return found
