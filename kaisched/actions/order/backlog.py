@@ -290,7 +290,7 @@ class Backlog:
         is_kept[np.isin(self._ordered, list(self._unordered))] = False
         kept = self._ordered[is_kept]
         new = sorted((row for row in self._unordered if row in where), key=key)
-        places = [bisect_left(kept, key(row), key=key) for row in new]
+        places = [bisect_left(kept, key(row), key=key) for row in new] if kept.size else 0
         self._ordered = np.insert(kept, places, new)
         self._unordered = set()
         return self._ordered

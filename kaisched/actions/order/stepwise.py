@@ -63,6 +63,8 @@ class StepwiseOrder:
         """Report that the next item was placed."""
         self._alive[item.at] = False
         self._next = None
+        if not self._has_dropped:
+            self._advance(self._leaf_of_queue[int(self._candidates.queue[item.at])])
 
     def refused(self, item: Pick) -> None:
         """Report that the next item was not placed; it leaves the order."""
@@ -78,6 +80,7 @@ class StepwiseOrder:
         """Take out candidates that can no longer be placed."""
         self._alive[gone] = False
         self._next = None
+        self._has_dropped = True
 
     def waiting(self) -> BoolVec:
         """``(C,)`` which candidates still wait for their turn."""
@@ -101,16 +104,33 @@ class StepwiseOrder:
         self._heads: RowVec = self._order.take(self._start)
         """By leaf: its first waiting candidate, -1 for none."""
         self._settle(np.arange(len(self._heads)))
+        self._has_dropped = False
+        """Whether any leaf may have lost its head."""
+        self._leaf_of_queue = {row: leaf for leaf, row in enumerate(queue[self._start].tolist())}
         self._contest = Contest(self._session, candidates, queue.take(self._start))
+
+    def _advance(self, leaf: int) -> None:
+        """Find the head of one leaf, whose head waits no more."""
+        first, end = int(self._start[leaf]) + 1, int(self._end[leaf])
+        if first < end and not self._alive[self._order[first]]:
+            first += int(self._alive.take(self._order[first:end]).argmax())
+        if first >= end or not self._alive[self._order[first]]:
+            self._heads[leaf] = -1
+            return
+        self._start[leaf] = first
+        self._heads[leaf] = self._order[first]
+        if self._is_tied[first] and first >= self._settled[leaf]:
+            self._settle(np.array([leaf]))
 
     def _find_heads(self) -> None:
         """Find the heads of the leaves whose head waits no more."""
-        order, heads = self._order, self._heads
-        leaves = ((heads >= 0) & ~self._alive.take(heads)).nonzero()[0]
+        self._has_dropped = False
+        order, heads, alive = self._order, self._heads, self._alive
+        leaves = ((heads >= 0) & ~alive.take(heads)).nonzero()[0]
         if not leaves.size:
             return
         low, high = int(self._start[leaves[0]]), int(self._end[leaves[-1]])
-        waits = self._alive.take(order[low:high]).nonzero()[0] + low
+        waits = alive.take(order[low:high]).nonzero()[0] + low
         waits = np.append(waits, len(order))  # behind the last place
         first = waits.take(waits.searchsorted(self._start.take(leaves)))
         has_head = first < self._end.take(leaves)
@@ -139,7 +159,8 @@ class StepwiseOrder:
 
     def _choose(self) -> Pick | None:
         """Choose the next candidate among the heads of the leaf queues."""
-        self._find_heads()
+        if self._has_dropped:
+            self._find_heads()
         at = self._contest.winner(self._heads)
         if at < 0:
             return None
