@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kaisched import Moves
@@ -290,8 +290,10 @@ def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
     some_trees(rng).run(shard=SHARD)
 
 
+# Without F25 a victim would come first again.
+@example(rng=random.Random(348))
 @given(seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_victim_of_another_queue_would_come_before_the_claim(rng):
     """Each claim of a cycle is judged after all that the cycle decided before it."""
     snapshot = some_trees(rng).store().snapshot()
