@@ -171,6 +171,30 @@ def test_where_its_own_work_alone_could_go_it_may_borrow():
     assert not ran.evicted
 
 
+def test_where_nodes_need_more_victims_than_quotas_a_second_order_has_all():
+    made = ClusterBuilder().node("big", gpu=2).queue("top", sharing=OFF)
+    made.queue("a", parent="top", deserved=27).queue("b", parent="top")
+    for at in range(25):
+        made.node(f"n{at}", gpu=1)
+        made.job(f"b{at}", queue="b", gpu=1, priority=10, running={f"n{at}": 1})
+    made.job("b99", queue="b", gpu=2, priority=20, running={"big": 1})
+    ran = made.job("a1", queue="a", gpu=2, priority=5).run(shard=SHARD)
+    assert set(ran.evicted) == {"b99-0"}
+
+
+def test_where_the_first_way_makes_no_room_on_nodes_the_second_is_tried():
+    # While it borrows only small jobs of low priority may go, on nodes that are too small.
+    made = ClusterBuilder().node("big", gpu=2).node("n1", gpu=1).node("n2", gpu=1)
+    mine = taking(borrowing="LowerPriority", borrowing_up_to=20)
+    made.queue("top", sharing=OFF).queue("a", parent="top", deserved=4, sharing=mine)
+    made.queue("b", parent="top")
+    made.job("b1", queue="b", gpu=1, priority=10, running={"n1": 1})
+    made.job("b2", queue="b", gpu=1, priority=10, running={"n2": 1})
+    made.job("b3", queue="b", gpu=2, priority=90, running={"big": 1})
+    ran = made.job("a1", queue="a", gpu=2, priority=50).run(shard=SHARD)
+    assert set(ran.evicted) == {"b3-0"}
+
+
 # -- F25: what prevents repetition -----------------------------------------------------------------
 
 
