@@ -63,10 +63,8 @@ def faults(value, schema, path=""):
 
 def _broken(value, schema):
     """Yield the words of a schema that a value breaks, each for the types it is about."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = schema.get("minimum", value), schema.get("maximum", value)
-        if not math.isfinite(value) or not low <= value <= high:
-            yield "bounds"
+    if not _is_within(value, schema):
+        yield "bounds"
     if not _is_in_one(value, schema):
         yield "anyOf"
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
@@ -84,6 +82,14 @@ def _broken(value, schema):
         told = [[item.get(key) for key in keys] if kind == "map" else item for item in value]
         if any(one in told[:at] for at, one in enumerate(told)):
             yield kind
+
+
+def _is_within(value, schema):
+    """Tell whether a number is within its bounds; anything else is."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return True
+    low, high = schema.get("minimum", value), schema.get("maximum", value)
+    return math.isfinite(value) and low <= value <= high
 
 
 def _is_in_one(value, schema):
