@@ -9,16 +9,18 @@ in the knock-out, and whose walk begins at the queue of the claim.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from kaisched import Amounts, Claim, Session, asked_of
+from kaisched import Amounts, Claim, Session, Units, asked_of
+from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.allowed import Rules, contested
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.order import Entry, entry_at
+from kaisched_plugins.fair_sharing.returning import returning
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.waiting import (
     Class,
@@ -45,16 +47,35 @@ class _Place(NamedTuple):
     """``(R,)`` on all nodes."""
 
 
+def undone(
+    session: Session,
+    table: Table,
+    rules: Rules,
+    holdings: Holdings,
+    claim: Claim,
+    incoming: Work,
+    victims: Sequence[Work],
+    units: Units,
+) -> int:
+    """Return why a plan would be undone at once, or 0; ``holdings`` lost the victims.
+
+    Only what shares entitle to undoes a plan: a claim of high priority, one that is not preemptible
+    and one of a tree without fair sharing keep their places.
+    """
+    is_open = table.is_on[claim.queue] and session.jobs.is_preemptible[claim.job]
+    if incoming.is_high or not is_open:
+        return 0
+    if returning(session, table, rules, holdings, claim, incoming, victims, units):
+        return int(refusals.COMES_BACK)
+    if overtaken_by(session, table, rules, holdings, claim, incoming):
+        return int(refusals.OVERTAKEN)
+    return 0
+
+
 def overtaken_by(
     session: Session, table: Table, rules: Rules, holdings: Holdings, claim: Claim, incoming: Work
 ) -> Work | None:
-    """Return the waiting job that would take the place of a claim; ``holdings`` lost the victims.
-
-    None for a claim from which nothing can be taken: of high priority, or not preemptible.
-    """
-    jobs = session.jobs
-    if incoming.is_high or not jobs.is_preemptible[claim.job] or not table.is_on[claim.queue]:
-        return None
+    """Return the waiting job that would take the place; ``holdings`` lost the victims."""
     place = _Place(session, table, rules, holdings, incoming, claim.ask, free_on_nodes(session))
     return next(_rivals(place), None)
 

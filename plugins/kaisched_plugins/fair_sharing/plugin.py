@@ -41,8 +41,7 @@ from kaisched_plugins.fair_sharing.guard import lacked, unjust
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
-from kaisched_plugins.fair_sharing.overtaking import overtaken_by
-from kaisched_plugins.fair_sharing.returning import returning
+from kaisched_plugins.fair_sharing.overtaking import undone
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
@@ -299,12 +298,10 @@ class FairSharing(Plugin):
         by_share = bool(table.is_on[claim.queue])
         lacks = lacked(holdings, incoming, works)
         work = next(unjust(holdings, incoming, works, lacks, by_share=by_share), None)
-        if work is None:
-            work = returning(session, table, rules, holdings, claim, incoming, works, units)
         if work is not None:
             codes[work.row] = refusals.COMES_BACK
-        elif overtaken_by(session, table, rules, holdings, claim, incoming) is not None:
-            codes[0] = refusals.OVERTAKEN
+        else:
+            codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
         return codes
 
     @hookimpl
