@@ -27,8 +27,8 @@ def unjust(
 
     Those that would be admitted before the work they are displaced for, and those of other queues
     without which a queue below where the paths meet would hold less than its own quota. Who comes
-    first is decided ``by_share`` (F8), or else by level (F20). ``lacks`` are the rows that the claim
-    lacks while the victims run.
+    first is decided ``by_share`` (F8), or else by level (F20). ``lacks`` are the rows that the
+    claim lacks while the victims run.
     """
     mine: dict[int, Entry] = {}
     for work in kept:
