@@ -311,7 +311,7 @@ def worst(rng):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
     """The builder checks every result against the invariants of both."""
     some_trees(rng).run(shard=SHARD)
@@ -320,7 +320,7 @@ def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
 # Without F25 a victim would come first again.
 @example(rng=random.Random(348))
 @given(seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_victim_of_another_queue_would_come_before_the_claim(rng):
     """Each claim of a cycle is judged after all that the cycle decided before it."""
     snapshot = some_trees(rng).store().snapshot()
