@@ -37,10 +37,11 @@ from kaisched_plugins.fair_sharing.columns import Keys, is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
-from kaisched_plugins.fair_sharing.guard import unjust
+from kaisched_plugins.fair_sharing.guard import lacked, unjust
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
+from kaisched_plugins.fair_sharing.overtaking import undone
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
@@ -88,6 +89,19 @@ class FairSharing(Plugin):
         return divided(session, self._table(session))
 
     # -- order ---------------------------------------------------------------------------------
+
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the keys of queues with their best jobs."""
+        del question
+        own = (
+            "borrows with the job (0 no, 1 yes; without fair sharing the level)",
+            "infinite share with the job (0 no, 1 yes)",
+            "share with the job",
+            "share with the job, beyond 16 digits",
+            "-priority of the job",
+            "creation of the job",
+        )
+        return own if self.arguments.high_priority_from is None else ("-high priority", *own)
 
     @hookimpl
     def head_order(
@@ -296,7 +310,7 @@ class FairSharing(Plugin):
 
     @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
-        """Take nobody who would come first again, nor what is owed to its queue (F16)."""
+        """Take nothing that comes first again, is owed, or would go to a third job (F16)."""
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = self._table(session)
@@ -311,9 +325,12 @@ class FairSharing(Plugin):
         codes = np.zeros(len(units), np.int16)
         # One is enough: where any of them may not go, there is no such plan.
         by_share = bool(table.is_on[claim.queue])
-        work = next(unjust(holdings, incoming, works, by_share=by_share), None)
+        lacks = lacked(holdings, incoming, works)
+        work = next(unjust(holdings, incoming, works, lacks, by_share=by_share), None)
         if work is not None:
             codes[work.row] = refusals.COMES_BACK
+        else:
+            codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
         return codes
 
     @hookimpl
