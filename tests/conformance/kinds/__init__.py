@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
-from tests.conformance.kueue import cycles
+from tests.conformance.kueue import cycles, flavors
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -42,6 +42,9 @@ JUDGES: dict[str, Judge] = {
     "entry_less": kueue.entry_less,
     "fair_preemption": kueue.fair_preemption,
     "counterexamples": kueue.counterexamples,
+    "flavor_preference": flavors.flavor_preference,
+    "flavor_assignment": flavors.flavor_assignment,
+    "flavor_reclaim_first": flavors.flavor_reclaim_first,
     "schedule_cycle_fair": cycles.fair_cycle,
     "schedule_cycle_recompute": cycles.fair_cycle,
 }
