@@ -62,6 +62,7 @@ class Refusal(IntEnum):
     VOLUME_AFFINITY = 64
     OWNER_NOT_READ = 65
     HOST_PORT_LEAVING = 66
+    OUTSIDE_NODE_SET = 67
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""
@@ -364,6 +365,11 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "VolumeInUse",
         "another pod uses a volume claim",
         "Wait for the pod that uses the claim, or claim another volume.",
+    ),
+    Refusal.OUTSIDE_NODE_SET: RefusalText(
+        "OutsideNodeSet",
+        "the policy places the job on other nodes",
+        "Nothing: nodes of the set that is tried are counted apart.",
     ),
     Refusal.VOLUME_AFFINITY: RefusalText(
         "VolumeAffinity",
