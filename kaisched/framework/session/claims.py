@@ -1,6 +1,5 @@
 """Claims, the units that could make room for them, and sets of nodes, as plugins are asked.
 
-
 A *claim* is a pending batch that asks for room which other jobs hold. A *unit* is a set of pods
 that is evicted together: the core of a gang, which cannot run in part, or one elastic pod.
 """
@@ -25,6 +24,8 @@ class NodeSet:
     """The name of the set in records and reasons, such as ``flavor a100``."""
     nodes: BoolVec
     """``(N,)``."""
+    parts: tuple[NodeSet, ...] = ()
+    """The sets of several plugins whose common nodes these are; empty for the set of one plugin."""
 
     @cached_property
     def key(self) -> tuple[str, bytes]:
@@ -33,7 +34,8 @@ class NodeSet:
 
     def meet(self, other: NodeSet) -> NodeSet:
         """Return the nodes that are in both sets."""
-        return NodeSet(f"{self.label}, {other.label}", self.nodes & other.nodes)
+        parts = (self.parts or (self,)) + (other.parts or (other,))
+        return NodeSet(f"{self.label}, {other.label}", self.nodes & other.nodes, parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

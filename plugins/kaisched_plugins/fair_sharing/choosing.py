@@ -8,8 +8,10 @@ from typing import Final, overload
 
 import numpy as np
 
-from kaisched import BoolVec, Claim, IntVec, RowVec, Session, Units
+from kaisched import Amounts, BoolVec, Claim, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.choices import flavors_of
+from kaisched_plugins.fair_sharing.columns import by_resource
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.targets import targets
@@ -42,7 +44,7 @@ def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Wo
     return Work(
         -1,
         claim.queue,
-        table.ask(claim.ask),
+        table.ask_of(claim.queue, claim.ask, flavors_of(claim.within)),
         priority,
         float(jobs.created_s[job]),
         name=jobs.name[job],
@@ -81,7 +83,8 @@ def in_order(
     """
     incoming = claim_work(session, table, rules, claim)
     lacks = contested(holdings, incoming)
-    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules)
+    held = table.of_units(session, units)
+    lines = _lines(session, table, holdings, claim, incoming, units, held, lacks, rules)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
     count = sum(map(len, lines.values()))
@@ -124,11 +127,12 @@ def _lines(
     claim: Claim,
     incoming: Work,
     units: Units,
+    held: Amounts,
     lacks: Sequence[int],
     rules: Rules,
 ) -> dict[int, _Line]:
     """Return the units that may go for a claim, by queue, the first to go first."""
-    rows = _allowed(session, table, holdings, incoming, units, lacks, rules)
+    rows = _allowed(session, table, holdings, incoming, units, held, lacks, rules)
     rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
     if not rows.size:
         return {}
@@ -137,12 +141,12 @@ def _lines(
     since = np.where(np.isnan(since), -np.inf, since)
     columns = [-since, jobs.priority[job], queue]
     if rules.by_size:
-        columns.insert(1, _sizes(table, units, rows))
+        columns.insert(1, _sizes(table, units, held, rows))
     order = rows[np.lexsort(columns)]
     at = units.queue[order]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
-        int(units.queue[part[0]]): _Line(session, table, rules, units, part)
+        int(units.queue[part[0]]): _Line(session, table, rules, units, held, part)
         for part in np.split(order, cuts)
     }
 
@@ -153,6 +157,7 @@ def _allowed(
     holdings: Holdings,
     incoming: Work,
     units: Units,
+    held: Amounts,
     lacks: Sequence[int],
     rules: Rules,
 ) -> RowVec:
@@ -176,7 +181,7 @@ def _allowed(
             is_less = ~is_safe & (priority < incoming.priority)
             may |= ~is_own & is_less & is_open[units.queue]
     if len(lacks):
-        may &= (units.amounts[table.rows[list(lacks)]] > 0).any(axis=0)
+        may &= (held[list(lacks)] > 0).any(axis=0)
     else:
         may[:] = False
     rows: RowVec = np.flatnonzero(may)
@@ -197,9 +202,9 @@ def _may_take(session: Session, policy: str, incoming: Work, job: RowVec) -> Boo
     return may
 
 
-def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
+def _sizes(table: Table, units: Units, held: Amounts, rows: RowVec) -> IntVec:
     """``(K,)`` ranks by the part of its dominant resource; a core is no smaller than its pods."""
-    amounts = units.amounts[:, rows][table.rows]
+    amounts = by_resource(table.quotas, held[:, rows])
     whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
     part = (amounts / whole).max(axis=0, initial=0.0)
     cores: dict[int, float] = {}
@@ -215,15 +220,22 @@ def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rows", "_rules", "_session", "_table", "_units")
+    __slots__ = ("_held", "_rows", "_rules", "_session", "_table", "_units")
 
     def __init__(
-        self, session: Session, table: Table, rules: Rules, units: Units, rows: RowVec
+        self,
+        session: Session,
+        table: Table,
+        rules: Rules,
+        units: Units,
+        held: Amounts,
+        rows: RowVec,
     ) -> None:
         self._session = session
         self._table = table
         self._rules = rules
         self._units = units
+        self._held = held
         self._rows = rows
 
     def __len__(self) -> int:
@@ -237,20 +249,22 @@ class _Line(Sequence[Work]):
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
         row = int(self._rows[at])
-        return work_of(self._session, self._table, self._rules, self._units, row)
+        return work_of(self._session, self._table, self._rules, self._units, self._held, row)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))
 
 
-def work_of(session: Session, table: Table, rules: Rules, units: Units, row: int) -> Work:
-    """Return a unit as work that holds."""
+def work_of(
+    session: Session, table: Table, rules: Rules, units: Units, held: Amounts, row: int
+) -> Work:
+    """Return a unit as work that holds; ``held`` ``(F, V)`` is what all units hold."""
     jobs, job = session.jobs, int(units.job[row])
     since, priority = float(jobs.last_start_s[job]), int(jobs.priority[job])
     return Work(
         row,
         int(units.queue[row]),
-        table.ask(units.amounts[:, row]),
+        table.ask(held[:, row]),
         priority,
         float(jobs.created_s[job]),
         since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself

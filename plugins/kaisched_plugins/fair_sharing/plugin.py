@@ -16,6 +16,7 @@ from kaisched import (
     FloatVec,
     IntVec,
     Moves,
+    NodeSet,
     Plugin,
     Proposal,
     Reason,
@@ -26,6 +27,7 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
+from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.choosing import (
     PREEMPT,
     Rules,
@@ -57,6 +59,7 @@ class Cycle:
     table: Table | None = None
     now: Now | None = None
     strict: Now | None = None
+    choices: Choices | None = None
 
 
 class FairSharing(Plugin):
@@ -74,9 +77,46 @@ class FairSharing(Plugin):
         """Return an empty state."""
         return Cycle()
 
+    @hookimpl
+    def session_close(self, session: Session) -> object:
+        """Remember the jobs that waited for evictions in vain."""
+        if table_of(session).flavors is None:
+            return None
+        return self._choices(session).waiting(session)
+
     def rests_on_sums(self, session: Session) -> bool:
-        """Promise it while no queue keeps a part of its quota to itself."""
-        return not table_of(session).quotas.lends_in_part
+        """Promise it while no queue keeps a part of its quota to itself, nor has flavors."""
+        return not self._goes_by_paths(table_of(session))
+
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise it about sets of nodes while no queue has flavors."""
+        return question == "node_sets" and table_of(session).flavors is None
+
+    @staticmethod
+    def _goes_by_paths(table: Table) -> bool:
+        """Tell whether what is held at a queue is more than the sum of amounts below it."""
+        return table.quotas.lends_in_part or table.flavors is not None
+
+    # -- flavors -------------------------------------------------------------------------------
+
+    @hookimpl
+    def node_sets(
+        self, session: Session, action: str, job: int, ask: Amounts
+    ) -> Sequence[NodeSet] | None:
+        """Return the nodes of each flavor that has room for the job, the first choice first."""
+        return self._choices(session).sets(session, job, ask, after_evictions=action in _TAKING)
+
+    @hookimpl
+    def on_moves(
+        self, session: Session, task: RowVec, node: RowVec, sign: int
+    ) -> tuple[RowVec, RowVec] | None:
+        """Count what queues hold of each flavor; no filter is stale."""
+        cycle: Cycle = session.state[self.name]
+        if cycle.table is not None and cycle.table.flavors is not None:
+            for now in (cycle.now, cycle.strict):
+                if now is not None:
+                    now.note(session, task, node, sign)
+        return None
 
     @hookimpl
     def fair_share(self, session: Session) -> Amounts:
@@ -91,7 +131,7 @@ class FairSharing(Plugin):
     ) -> tuple[IntVec | FloatVec, ...]:
         """Put first who borrows nothing, the lowest share, the job's priority, its age (F8)."""
         table, jobs = self._table(session), session.jobs
-        if table.quotas.lends_in_part:
+        if self._goes_by_paths(table):
             keys = self._turn_by_turn(session, table, queue, job, ask)
         else:
             keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
@@ -109,11 +149,10 @@ class FairSharing(Plugin):
     ) -> tuple[IntVec, IntVec, FloatVec, FloatVec]:
         """Return the keys of now, where amounts do not add up."""
         holdings = self._now(session).copy(session)
-        leaf = session.jobs.queue_of_job[job].tolist()
-        asks = ask[table.rows].T.tolist()
+        leaf, choices = session.jobs.queue_of_job[job].tolist(), self._choices(session)
         found = []
         for at, row in enumerate(queue.tolist()):
-            asked = [(each, amount) for each, amount in enumerate(asks[at]) if amount > 0]
+            asked = choices.asked(session, int(job[at]), ask[:, at])
             entry = entry_at(holdings, row, Work(-1, leaf[at], asked))
             near, rest = entry.share.doubles()
             found.append((entry.borrows, entry.share.is_infinite, near, rest))
@@ -142,6 +181,9 @@ class FairSharing(Plugin):
         table = self._table(session)
         quotas, rows, some = table.quotas, table.rows, ask[table.rows]
         codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
+        if table.flavors is not None:
+            by_flavor = self._choices(session).codes(session, queue, job, ask)
+            return np.where(codes == 0, by_flavor, codes)
         if quotas.lends_in_part:
             full = self._is_full(session, table, queue, job, some)
         else:
@@ -160,10 +202,7 @@ class FairSharing(Plugin):
         self, session: Session, table: Table, queue: RowVec, some: Amounts
     ) -> BoolVec:
         """Tell, asked about leaves, where strict work would borrow on its path (F2, F4)."""
-        cycle: Cycle = session.state[self.name]
-        if cycle.strict is None:
-            cycle.strict = Now(table, is_strict=True)
-        holdings = cycle.strict.copy(session)
+        holdings = self._strict(session).copy(session)
         over = np.zeros(len(queue), np.bool_)
         for at in np.flatnonzero(table.is_leaf[queue]).tolist():
             leaf = int(queue[at])
@@ -198,11 +237,16 @@ class FairSharing(Plugin):
             codes: CodeVec = ~own * np.int16(refusals.POLICY)
         else:
             holdings = self._now(session).copy(session)
-            codes = np.where(own, 0, Hope(session, table, holdings).codes(job, ask))
+            hope = Hope(session, table, holdings, self._choices(session))
+            codes = np.where(own, 0, hope.codes(job, ask))
             if self._rules.high_from is not None:  # shares do not matter to them
                 codes[session.jobs.priority[job] >= self._rules.high_from] = 0
         codes = codes.astype(np.int16)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
+        if table.flavors is not None:
+            over = self._choices(session).always_borrow(session, queue[strict], ask[:, strict])
+            codes[strict[over]] = refusals.STRICT
+            return codes
         if strict.size and table.quotas.lends_in_part:
             some = ask[table.rows][:, strict]
             over = self._borrows_for_good(session, table, queue[strict], some)
@@ -254,8 +298,11 @@ class FairSharing(Plugin):
             return None
         table = self._table(session)
         rules = self._rules
+        held = table.of_units(session, units)
         works = [
-            work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
+            work_of(session, table, rules, units, held, row)._replace(
+                standing=standing(session, job)
+            )
             for row, job in enumerate(units.job.tolist())
         ]
         incoming = claim_work(session, table, rules, claim)
@@ -272,6 +319,8 @@ class FairSharing(Plugin):
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
         table, queue = self._table(session), session.jobs.queue_of_job[job]
+        if table.flavors is not None:
+            return self._choices(session).stay_within(session, queue, ask)
         held = session.held_now
         quota, some = table.quotas.subtree[:, queue], ask[table.rows]
         return ~is_beyond(quota, held[table.rows][:, queue], some)
@@ -282,7 +331,8 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
-        return reasons.refused(session, self._table(session), holdings, job, code)
+        choices = self._choices(session)
+        return reasons.refused(session, self._table(session), holdings, choices, job, code)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
@@ -330,3 +380,18 @@ class FairSharing(Plugin):
         if cycle.now is None:
             cycle.now = Now(self._table(session))
         return cycle.now
+
+    def _strict(self, session: Session) -> Now:
+        """Return what non-preemptible work holds."""
+        cycle: Cycle = session.state[self.name]
+        if cycle.strict is None:
+            cycle.strict = Now(self._table(session), is_strict=True)
+        return cycle.strict
+
+    def _choices(self, session: Session) -> Choices:
+        cycle: Cycle = session.state[self.name]
+        if cycle.choices is None:
+            table = self._table(session)
+            waited = session.facts_before.get(self.name) or ()
+            cycle.choices = Choices(table, self._now(session), self._strict(session), waited)
+        return cycle.choices
