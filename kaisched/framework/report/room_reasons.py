@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_SETS: Final = 3
 """So many sets of nodes are named."""
+NODE_SETS: Final = "node_sets"
+"""In the numbers of a record: the names of the sets of nodes on which plugins allow the job."""
 _ALLOCATE: Final = "allocate"
 
 
@@ -52,7 +54,8 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
     told = [f"{it.label}: {lack.message}" for it, lack in zip(sets, lacks, strict=False)]
     if len(sets) > MOST_SETS:
         told.append(f"{len(sets) - MOST_SETS} more sets of nodes")
-    return lacks[best]._replace(message="; ".join(told))
+    numbers = {**lacks[best].numbers, NODE_SETS: [each.label for each in sets]}
+    return lacks[best]._replace(message="; ".join(told), numbers=numbers)
 
 
 def _lack(session: Session, shapes: list[tuple[int, int]], size: int, code: int) -> Lack:

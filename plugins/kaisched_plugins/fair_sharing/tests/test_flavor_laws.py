@@ -1,0 +1,137 @@
+"""Laws of quotas by flavor, in random trees with two flavors and one or two resources."""
+
+import random
+import sys
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kaisched import UNLIMITED
+from kaisched.core.tables import Flavor, FlavorQuota, Sharing
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.invariants.violations import violations
+from kaisched.framework.memory import Memory
+from kaisched.testing import ClusterBuilder
+from kaisched.testing.builder import policy_of
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.tests.lending import POLICIES, some_tree, until_rest
+
+SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
+POLICY = policy_of(SHARD)
+NAMES = ("old", "new")
+RESOURCES = ("gpu", "cpu")
+UNIT = 1000
+"""Of both resources, GPUs and cores."""
+seeds = st.integers(0, 2**32).map(random.Random)
+
+
+def quotas_by_flavor(quotas, queue, resources, order):
+    """Return the flavors of a queue in the order in which it lists them."""
+
+    def bound(column, row):
+        amount = int(column[row, queue])
+        return amount if amount == UNLIMITED else amount * UNIT
+
+    made = []
+    for flavor in order:
+        rows = [at * len(NAMES) + flavor for at in range(len(resources))]
+        parts = [
+            FlavorQuota(
+                resource,
+                bound(quotas.nominal, row),
+                bound(quotas.borrowing_limit, row),
+                bound(quotas.lending_limit, row),
+            )
+            for resource, row in zip(resources, rows, strict=True)
+        ]
+        made.append(Flavor(NAMES[flavor], tuple(parts), (("type", NAMES[flavor]),)))
+    return tuple(made)
+
+
+def some_world(rng):
+    """Return nodes of two flavors, a tree with quotas of each, and work of which some runs."""
+    resources = RESOURCES[: rng.randint(1, 2)]
+    quotas = some_tree(rng, depth=rng.randint(1, 4), rows=2 * len(resources), flavors=2)
+    made = ClusterBuilder()
+    room = {}
+    for at in range(rng.randint(2, 5)):
+        flavor = rng.randrange(2)
+        room[f"n{at}", flavor] = [rng.randint(1, 8), rng.randint(4, 12)]
+        gpus, cores = room[f"n{at}", flavor]
+        made.node(f"n{at}", gpu=gpus, cpu=cores, labels={"type": NAMES[flavor]})
+    for row in range(len(quotas)):
+        above = quotas.rows.parent[row]
+        order = rng.sample(range(2), 2)
+        if not quotas.rows.children[row] and above >= 0 and rng.random() < 0.2:
+            order = order[:1]
+        sharing = Sharing(
+            weight=Fraction(quotas.weight[row]),
+            within=rng.choice(POLICIES[:3]),
+            across=rng.choice(POLICIES),
+            flavors=quotas_by_flavor(quotas, row, resources, order),
+            when_can_borrow=rng.choice(("MayStopSearch", "TryNextFlavor")),
+            when_can_preempt=rng.choice(("TryNextFlavor", "TryNextFlavor", "MayStopSearch")),
+            flavor_preference=rng.choice(("BorrowingOverPreemption", "PreemptionOverBorrowing")),
+        )
+        parent = f"q{above}" if above >= 0 else ""
+        made.queue(f"q{row}", parent=parent, deserved=None, sharing=sharing)
+    leaves = [row for row, below in enumerate(quotas.rows.children) if not below]
+    listed = {row: made._queues[row].sharing.flavors for row in leaves}
+    held = Holdings(quotas, np.zeros_like(quotas.nominal))
+    for at in range(rng.randint(2, 14)):
+        queue = rng.choice(leaves)
+        asked = [rng.randint(1, 4), rng.randint(1, 3)]
+        node, flavor = rng.choice(sorted(room))
+        ask = [(2 * row + flavor, asked[row]) for row in range(len(resources))]
+        runs = (
+            rng.random() < 0.7
+            and NAMES[flavor] in [each.name for each in listed[queue]]
+            and held.fits(queue, ask)
+            and all(free >= it for free, it in zip(room[node, flavor], asked, strict=True))
+        )
+        if runs:
+            held.add(queue, ask)
+            room[node, flavor] = [
+                free - it for free, it in zip(room[node, flavor], asked, strict=True)
+            ]
+        made.job(
+            f"w{at}", queue=f"q{queue}", gpu=asked[0], cpu=asked[1],
+            priority=50 + rng.randint(0, 2), running={node: 1} if runs else None,
+        )  # fmt: skip
+    return made
+
+
+@given(seeds)
+@settings(max_examples=60, deadline=None)
+def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
+    """The builder checks every result: room and limits at every level, pair by pair."""
+    some_world(rng).run(shard=SHARD)
+
+
+@given(seeds)
+@settings(max_examples=15, deadline=None)
+def test_a_cluster_with_flavors_comes_to_rest(rng):
+    assert len(until_rest(some_world(rng).store(), POLICY, 60, quiet=2)) < 60
+
+
+def look_at(count):
+    """Tell which of many clusters break a rule or do not come to rest; return the most cycles."""
+    worst = 0
+    for seed in range(count):
+        store = some_world(random.Random(seed)).store()
+        snapshot = store.snapshot()
+        result, _ = run_cycle(snapshot, None, POLICY, 1e6, Memory())
+        broken = violations(snapshot, result, POLICY, with_records=True)
+        if broken or result.failures:
+            print(f"cluster {seed}: {broken} {result.failures}")
+        cycles = len(until_rest(store, POLICY, 60, quiet=2))
+        worst = max(worst, cycles)
+        if cycles == 60:
+            print(f"cluster {seed} does not come to rest")
+    return worst
+
+
+if __name__ == "__main__":
+    print(look_at(int(sys.argv[1])))
