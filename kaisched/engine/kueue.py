@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.objects.kueue.nodes import FlavorNodes
 from kaisched.objects.kueue.tree import tree_of
 from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, ResourceFlavor
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.objects import SchedulingShard
     from kaisched.objects.load import Loaded
-
-LENDING: Final = "fair-sharing"
-"""The shipped policy that shares out as Kueue does."""
-_OTHER_POLICY: Final = (
-    "the policy of the shard does not lend between ClusterQueues as Kueue does: enable the plugin"
-    f" {LENDING}, as docs/how-to/from-kueue.md says"
-)
 
 
 def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler: str) -> list[str]:
@@ -40,14 +34,25 @@ def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler:
     warnings: list[str] = []
     if any(isinstance(obj, KINDS) for obj in loaded.objects):
         warnings = _translate(loaded, shard, scheduler)
-        if all(setting.plugin.name != LENDING for setting in policy.plugins):
-            warnings.append(_OTHER_POLICY)
+        if not any(setting.plugin.lends for setting in policy.plugins):
+            warnings.append(_not_lent())
     # What pods of a Job would look like is of no more use, and large.
     loaded.objects = [
         replace(it, spec=replace(it.spec, template=JobTemplate())) if isinstance(it, Job) else it
         for it in loaded.objects
     ]
     return warnings
+
+
+def _not_lent() -> str:
+    """Return the warning about a policy that does not lend, with the plugins that would."""
+    installed = installed_plugins().by_name.values()
+    lending = [each.name for each in installed if each.plugin is not None and each.plugin.lends]
+    fix = f"enable the plugin {' or '.join(lending)}" if lending else "no installed plugin does"
+    return (
+        "the policy of the shard does not lend between ClusterQueues as Kueue does:"
+        f" {fix}; see docs/how-to/from-kueue.md"
+    )
 
 
 def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[str]:

@@ -111,7 +111,10 @@ class Choices:
         holdings = self._now.holdings(session)
         within = [
             any(
-                holdings.is_within(leaf, [row for row, _ in asked], asked)
+                all(
+                    holdings.used[leaf][row] + amount <= holdings.rows.subtree[leaf][row]
+                    for row, amount in asked
+                )
                 for asked in self.possible(leaf, ask[:, at])
             )
             for at, leaf in enumerate(queue.tolist())

@@ -8,14 +8,14 @@ from typing import Final, overload
 
 import numpy as np
 
-from kaisched import Amounts, BoolVec, Claim, IntVec, RowVec, Session, Units
+from kaisched import Amounts, Claim, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.choices import flavors_of
 from kaisched_plugins.fair_sharing.columns import by_resource
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.tables import Table
+from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.targets import targets
-from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER, Work
+from kaisched_plugins.fair_sharing.work import NEVER, Work, may_take
 
 PREEMPT: Final = "preempt"
 _MORE: Final = 2
@@ -101,8 +101,8 @@ def in_order(
     )
     order: list[int] = []
     enough = 0
-    for target in found:
-        order.append(target.work.row)
+    for work in found:
+        order.append(work.row)
         if is_last:
             continue
         if not enough:
@@ -146,7 +146,7 @@ def _lines(
     at = units.queue[order]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
-        int(units.queue[part[0]]): _Line(session, table, rules, units, held, part)
+        int(units.queue[part[0]]): _Line(session, rules, units, held, part)
         for part in np.split(order, cuts)
     }
 
@@ -165,16 +165,16 @@ def _allowed(
     own = incoming.queue
     sharing = session.queues.sharing[own]
     is_own = units.queue == own
+    priority, created_s = session.jobs.priority[units.job], session.jobs.created_s[units.job]
     is_open = np.zeros(len(table.is_leaf), np.bool_)
     for queue in np.unique(units.queue).tolist():
         is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
     may = np.where(
         is_own,
-        _may_take(session, sharing.within, incoming, units.job),
-        is_open[units.queue] & _may_take(session, sharing.across, incoming, units.job),
+        may_take(sharing.within, incoming, priority, created_s),
+        is_open[units.queue] & may_take(sharing.across, incoming, priority, created_s),
     )
     if rules.high_from is not None:
-        priority = session.jobs.priority[units.job]
         is_safe = priority >= rules.high_from
         may &= ~is_safe | (is_own & (priority < incoming.priority))
         if incoming.is_high and sharing.across != NEVER:
@@ -186,20 +186,6 @@ def _allowed(
         may[:] = False
     rows: RowVec = np.flatnonzero(may)
     return rows
-
-
-def _may_take(session: Session, policy: str, incoming: Work, job: RowVec) -> BoolVec:
-    """Tell, ``(K,)``, whose work a policy lets a claim take."""
-    if policy in (ANY, NEVER):
-        return np.full(len(job), policy == ANY)
-    priority = session.jobs.priority[job]
-    may: BoolVec = priority < incoming.priority
-    if policy == LOWER_OR_NEWER:
-        newer = session.jobs.created_s[job] > incoming.created_s
-        may |= (priority == incoming.priority) & newer
-    else:
-        assert policy == LOWER
-    return may
 
 
 def _sizes(table: Table, units: Units, held: Amounts, rows: RowVec) -> IntVec:
@@ -220,19 +206,17 @@ def _sizes(table: Table, units: Units, held: Amounts, rows: RowVec) -> IntVec:
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_held", "_rows", "_rules", "_session", "_table", "_units")
+    __slots__ = ("_held", "_rows", "_rules", "_session", "_units")
 
     def __init__(
         self,
         session: Session,
-        table: Table,
         rules: Rules,
         units: Units,
         held: Amounts,
         rows: RowVec,
     ) -> None:
         self._session = session
-        self._table = table
         self._rules = rules
         self._units = units
         self._held = held
@@ -249,22 +233,20 @@ class _Line(Sequence[Work]):
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
         row = int(self._rows[at])
-        return work_of(self._session, self._table, self._rules, self._units, self._held, row)
+        return work_of(self._session, self._rules, self._units, self._held, row)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))
 
 
-def work_of(
-    session: Session, table: Table, rules: Rules, units: Units, held: Amounts, row: int
-) -> Work:
+def work_of(session: Session, rules: Rules, units: Units, held: Amounts, row: int) -> Work:
     """Return a unit as work that holds; ``held`` ``(F, V)`` is what all units hold."""
     jobs, job = session.jobs, int(units.job[row])
     since, priority = float(jobs.last_start_s[job]), int(jobs.priority[job])
     return Work(
         row,
         int(units.queue[row]),
-        table.ask(held[:, row]),
+        some_of(held[:, row]),
         priority,
         float(jobs.created_s[job]),
         since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself

@@ -12,7 +12,7 @@ import numpy as np
 from kaisched import Amounts, BoolVec, CodeVec, IntVec, RowVec, Session
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.choices import Choices
-from kaisched_plugins.fair_sharing.holdings import Ask, Holdings, ask_of
+from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.share import Share
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.targets import could_pass
@@ -57,7 +57,7 @@ class Hope:
     def _asks(self, queue: list[int], ask: Amounts) -> list[list[Ask]]:
         """Return what each request comes to, in each combination of flavors."""
         if self._table.flavors is None:
-            return [[ask_of(amounts)] for amounts in ask[self._table.rows].T.tolist()]
+            return [[self._table.ask(amounts)] for amounts in ask.T]
         return [list(self._choices.possible(row, ask[:, at])) for at, row in enumerate(queue)]
 
     def _code(self, queue: int, ask: Ask) -> int:

@@ -38,9 +38,9 @@ from kaisched_plugins.fair_sharing.choosing import (
 )
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
-from kaisched_plugins.fair_sharing.decide import unjust
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
+from kaisched_plugins.fair_sharing.guard import unjust
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
@@ -68,6 +68,7 @@ class FairSharing(Plugin):
     name = "fair-sharing"
     is_class_bound = True
     takes_from_own_queue = True
+    lends = True
     refusals = refusals.ALL
 
     Arguments = FairSharingArguments
@@ -300,9 +301,7 @@ class FairSharing(Plugin):
         rules = self._rules
         held = table.of_units(session, units)
         works = [
-            work_of(session, table, rules, units, held, row)._replace(
-                standing=standing(session, job)
-            )
+            work_of(session, rules, units, held, row)._replace(standing=standing(session, job))
             for row, job in enumerate(units.job.tolist())
         ]
         incoming = claim_work(session, table, rules, claim)

@@ -53,13 +53,13 @@ class Table:
     flavors: Flavors | None = None
 
     def ask(self, amounts: Amounts) -> Ask:
-        """Return what of ``(F,)`` amounts by row is asked for."""
-        return [(at, amount) for at, amount in enumerate(amounts.tolist()) if amount > 0]
+        """Return what of ``(R,)`` amounts is shared out where there are no flavors."""
+        return some_of(amounts[self.rows])
 
     def ask_of(self, queue: int, amounts: Amounts, flavors: Mapping[int, int]) -> Ask:
         """Return what of ``(R,)`` amounts is shared out, with the flavor of each resource."""
         if self.flavors is None:
-            return self.ask(amounts[self.rows])
+            return self.ask(amounts)
         by_flavor = self.flavors.is_flavored[:, queue]
         asked = [
             (at, int(amounts[resource]))
@@ -107,11 +107,11 @@ class Table:
         """Return what tasks of one queue hold together, by row of the quotas."""
         if self.flavors is None:
             shapes = session.tasks.shape_of_task[tasks]
-            return self.ask(session.shapes.request[:, shapes].sum(axis=1)[self.rows])
+            return self.ask(session.shapes.request[:, shapes].sum(axis=1))
         found = np.zeros((len(self.rows), 1), np.int64)
         node = session.node_of_task_now[tasks]
         self.count(session, found, np.zeros(len(tasks), np.int64), tasks, node)
-        return self.ask(found[:, 0])
+        return some_of(found[:, 0])
 
     def count(
         self, session: Session, into: Amounts, where: RowVec, tasks: RowVec, node: RowVec
@@ -130,6 +130,11 @@ class Table:
             made = NodeMap(self.flavors, self.plain, len(session.axis), statics)
             known = session.hints[_NODES] = self.flavors, made
         return known[1]
+
+
+def some_of(amounts: Amounts) -> Ask:
+    """Return the rows of which something is asked for, of amounts ``(F,)`` by row."""
+    return [(at, amount) for at, amount in enumerate(amounts.tolist()) if amount > 0]
 
 
 def table_of(session: Session) -> Table:

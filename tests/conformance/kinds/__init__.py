@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
-from tests.conformance.kueue import cycles, flavors
+from tests.conformance.kueue import cycles, flavors, preemptions
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -40,8 +40,8 @@ JUDGES: dict[str, Judge] = {
     "preemption_policy": kueue.preemption_policy,
     "target_queue_order": kueue.target_queue_order,
     "entry_less": kueue.entry_less,
-    "fair_preemption": kueue.fair_preemption,
-    "counterexamples": kueue.counterexamples,
+    "fair_preemption": preemptions.fair_preemption,
+    "counterexamples": preemptions.counterexamples,
     "flavor_preference": flavors.flavor_preference,
     "flavor_assignment": flavors.flavor_assignment,
     "flavor_reclaim_first": flavors.flavor_reclaim_first,

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,10 +17,12 @@ from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.tests.lending import POLICIES, some_tree, until_rest
+from kaisched_plugins.fair_sharing.tests.lending import some_tree, until_rest
+from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER
 
 SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
 POLICY = policy_of(SHARD)
+POLICIES = (NEVER, LOWER, LOWER_OR_NEWER, ANY)
 NAMES = ("old", "new")
 RESOURCES = ("gpu", "cpu")
 UNIT = 1000
@@ -53,7 +56,8 @@ def quotas_by_flavor(quotas, queue, resources, order):
 def some_world(rng):
     """Return nodes of two flavors, a tree with quotas of each, and work of which some runs."""
     resources = RESOURCES[: rng.randint(1, 2)]
-    quotas = some_tree(rng, depth=rng.randint(1, 4), rows=2 * len(resources), flavors=2)
+    quotas = some_tree(rng, depth=rng.randint(1, 4), rows=2 * len(resources))
+    quotas = replace(quotas, resource=np.arange(2 * len(resources)) // 2)
     made = ClusterBuilder()
     room = {}
     for at in range(rng.randint(2, 5)):
