@@ -1,6 +1,6 @@
 """Quotas by flavor: the rows of the table, what leaf queues offer, and which nodes are of a flavor.
 
-A node is of the flavor whose labels it has; of several in one list, of that with the most labels.
+Rule F20 of docs/explanation/fair-sharing.md.
 """
 
 from __future__ import annotations

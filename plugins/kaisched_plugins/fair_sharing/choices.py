@@ -1,6 +1,6 @@
 """The flavors that jobs may have as of now, as sets of nodes in the order in which they are tried.
 
-Rules F20 to F23 of docs/explanation/fair-sharing.md.
+Rules F21 to F24 of docs/explanation/fair-sharing.md.
 """
 
 from __future__ import annotations

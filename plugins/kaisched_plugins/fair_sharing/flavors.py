@@ -1,7 +1,7 @@
 """Which flavor work gets: the first of its queue's list that fits, else the best that could fit.
 
-Quotas have a row for each pair of a flavor and a resource. Resources of one group get the same
-flavor.
+Rules F21 to F23 of docs/explanation/fair-sharing.md. Quotas have a row for each pair of a flavor
+and a resource. Resources of one group get the same flavor.
 """
 
 from __future__ import annotations

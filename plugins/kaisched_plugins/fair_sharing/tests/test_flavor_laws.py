@@ -32,44 +32,37 @@ seeds = st.integers(0, 2**32).map(random.Random)
 
 def quotas_by_flavor(quotas, queue, resources, order):
     """Return the flavors of a queue in the order in which it lists them."""
-
-    def bound(column, row):
-        amount = int(column[row, queue])
-        return amount if amount == UNLIMITED else amount * UNIT
-
+    columns = quotas.nominal, quotas.borrowing_limit, quotas.lending_limit
     made = []
     for flavor in order:
-        rows = [at * len(NAMES) + flavor for at in range(len(resources))]
-        parts = [
-            FlavorQuota(
-                resource,
-                bound(quotas.nominal, row),
-                bound(quotas.borrowing_limit, row),
-                bound(quotas.lending_limit, row),
-            )
-            for resource, row in zip(resources, rows, strict=True)
-        ]
-        made.append(Flavor(NAMES[flavor], tuple(parts), (("type", NAMES[flavor]),)))
+        parts = tuple(
+            FlavorQuota(resource, *(int(column[2 * at + flavor, queue]) for column in columns))
+            for at, resource in enumerate(resources)
+        )
+        made.append(Flavor(NAMES[flavor], parts, (("type", NAMES[flavor]),)))
     return tuple(made)
 
 
-def some_world(rng):
-    """Return nodes of two flavors, a tree with quotas of each, and work of which some runs."""
-    resources = RESOURCES[: rng.randint(1, 2)]
-    quotas = some_tree(rng, depth=rng.randint(1, 4), rows=2 * len(resources))
-    quotas = replace(quotas, resource=np.arange(2 * len(resources)) // 2)
-    made = ClusterBuilder()
+def some_nodes(made, rng):
+    """Add nodes of both flavors; return what each has, by node and flavor."""
     room = {}
     for at in range(rng.randint(2, 5)):
         flavor = rng.randrange(2)
         room[f"n{at}", flavor] = [rng.randint(1, 8), rng.randint(4, 12)]
         gpus, cores = room[f"n{at}", flavor]
         made.node(f"n{at}", gpu=gpus, cpu=cores, labels={"type": NAMES[flavor]})
+    return room
+
+
+def some_queues(made, rng, quotas, resources):
+    """Add the queues of a tree; return the flavors that each lists."""
+    listed = {}
     for row in range(len(quotas)):
         above = quotas.rows.parent[row]
         order = rng.sample(range(2), 2)
         if not quotas.rows.children[row] and above >= 0 and rng.random() < 0.2:
             order = order[:1]
+        listed[row] = order
         sharing = Sharing(
             weight=Fraction(quotas.weight[row]),
             within=rng.choice(POLICIES[:3]),
@@ -81,25 +74,40 @@ def some_world(rng):
         )
         parent = f"q{above}" if above >= 0 else ""
         made.queue(f"q{row}", parent=parent, deserved=None, sharing=sharing)
+    return listed
+
+
+def some_world(rng):
+    """Return nodes of two flavors, a tree with quotas of each, and work of which some runs."""
+    resources = RESOURCES[: rng.randint(1, 2)]
+    quotas = some_tree(rng, depth=rng.randint(1, 4), rows=2 * len(resources))
+    quotas = replace(
+        quotas,
+        nominal=quotas.nominal * UNIT,
+        borrowing_limit=np.where(
+            quotas.borrowing_limit < UNLIMITED, quotas.borrowing_limit * UNIT, UNLIMITED
+        ),
+        lending_limit=np.where(
+            quotas.lending_limit < UNLIMITED, quotas.lending_limit * UNIT, UNLIMITED
+        ),
+        resource=np.arange(2 * len(resources)) // 2,
+    )
+    made = ClusterBuilder()
+    room = some_nodes(made, rng)
+    listed = some_queues(made, rng, quotas, resources)
     leaves = [row for row, below in enumerate(quotas.rows.children) if not below]
-    listed = {row: made._queues[row].sharing.flavors for row in leaves}
     held = Holdings(quotas, np.zeros_like(quotas.nominal))
     for at in range(rng.randint(2, 14)):
         queue = rng.choice(leaves)
         asked = [rng.randint(1, 4), rng.randint(1, 3)]
         node, flavor = rng.choice(sorted(room))
-        ask = [(2 * row + flavor, asked[row]) for row in range(len(resources))]
-        runs = (
-            rng.random() < 0.7
-            and NAMES[flavor] in [each.name for each in listed[queue]]
-            and held.fits(queue, ask)
-            and all(free >= it for free, it in zip(room[node, flavor], asked, strict=True))
-        )
+        ask = [(2 * row + flavor, asked[row] * UNIT) for row in range(len(resources))]
+        left = [free - it for free, it in zip(room[node, flavor], asked, strict=True)]
+        is_free = min(left) >= 0 and flavor in listed[queue] and held.fits(queue, ask)
+        runs = rng.random() < 0.7 and is_free
         if runs:
             held.add(queue, ask)
-            room[node, flavor] = [
-                free - it for free, it in zip(room[node, flavor], asked, strict=True)
-            ]
+            room[node, flavor] = left
         made.job(
             f"w{at}", queue=f"q{queue}", gpu=asked[0], cpu=asked[1],
             priority=50 + rng.randint(0, 2), running={node: 1} if runs else None,
