@@ -222,7 +222,7 @@ class Choices:
 
         Not if it has promises, nor if it waited in vain in the last cycle.
         """
-        if not offer.rules.stops_to_preempt or session.jobs.name[job] in self._waited:
+        if not offer.rules.may_wait or session.jobs.name[job] in self._waited:
             return False
         rows = list(session.jobs.tasks[job])
         return not (session.tasks.nominated_node[rows] >= 0).any()
@@ -232,7 +232,7 @@ class Choices:
         flavors = self._table.flavors
         if flavors is None:
             return None
-        wait = [leaf for leaf, it in flavors.offer_of.items() if it.rules.stops_to_preempt]
+        wait = [leaf for leaf, it in flavors.offer_of.items() if it.rules.may_wait]
         rows = np.flatnonzero(np.isin(session.jobs.queue_of_job, wait))
         rows = rows[(session.pending_of(rows) > 0) & (session.job_active_now[rows] == 0)]
         names = (session.jobs.name[row] for row in rows.tolist())

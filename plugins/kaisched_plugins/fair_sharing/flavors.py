@@ -64,6 +64,11 @@ class Fungibility:
     prefers_preemption: bool = False
     """``preference: PreemptionOverBorrowing``: the lower level counts first, then the mode."""
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether work may wait for evictions in a flavor while another fits."""
+        return self.stops_to_preempt or self.prefers_preemption
+
 
 def is_preferred(one: Way, other: Way, rules: Fungibility) -> bool:
     """Tell whether the first way is strictly better."""

@@ -34,8 +34,8 @@ NO_FLAVOR: Final = PluginRefusal(
 )
 EVICTIONS_FIRST: Final = PluginRefusal(
     "EvictionsPreferred",
-    "its queue prefers evictions in a flavor to the next flavor",
-    cure="Wait, or let `spec.flavorFungibility.whenCanPreempt` of its queue be `TryNextFlavor`.",
+    "its queue prefers evictions in one flavor to room in another",
+    cure="Wait, or leave out `whenCanPreempt` and `preference` of its queue's `flavorFungibility`.",
     is_freeable=True,
 )
 OTHER_TREE: Final = PluginRefusal(
