@@ -91,6 +91,8 @@ def queue_row(queue: Queue) -> QueueRow:
             when_can_borrow=spec.flavor_fungibility.when_can_borrow,
             when_can_preempt=spec.flavor_fungibility.when_can_preempt,
             flavor_preference=spec.flavor_fungibility.preference,
+            borrowing=spec.preemption.borrow_within_cohort.policy,
+            borrowing_up_to=spec.preemption.borrow_within_cohort.max_priority_threshold,
         ),
     )
 

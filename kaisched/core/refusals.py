@@ -62,7 +62,8 @@ class Refusal(IntEnum):
     VOLUME_AFFINITY = 64
     OWNER_NOT_READ = 65
     HOST_PORT_LEAVING = 66
-    OUTSIDE_NODE_SET = 67
+    MIG_BY_ANNOTATION = 67
+    OUTSIDE_NODE_SET = 68
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""
@@ -149,8 +150,7 @@ _OF_PLUGINS: Final[list[PluginRefusal]] = []
 
 def text_of(code: int) -> RefusalText:
     """Return the text of a code; an undeclared code counts as a plugin's without a text."""
-    known = TEXTS.get(code)
-    if known is not None:
+    if (known := TEXTS.get(code)) is not None:
         return known
     at = code - FIRST_OF_PLUGINS
     return _OF_PLUGINS[at].text if 0 <= at < len(_OF_PLUGINS) else TEXTS[Refusal.PLUGIN]
@@ -339,6 +339,11 @@ TEXTS: Final[dict[int, RefusalText]] = {
         is_freeable=True,
         is_passing=True,
     ),
+    Refusal.MIG_BY_ANNOTATION: RefusalText(
+        "MigByAnnotation",
+        "a pod took MIG instances there by annotation, unseen by the device plugin",
+        "End the pod that took them, or let it ask for them as a resource.",
+    ),
     Refusal.POD_SLOTS: RefusalText(
         "PodSlots",
         "too many pods",
@@ -366,11 +371,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "another pod uses a volume claim",
         "Wait for the pod that uses the claim, or claim another volume.",
     ),
-    Refusal.OUTSIDE_NODE_SET: RefusalText(
-        "OutsideNodeSet",
-        "the policy places the job on other nodes",
-        "Nothing: nodes of the set that is tried are counted apart.",
-    ),
+    Refusal.OUTSIDE_NODE_SET: RefusalText("OutsideNodeSet", "in another set of nodes", "Nothing."),
     Refusal.VOLUME_AFFINITY: RefusalText(
         "VolumeAffinity",
         "a volume cannot be used there",

@@ -102,6 +102,10 @@ class Sharing:
     """Whether a job waits for evictions in the first flavor that they could help in, likewise."""
     flavor_preference: str = "BorrowingOverPreemption"
     """What counts first between flavors that do not fit at once, or PreemptionOverBorrowing."""
+    borrowing: str = "Never"
+    """From which of those a job may take while its queue borrows: Never or LowerPriority."""
+    borrowing_up_to: int | None = None
+    """The highest priority that then may go; None for any."""
 
 
 SHARING: Final = Sharing()
@@ -277,7 +281,11 @@ class ShapeTable:
     """Shapes: tasks of one shape ask for the same and obey the same constraints."""
 
     request: Amounts
-    """``(R, S)``, the pod slot included."""
+    """``(R, S)`` what a task takes of its node, the pod slot included."""
+    charge: Amounts
+    """``(R, S)`` what a task counts in its queue: MIG instances also as parts of a GPU.
+
+    The same array as ``request`` where no task differs."""
     constraints: Sequence[Constraints]
 
 

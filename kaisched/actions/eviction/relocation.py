@@ -103,7 +103,7 @@ class Relocation:
     def _ask(self, unit: Unit) -> Amounts:
         """``(R,)`` what a unit asks for."""
         shapes = self._session.tasks.shape_of_task[list(unit.tasks)]
-        ask: Amounts = self._session.shapes.request[:, shapes].sum(axis=1)
+        ask: Amounts = self._session.shapes.charge[:, shapes].sum(axis=1)
         return ask
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:

@@ -161,7 +161,7 @@ def _keep_elastic(session: Session, job: int) -> None:
 
 def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
     """Tell whether a queue on the job's path refuses a batch, or no set has all its nodes."""
-    ask = session.shapes.request[:, session.tasks.shape_of_task[batch]].sum(axis=1)
+    ask = session.shapes.charge[:, session.tasks.shape_of_task[batch]].sum(axis=1)
     if first_shut(session, _ACTION, job, ask):
         return True
     sets = node_sets(session, _ACTION, job, ask)

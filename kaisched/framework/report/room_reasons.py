@@ -24,6 +24,7 @@ MOST_SETS: Final = 3
 NODE_SETS: Final = "node_sets"
 """In the numbers of a record: the names of the sets of nodes on which plugins allow the job."""
 _ALLOCATE: Final = "allocate"
+_LACKS: Final = "lacks"
 
 
 class Lack(NamedTuple):
@@ -38,12 +39,13 @@ class Lack(NamedTuple):
 def lack_of(session: Session, job: int, code: int) -> Lack:
     """Return why a job has no room; the code is ``code`` unless a stronger reason is found.
 
-    If plugins allow it sets of nodes only, the message names each set and what is missing there.
+    Jobs with equal batches share the answer: thousands of them may wait. If plugins allow a job
+    sets of nodes only, the message names each set and what is missing there.
     """
     shapes, size = batch_of(session, job)
     sets = node_sets(session, _ALLOCATE, job, asked_of(session, job))
     if sets is None:
-        return _lack(session, shapes, size, code)
+        return _shared(session, shapes, size, code)
     if not sets:
         return Lack(int(Refusal.NO_NODE_ALLOWED), "no set of nodes is left to it", {}, ())
     lacks = []
@@ -56,6 +58,16 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
         told.append(f"{len(sets) - MOST_SETS} more sets of nodes")
     numbers = {**lacks[best].numbers, NODE_SETS: [each.label for each in sets]}
     return lacks[best]._replace(message="; ".join(told), numbers=numbers)
+
+
+def _shared(session: Session, shapes: list[tuple[int, int]], size: int, code: int) -> Lack:
+    """Return why a batch has no room, found out once for all jobs with equal batches."""
+    known: dict[object, Lack] = session.found.setdefault(_LACKS, {})
+    asked = session.moves, tuple(shapes), size, code
+    lack = known.get(asked)
+    if lack is None:
+        lack = known[asked] = _lack(session, shapes, size, code)
+    return lack._replace(numbers=dict(lack.numbers))
 
 
 def _lack(session: Session, shapes: list[tuple[int, int]], size: int, code: int) -> Lack:

@@ -1,12 +1,12 @@
 """Quotas by flavor: the rows of the table, what leaf queues offer, and which nodes are of a flavor.
 
-Rule F20 of docs/explanation/fair-sharing.md.
+Rule F26 of docs/explanation/fair-sharing.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from kaisched import (
     BoolVec,
     Constraints,
     IntVec,
+    NodeSet,
     NodeStatics,
     Requirement,
     RowVec,
@@ -43,6 +44,22 @@ class Pair(NamedTuple):
 
     flavor: int
     resource: int
+
+
+@dataclass(frozen=True, eq=False)
+class FlavorSet(NodeSet):
+    """The nodes of a flavor, or of the flavors of several groups."""
+
+    flavors: Mapping[int, int] = field(default_factory=dict)
+    """By resource."""
+
+
+def flavors_of(nodes: NodeSet | None) -> Mapping[int, int]:
+    """Return the flavors by resource that a set of nodes stands for."""
+    if nodes is None:
+        return {}
+    own = (each for each in nodes.parts or (nodes,) if isinstance(each, FlavorSet))
+    return next((each.flavors for each in own), {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,15 +211,15 @@ class NodeMap:
         return has
 
     def count(
-        self, into: Amounts, where: RowVec, queue: RowVec, node: RowVec, request: Amounts
+        self, into: Amounts, where: RowVec, queue: RowVec, node: RowVec, charge: Amounts
     ) -> None:
         """Add what tasks ``(K,)`` of leaf queues hold on nodes to the columns ``where`` of sums.
 
-        ``into`` has a row for each row of the quotas; ``request`` is ``(R, K)``.
+        ``into`` has a row for each row of the quotas; ``charge`` is ``(R, K)``.
         """
         rows = self._rows[self._kind[queue], node].T
-        resource, task = np.nonzero((rows >= 0) & (request != 0))
-        np.add.at(into, (rows[resource, task], where[task]), request[resource, task])
+        resource, task = np.nonzero((rows >= 0) & (charge != 0))
+        np.add.at(into, (rows[resource, task], where[task]), charge[resource, task])
 
 
 def accepts(constraints: Constraints, labels: Labels) -> bool:

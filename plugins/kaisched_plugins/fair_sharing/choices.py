@@ -1,12 +1,11 @@
 """The flavors that jobs may have as of now, as sets of nodes in the order in which they are tried.
 
-Rules F21 to F24 of docs/explanation/fair-sharing.md.
+Rules F27 to F30 of docs/explanation/fair-sharing.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 from typing import Final, NamedTuple
 
@@ -17,12 +16,11 @@ from kaisched import (
     Amounts,
     BoolVec,
     CodeVec,
-    NodeSet,
     RowVec,
     Session,
 )
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.by_flavor import Offer, accepts
+from kaisched_plugins.fair_sharing.by_flavor import FlavorSet, Offer, accepts, flavors_of
 from kaisched_plugins.fair_sharing.flavors import (
     Chooser,
     Group,
@@ -30,30 +28,14 @@ from kaisched_plugins.fair_sharing.flavors import (
     Mode,
     Request,
     Way,
-    height,
 )
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
-from kaisched_plugins.fair_sharing.tables import Now, Table
+from kaisched_plugins.fair_sharing.paths import is_beyond_quota
+from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns
 from kaisched_plugins.fair_sharing.work import NEVER
 
 _MOST: Final = 16
 """At most so many combinations of flavors of several groups are tried."""
-
-
-@dataclass(frozen=True, eq=False)
-class FlavorSet(NodeSet):
-    """The nodes of a flavor, or of the flavors of several groups."""
-
-    flavors: Mapping[int, int] = field(default_factory=dict)
-    """By resource."""
-
-
-def flavors_of(nodes: NodeSet | None) -> Mapping[int, int]:
-    """Return the flavors by resource that a set of nodes stands for."""
-    if nodes is None:
-        return {}
-    own = (each for each in nodes.parts or (nodes,) if isinstance(each, FlavorSet))
-    return next((each.flavors for each in own), {})
 
 
 class Combination(NamedTuple):
@@ -88,6 +70,18 @@ class Choices:
         flavors = self._table.flavors
         return None if flavors is None else flavors.offer_of.get(leaf)
 
+    def amounts(self, session: Session, job: RowVec, ask: Amounts) -> Amounts:
+        """``(F, K)`` what jobs ask for by row: of the set of nodes that is tried, or as chosen."""
+        tried = flavors_of(session.node_set)
+        leaf = session.jobs.queue_of_job[job].tolist()
+        asked = [
+            self._table.ask_of(leaf[at], ask[:, at], tried)
+            if tried or self.offer(leaf[at]) is None
+            else self.asked(session, row, ask[:, at])
+            for at, row in enumerate(job.tolist())
+        ]
+        return as_columns(asked, len(self._table.rows))
+
     def codes(self, session: Session, queue: RowVec, job: RowVec, ask: Amounts) -> CodeVec:
         """Return, asked about the leaf of a job, why no flavor has room for it, or 0."""
         codes = np.zeros(len(queue), np.int16)
@@ -99,7 +93,7 @@ class Choices:
         """Tell, ``(K,)``, where non-preemptible work would borrow in whatever flavor."""
         over = [
             all(
-                self.is_beyond_quota(session, leaf, asked)
+                is_beyond_quota(self._strict.holdings(session), leaf, asked)
                 for asked in self.possible(leaf, ask[:, at])
             )
             for at, leaf in enumerate(queue.tolist())
@@ -204,18 +198,10 @@ class Choices:
         leaf = int(session.jobs.queue_of_job[job])
         if not self._now.holdings(session).fits(leaf, asked):
             return int(refusals.NO_ROOM)
-        if not session.jobs.is_preemptible[job] and self.is_beyond_quota(session, leaf, asked):
-            return int(refusals.STRICT)
+        if not session.jobs.is_preemptible[job]:
+            strict = self._strict.holdings(session)
+            return int(refusals.STRICT) if is_beyond_quota(strict, leaf, asked) else 0
         return 0
-
-    def is_beyond_quota(self, session: Session, leaf: int, asked: Ask) -> bool:
-        """Tell whether non-preemptible work would make a queue on a path borrow."""
-        holdings = self._strict.holdings(session)
-        rows = [at for at, _ in asked]
-        holdings.add(leaf, asked)
-        over = any(holdings.is_over(node, rows) for node in holdings.rows.path(leaf))
-        holdings.take(leaf, asked)
-        return over
 
     def _waits(self, session: Session, job: int, offer: Offer) -> bool:
         """Tell whether a job waits for evictions in its first flavor.
@@ -396,4 +382,4 @@ def _level_by_quota(holdings: Holdings, leaf: int, at: int, amount: int) -> int:
     """Return the height of the lowest queue on a path whose quota is large enough."""
     rows = holdings.rows
     path = rows.path(leaf)
-    return height(rows, next((node for node in path if amount <= rows.subtree[node][at]), path[-1]))
+    return rows.height[next((it for it in path if amount <= rows.subtree[it][at]), path[-1])]

@@ -1,6 +1,6 @@
 """Which flavor work gets: the first of its queue's list that fits, else the best that could fit.
 
-Rules F21 to F23 of docs/explanation/fair-sharing.md. Quotas have a row for each pair of a flavor
+Rules F27 to F29 of docs/explanation/fair-sharing.md. Quotas have a row for each pair of a flavor
 and a resource. Resources of one group get the same flavor.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from kaisched_plugins.fair_sharing.classical.levels import level_at
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.quotas import Rows
 
 
 class Mode(IntEnum):
@@ -88,25 +88,6 @@ def is_taken(way: Way, rules: Fungibility) -> bool:
     if way.mode != Mode.FIT and not rules.stops_to_preempt:
         return False
     return way.level == 0 or rules.stops_to_borrow
-
-
-def height(rows: Rows, queue: int) -> int:
-    """Return the number of levels below a queue."""
-    return max((1 + height(rows, child) for child in rows.children[queue]), default=0)
-
-
-def lowest_level(holdings: Holdings, queue: int, at: int, amount: int) -> tuple[int, bool]:
-    """Return the height of the lowest queue within whose quota a request fits.
-
-    Also tell whether that queue is below another; if none fits it is the root.
-    """
-    rows, more = holdings.rows, amount
-    path = rows.path(queue)
-    for node in path:
-        if holdings.used[node][at] + more <= rows.subtree[node][at]:
-            return height(rows, node), rows.parent[node] >= 0
-        more -= max(0, rows.local[node][at] - holdings.used[node][at])
-    return height(rows, path[-1]), False
 
 
 class Group(NamedTuple):
@@ -301,7 +282,7 @@ class Chooser:
         holdings, queue = self._holdings, self._queue
         if amount > holdings.rows.potential[queue][at]:
             return Way(Mode.NO_FIT, 0), Hindrance.TOO_LARGE
-        level, is_inside = lowest_level(holdings, queue, at, amount)
+        level, is_inside = level_at(holdings, queue, at, amount)
         if amount <= max(0, holdings.available(queue, at)):
             return Way(Mode.FIT, level), Hindrance.NOTHING
         is_own = amount <= holdings.rows.nominal[queue][at]

@@ -11,6 +11,7 @@ from kaisched import (
     UNLIMITED,
     Change,
     Claim,
+    EvictionReason,
     Kind,
     Proposal,
     Reason,
@@ -22,14 +23,22 @@ from kaisched import (
     larger_bounds,
 )
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.choices import Choices, flavors_of
-from kaisched_plugins.fair_sharing.choosing import contested
+from kaisched_plugins.fair_sharing.allowed import contested
+from kaisched_plugins.fair_sharing.by_flavor import flavors_of
+from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.order import meeting
 from kaisched_plugins.fair_sharing.share import Terms
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import Work
 
+PRIORITY, RECLAMATION, FAIR_SHARING = "priority", "reclamation", "fair_sharing"
+KINDS = (FAIR_SHARING, PRIORITY, RECLAMATION)
+_WORDS = {
+    PRIORITY: "taken by high priority",
+    RECLAMATION: "reclaimed",
+    FAIR_SHARING: "fair sharing",
+}
 _NAMED = 3
 """So many queues are named."""
 
@@ -63,7 +72,7 @@ def _no_room(
         name = session.axis.names[int(table.rows[at])]
         has, most = holdings.used[row][at], quotas.cap[row][at]
         told = f"{format_amount(name, has)} of {format_amount(name, most)} held"
-        told = f"{table.name(at, session.axis.names)} {told}"
+        told = f"{table.name(at, session)} {told}"
         numbers = {
             "queue": session.queues.name[row],
             "resource": name,
@@ -114,7 +123,7 @@ def _strict(session: Session, table: Table, firm: Holdings, queue: int, ask: Ask
             if firm.is_over(row, (at,)):
                 name = session.axis.names[int(table.rows[at])]
                 held, quota = firm.used[row][at], firm.rows.subtree[row][at]
-                told = table.name(at, session.axis.names)
+                told = table.name(at, session)
                 return Reason(
                     f"queue {session.queues.name[row]}: non-preemptible work would hold {told}"
                     f" {format_amount(name, held)}, the quota is {format_amount(name, quota)}"
@@ -195,7 +204,7 @@ def taken(
     units: Sequence[Unit],
     *,
     is_high: bool,
-) -> Callable[[Session], str]:
+) -> Callable[[Session], EvictionReason]:
     """Return what makes ``fair sharing for team/job (queue b: share 0.1 ...) from queue a: ...``.
 
     ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
@@ -207,7 +216,9 @@ def taken(
         lost.setdefault(int(jobs.queue_of_job[unit.job]), []).extend(ask)
     asked = table.ask_of(claim.queue, claim.ask, flavors_of(claim.within))
     incoming = Work(-1, claim.queue, asked, is_high=is_high)
-    why = _why(holdings, incoming, lost)
+    kind = _kind(holdings, incoming, lost)
+    kinds = {queue: PRIORITY if queue == claim.queue else kind for queue in lost}
+    why = _WORDS[kind] if set(lost) != {claim.queue} else "preempted"
     names = session.queues.name
     told = []
     for queue, asks in sorted(lost.items())[:_NAMED]:
@@ -227,7 +238,7 @@ def taken(
         told.append(f"{len(lost) - _NAMED} more queues")
     mine = _mine(session, table, holdings, claim, lost)
     text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
-    return lambda _: text
+    return lambda _: EvictionReason(text, kinds)
 
 
 def _mine(
@@ -240,12 +251,13 @@ def _mine(
     return f"{where}: share {_told(session, table, holdings.terms(node))}"
 
 
-def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
-    """Return the word for what entitles the claim to most: priority, its quota, or its share."""
-    if all(queue == incoming.queue for queue in lost):
-        return "preempted"
-    if incoming.is_high:
-        return "taken by high priority"
+def _kind(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
+    """Return what entitles the claim to most: priority, its quota, or its share.
+
+    In its own queue the order of jobs decides alone, of which priority is the first part.
+    """
+    if incoming.is_high or all(queue == incoming.queue for queue in lost):
+        return PRIORITY
     holdings.take(incoming.queue, incoming.ask)
     for queue, asks in lost.items():  # what it lacked before they went
         _put(holdings, queue, asks)
@@ -257,7 +269,7 @@ def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
     is_within = holdings.is_within(own, lacks) or all(
         holdings.is_within(meeting(holdings, own, queue)[0], lacks) for queue in others
     )
-    return "reclaimed" if is_within else "fair sharing"
+    return RECLAMATION if is_within else FAIR_SHARING
 
 
 def _put(holdings: Holdings, queue: int, asks: Ask) -> None:

@@ -47,7 +47,9 @@ class Table:
     root: RowVec
     """``(Q,)`` the top-level queue of each."""
     is_on: BoolVec
-    """``(Q,)`` False in trees that take by quota alone."""
+    """``(Q,)`` False in trees without fair sharing."""
+    has_levels: bool
+    """Whether any such tree has several queues: their order rests on all levels at once (F20)."""
     resources: RowVec
     """The resources by the numbers that the quotas have for them."""
     flavors: Flavors | None = None
@@ -77,9 +79,9 @@ class Table:
         """The row of each flavor and resource."""
         return {} if self.flavors is None else self.flavors.row_of(len(self.plain))
 
-    def name(self, at: int, names: Sequence[str]) -> str:
+    def name(self, at: int, source: Source) -> str:
         """Return what a row is of, as ``gpu`` or ``gpu in flavor a100``."""
-        resource = names[int(self.rows[at])]
+        resource = str(source.axis.names[int(self.rows[at])])
         if self.flavors is None:
             return resource
         pair = at - (len(self.rows) - len(self.flavors.pairs))
@@ -88,26 +90,31 @@ class Table:
         return f"{resource} in flavor {self.flavors.names[self.flavors.pairs[pair].flavor]}"
 
     @property
+    def goes_by_paths(self) -> bool:
+        """Whether what is held at a queue is more than the sum of the amounts below it."""
+        return self.quotas.lends_in_part or self.flavors is not None
+
+    @property
     def plain(self) -> RowVec:
         """The resources of the rows that are of no flavor, which come first."""
         return self.rows if self.flavors is None else self.rows[: -len(self.flavors.pairs)]
 
-    def of_units(self, session: Session, units: Units) -> Amounts:
-        """``(F, V)`` what units hold, by row of the quotas."""
+    def by_row(self, session: Session, units: Units) -> Units:
+        """Return units whose amounts ``(F, V)`` are what they hold by row of the quotas."""
         if self.flavors is None:
-            return units.amounts[self.rows]
+            return replace(units, amounts=units.amounts[self.rows])
         sizes = [len(tasks) for tasks in units.tasks]
         tasks = np.array([task for each in units.tasks for task in each], np.int64)
         where = np.repeat(np.arange(len(sizes)), sizes)
         found = np.zeros((len(self.rows), len(sizes)), np.int64)
         self.count(session, found, where, tasks, session.node_of_task_now[tasks])
-        return found
+        return replace(units, amounts=found)
 
     def of_tasks(self, session: Session, tasks: RowVec) -> Ask:
         """Return what tasks of one queue hold together, by row of the quotas."""
         if self.flavors is None:
             shapes = session.tasks.shape_of_task[tasks]
-            return self.ask(session.shapes.request[:, shapes].sum(axis=1))
+            return self.ask(session.shapes.charge[:, shapes].sum(axis=1))
         found = np.zeros((len(self.rows), 1), np.int64)
         node = session.node_of_task_now[tasks]
         self.count(session, found, np.zeros(len(tasks), np.int64), tasks, node)
@@ -118,8 +125,8 @@ class Table:
     ) -> None:
         """Add what tasks hold on nodes to the columns ``where`` of sums by row."""
         queue = session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]
-        request = session.shapes.request[:, session.tasks.shape_of_task[tasks]]
-        self.nodes(session).count(into, where, queue, node, request)
+        charge = session.shapes.charge[:, session.tasks.shape_of_task[tasks]]
+        self.nodes(session).count(into, where, queue, node, charge)
 
     def nodes(self, session: Session) -> NodeMap:
         """Return the flavors of nodes, remembered while neither labels nor queues change."""
@@ -137,16 +144,25 @@ def some_of(amounts: Amounts) -> Ask:
     return [(at, amount) for at, amount in enumerate(amounts.tolist()) if amount > 0]
 
 
-def table_of(session: Session) -> Table:
+def as_columns(asked: Sequence[Ask], count: int) -> Amounts:
+    """``(count, K)`` amounts of what is asked for."""
+    columns = np.zeros((count, len(asked)), np.int64)
+    for at, ask in enumerate(asked):
+        for row, amount in ask:
+            columns[row, at] = amount
+    return columns
+
+
+def table_of(session: Session, *, is_classical: bool = False) -> Table:
     """Return the table of a session's queues, remembered while they are the same."""
     known: Table | None = session.hints.get(_TABLE)
     if known is None or known.queues is not session.queues or known.axis is not session.axis:
-        known = session.hints[_TABLE] = table_in(session)
+        known = session.hints[_TABLE] = table_in(session, is_classical=is_classical)
     return known
 
 
-def table_in(source: Source) -> Table:
-    """Make the table of a session's or a snapshot's queues."""
+def table_in(source: Source, *, is_classical: bool = False) -> Table:
+    """Make the table of a session's or a snapshot's queues; ``is_classical``: no tree is on."""
     queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
     root = np.arange(len(parent))
@@ -173,11 +189,20 @@ def table_in(source: Source) -> Table:
         )
         rows = np.append(rows, [pair.resource for pair in flavors.pairs])
     resources, resource = _numbered(rows)
-    is_on = np.array([each.is_on for each in queues.sharing], np.bool_)
+    is_on = np.array([each.is_on and not is_classical for each in queues.sharing], np.bool_)[root]
+    is_single = (parent < 0) & tree.is_leaf
     weights = [each.weight for each in queues.sharing]
-    quotas = Quotas(parent, nominal, borrowing, lending, weights, resource)
     return Table(
-        queues, source.axis, rows, quotas, tree.is_leaf, root, is_on[root], resources, flavors
+        queues,
+        source.axis,
+        rows,
+        Quotas(parent, nominal, borrowing, lending, weights, resource),
+        tree.is_leaf,
+        root,
+        is_on,
+        bool((~is_on & ~is_single).any()),
+        resources,
+        flavors,
     )
 
 
@@ -223,13 +248,23 @@ class Now:
         self._counted: Amounts | None = None
         """What leaves hold by flavor, kept up move by move."""
         self._moves = -1
+        self._columns: Amounts | None = None
 
     def holdings(self, session: Session) -> Holdings:
         """Return what is held; nobody may change it."""
         if session.moves != self._moves:
             self._moves = session.moves
+            self._columns = None
             self._catch_up(self._of_leaves(session))
         return self._holdings
+
+    def columns(self, session: Session) -> Amounts:
+        """Return the same as columns, ``(F, Q)``; nobody may change them."""
+        holdings = self.holdings(session)
+        if self._columns is None:
+            shape = len(self._table.is_leaf), len(self._table.rows)
+            self._columns = np.array(holdings.used, np.int64).reshape(shape).T
+        return self._columns
 
     def copy(self, session: Session) -> Holdings:
         """Return the same, to be changed by whoever asks."""

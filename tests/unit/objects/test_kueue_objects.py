@@ -69,10 +69,6 @@ WARNED = [
     ("admissionChecksStrategy: {admissionChecks: []}", "spec.admissionChecksStrategy"),
     ("admissionScope: {admissionMode: NoAdmissionFairSharing}", "spec.admissionScope"),
     ("concurrentAdmissionPolicy: {mode: x}", "spec.concurrentAdmissionPolicy"),
-    (
-        "preemption: {borrowWithinCohort: {policy: LowerPriority}}",
-        "spec.preemption.borrowWithinCohort",
-    ),
 ]
 
 
@@ -88,6 +84,7 @@ def test_a_field_without_a_meaning_is_named(line, path):
         "queueingStrategy: BestEffortFIFO",
         "flavorFungibility: {whenCanBorrow: Borrow, whenCanPreempt: TryNextFlavor}",
         "preemption: {borrowWithinCohort: {policy: Never}}",
+        "preemption: {borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: -5}}",
     ],
 )
 def test_what_api_servers_fill_in_is_no_warning(line):
@@ -117,6 +114,11 @@ WRONG = [
     (" {stopPolicy: Stop}", "spec.stopPolicy", "no such choice"),
     (" {fairSharing: {weight: -1}}", "spec.fairSharing.weight", "-1 is negative"),
     (" {fairSharing: {weight: 1e-12}}", "spec.fairSharing.weight", "out of range"),
+    (
+        " {preemption: {borrowWithinCohort: {maxPriorityThreshold: 2147483648}}}",
+        "spec.preemption.borrowWithinCohort.maxPriorityThreshold",
+        "out of range",
+    ),
     (" {preemption: {reclaimWithinCohort: Some}}", "spec.preemption.reclaimWithinCohort", None),
     (
         QUOTA % ("cpu", "{name: cpu, nominalQuota: 5x}"),

@@ -15,7 +15,6 @@ from kaisched_plugins.fair_sharing.flavors import (
     Mode,
     Request,
     Way,
-    lowest_level,
 )
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
@@ -86,13 +85,3 @@ def test_work_that_grows_stays_in_its_flavor_and_asks_for_the_difference():
     assert (chosen.flavors[0].flavor, chosen.mode) == (0, Mode.FIT)
     chosen = choose(nominal, used, 8, held={0: Held(0, 3)})
     assert (chosen.flavors, chosen.hindrance) == ({}, Hindrance.TOO_LARGE)
-
-
-def test_the_level_is_the_height_of_the_lowest_queue_within_whose_quota_a_request_fits():
-    nominal = np.array([[0, 2, 2, 4]])
-    none = np.full(nominal.shape, UNLIMITED)
-    resource = np.zeros(1, np.int64)
-    quotas = Quotas(PARENT, nominal, none, none, [Fraction(1)] * 4, resource)
-    holdings = Holdings(quotas, np.zeros_like(nominal))
-    found = [lowest_level(holdings, TEAM, 0, amount) for amount in (2, 4, 8, 9)]
-    assert found == [(0, True), (1, True), (2, False), (2, False)]
