@@ -101,7 +101,7 @@ def _lost(
     queue: int,
     lacks: Sequence[int],
 ) -> str:
-    """Return the same before and after, of the first of these resources that a queue loses."""
+    """Return what a queue held and holds of the first lacked resource that it loses."""
     used = before.used[queue]
     at = next(
         (row for row in lacks if used[row] > after.used[queue][row]), lacks[0] if lacks else -1
