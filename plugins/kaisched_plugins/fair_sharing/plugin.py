@@ -89,6 +89,19 @@ class FairSharing(Plugin):
 
     # -- order ---------------------------------------------------------------------------------
 
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the keys of queues with their best jobs."""
+        del question
+        own = (
+            "borrows with the job (0 no, 1 yes; without fair sharing the level)",
+            "infinite share with the job (0 no, 1 yes)",
+            "share with the job",
+            "share with the job, beyond 16 digits",
+            "-priority of the job",
+            "creation of the job",
+        )
+        return own if self.arguments.high_priority_from is None else ("-high priority", *own)
+
     @hookimpl
     def head_order(
         self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
