@@ -51,7 +51,7 @@ class Adviser:
         return (record for _, record in self.records_by_row())
 
     def records_by_row(self) -> Iterator[tuple[int, DecisionRecord]]:
-        """Return the same with the row of each job."""
+        """Return the row and the record of each job that stays pending, by name."""
         name = self._session.jobs.name
         rows = sorted(self._records.rows.tolist(), key=lambda row: name[row])
         return ((row, self.record(row)) for row in rows)

@@ -1,8 +1,8 @@
 """Whose turn it is: the place of each waiting job in its queue, and of the queues on its path.
 
 The order is that of allocate, as of the end of the cycle: inside a queue the jobs by the plugins'
-keys, at each level the queues by theirs, each with the job that it would offer. Made when somebody
-reads it, for any policy: plugins name their keys (``Plugin.key_names``).
+keys, at each level the queues by theirs, each with the job that it would offer. It is made when it
+is read, under any policy: plugins name their keys (``Plugin.key_names``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Entry: TypeAlias = tuple[Any, ...]
 
 
 class Because(NamedTuple):
-    """The first key in which two of one order differ."""
+    """The first key in which two neighbours in an order differ."""
 
     plugin: str
     """The plugin that answered it; empty for the last rules of the host."""
@@ -90,9 +90,9 @@ class Turn(NamedTuple):
 
 def _told(value: float | str) -> str:
     number = _number(value)
-    return (
-        "none" if number is None else f"{number:.15g}" if isinstance(number, float) else f"{number}"
-    )
+    if number is None:
+        return "none"
+    return f"{number:.15g}" if isinstance(number, float) else str(number)
 
 
 def _number(value: float | str) -> float | str | None:

@@ -33,14 +33,15 @@ from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
 from kaisched_plugins.fair_sharing.classical.gate import Gate
 from kaisched_plugins.fair_sharing.classical.levels import borrowing_levels
-from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
+from kaisched_plugins.fair_sharing.columns import Keys, is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
-from kaisched_plugins.fair_sharing.guard import unjust
+from kaisched_plugins.fair_sharing.guard import lacked, unjust
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
+from kaisched_plugins.fair_sharing.overtaking import undone
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
@@ -111,25 +112,41 @@ class FairSharing(Plugin):
         Without fair sharing the level at which the job borrows stands for both (F20).
         """
         table, jobs = self._table(session), session.jobs
-        if table.quotas.lends_in_part:
-            keys = self._turn_by_turn(session, table, queue, job, ask)
-        else:
-            keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
-        borrows, is_infinite, near, rest = keys
-        off = np.flatnonzero(~table.is_on[queue])
+        borrows, is_infinite = np.zeros(len(queue), np.int64), np.zeros(len(queue), np.int64)
+        near, rest = np.zeros(len(queue)), np.zeros(len(queue))
+        is_on = table.is_on[queue]
+        on, off = np.flatnonzero(is_on), np.flatnonzero(~is_on)
+        if on.size:
+            keys = self._shares(session, table, queue[on], job[on], held[:, on], ask[:, on])
+            borrows[on], is_infinite[on], near[on], rest[on] = keys
         if off.size:
-            is_infinite[off], near[off], rest[off] = 0, 0.0, 0.0
             used, leaf = self._now(session).columns(session), jobs.queue_of_job[job[off]]
             asks = ask[table.rows][:, off]
             borrows[off] = borrowing_levels(table.quotas, used, leaf, asks)
-        priority = -jobs.priority[job]
-        own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
+        own = borrows, is_infinite, near, rest, -jobs.priority[job], jobs.created_s[job]
         high = self.arguments.high_priority_from
-        return own if high is None else (np.where(-priority >= high, priority, _ORDINARY), *own)
+        if high is None:
+            return own
+        priority = jobs.priority[job]
+        return np.where(priority >= high, -priority, _ORDINARY), *own
+
+    def _shares(
+        self,
+        session: Session,
+        table: Table,
+        queue: RowVec,
+        job: RowVec,
+        held: Amounts,
+        ask: Amounts,
+    ) -> Keys:
+        """Return the key columns of F8 that compare what queues borrow."""
+        if table.quotas.lends_in_part:
+            return self._turn_by_turn(session, table, queue, job, ask)
+        return order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
 
     def _turn_by_turn(
         self, session: Session, table: Table, queue: RowVec, job: RowVec, ask: Amounts
-    ) -> tuple[IntVec, IntVec, FloatVec, FloatVec]:
+    ) -> Keys:
         """Return the keys of now, where amounts do not add up."""
         holdings = self._now(session).copy(session)
         leaf = session.jobs.queue_of_job[job].tolist()
@@ -293,7 +310,7 @@ class FairSharing(Plugin):
 
     @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
-        """Take nobody who would come first again, nor what is owed to its queue (F16)."""
+        """Take nothing that comes first again, is owed, or would go to a third job (F16)."""
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = self._table(session)
@@ -308,9 +325,12 @@ class FairSharing(Plugin):
         codes = np.zeros(len(units), np.int16)
         # One is enough: where any of them may not go, there is no such plan.
         by_share = bool(table.is_on[claim.queue])
-        work = next(unjust(holdings, incoming, works, by_share=by_share), None)
+        lacks = lacked(holdings, incoming, works)
+        work = next(unjust(holdings, incoming, works, lacks, by_share=by_share), None)
         if work is not None:
             codes[work.row] = refusals.COMES_BACK
+        else:
+            codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
         return codes
 
     @hookimpl
@@ -327,6 +347,8 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
+        if code == refusals.BORROWS:
+            return classical_reasons.borrows(session, self._table(session), holdings, job)
         return reasons.refused(session, self._table(session), holdings, job, code)
 
     @hookimpl
