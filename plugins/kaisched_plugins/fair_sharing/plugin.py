@@ -40,10 +40,10 @@ from kaisched_plugins.fair_sharing.figures import figures
 from kaisched_plugins.fair_sharing.guard import lacked, unjust
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
-from kaisched_plugins.fair_sharing.order import entry_at
+from kaisched_plugins.fair_sharing.order import keys_one_by_one
 from kaisched_plugins.fair_sharing.overtaking import undone
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
-from kaisched_plugins.fair_sharing.work import NEVER, Work
+from kaisched_plugins.fair_sharing.work import NEVER
 
 _TAKING = frozenset({"reclaim", PREEMPT})
 _ORDINARY = int(np.iinfo(np.int64).max)
@@ -141,29 +141,10 @@ class FairSharing(Plugin):
     ) -> Keys:
         """Return the key columns of F8 that compare what queues borrow."""
         if table.quotas.lends_in_part:
-            return self._turn_by_turn(session, table, queue, job, ask)
+            holdings = self._now(session).copy(session)
+            leaf = session.jobs.queue_of_job[job]
+            return keys_one_by_one(holdings, queue, leaf, ask[table.rows])
         return order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
-
-    def _turn_by_turn(
-        self, session: Session, table: Table, queue: RowVec, job: RowVec, ask: Amounts
-    ) -> Keys:
-        """Return the keys of now, where amounts do not add up."""
-        holdings = self._now(session).copy(session)
-        leaf = session.jobs.queue_of_job[job].tolist()
-        asks = ask[table.rows].T.tolist()
-        found = []
-        for at, row in enumerate(queue.tolist()):
-            asked = [(each, amount) for each, amount in enumerate(asks[at]) if amount > 0]
-            entry = entry_at(holdings, row, Work(-1, leaf[at], asked))
-            near, rest = entry.share.doubles()
-            found.append((entry.borrows, entry.share.is_infinite, near, rest))
-        columns = list(zip(*found, strict=True)) or [(), (), (), ()]
-        return (
-            np.array(columns[0], np.int64),
-            np.array(columns[1], np.int64),
-            np.array(columns[2], np.float64),
-            np.array(columns[3], np.float64),
-        )
 
     # -- gates ---------------------------------------------------------------------------------
 
