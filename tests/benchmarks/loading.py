@@ -1,0 +1,123 @@
+"""Loading a large cluster, as the daemon does when it starts: list pages into the store.
+
+A page is decoded, each of its pods becomes rows of the store, and a snapshot ends it. What the
+collector of garbage takes is part of it; its longest pause is told apart, of loading and of turns.
+"""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import process_time
+from typing import Any
+
+import msgspec
+
+from kaisched.cluster.kubernetes.resources import ALL
+from kaisched.cluster.store import StateStore
+from kaisched.daemon import garbage
+from kaisched.objects.node import Node
+from kaisched.objects.pod import Pod
+from kaisched.objects.queue import Queue
+from tests.benchmarks.harness import GPUS_OF_NODE, Measured, Watch, expect
+
+PAGE = 500
+_PODS = next(each for each in ALL if each.plural == "pods")
+
+
+@contextmanager
+def pauses() -> Iterator[list[float]]:
+    """Collect how long each search for garbage takes, in seconds."""
+    found: list[float] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        del info
+        found.append(-process_time()) if phase == "start" else found.append(
+            found.pop() + process_time()
+        )
+
+    gc.callbacks.append(note)
+    try:
+        yield found
+    finally:
+        gc.callbacks.remove(note)
+
+
+def _pod(at: int, queues: int) -> dict[str, Any]:
+    request = {"nvidia.com/gpu": "1", "cpu": "8", "memory": "64Gi"}
+    node = at // GPUS_OF_NODE
+    return {
+        "metadata": {
+            "name": f"job-{at:06}-0",
+            "namespace": "team",
+            "uid": f"{at:032x}",
+            "resourceVersion": str(at + 1),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"kai.scheduler/queue": f"q{at % queues:03}", "app": "training"},
+        },
+        "spec": {
+            "schedulerName": "kaisched",
+            "nodeName": f"n{node:05}",
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/training:1",
+                    "resources": {"limits": request, "requests": request},
+                }
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "startTime": "2026-01-01T00:01:00Z",
+            "conditions": [{"type": "PodScheduled", "status": "True"}],
+        },
+    }
+
+
+def pages(pods: int, queues: int) -> Iterator[bytes]:
+    """Yield the pages of a list of running pods."""
+    for first in range(0, pods, PAGE):
+        items = [_pod(at, queues) for at in range(first, min(first + PAGE, pods))]
+        yield msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
+
+
+def _furnished(nodes: int, queues: int) -> StateStore:
+    store = StateStore()
+    for at in range(queues):
+        meta = {"name": f"q{at:03}", "uid": f"q{at:03}"}
+        store.upsert_queue(msgspec.convert({"metadata": meta, "spec": {}}, Queue))
+    amounts = {"cpu": "256", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    status = {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
+    for at in range(nodes):
+        store.upsert_node(
+            msgspec.convert({"metadata": {"name": f"n{at:05}"}, "status": status}, Node)
+        )
+    return store
+
+
+def load(repeat: int, *, pods: int, queues: int) -> Measured:
+    """Time reading so many pods into a new store, up to its first snapshot."""
+    watch, listed = Watch(), list(pages(pods, queues))
+    longest = []
+
+    def read() -> StateStore:
+        store = _furnished(-(-pods // GPUS_OF_NODE), queues)
+        for page in listed:
+            for pod in _PODS.read_list(page).objects:
+                assert isinstance(pod, Pod)
+                store.upsert_pod(pod)
+            garbage.tend()
+        store.snapshot()
+        garbage.settle()
+        return store
+
+    for _ in range(repeat):
+        gc.unfreeze()
+        garbage.begin()
+        with pauses() as found:
+            store = watch.time(read)
+        longest.append(max(found, default=0.0))
+        expect(len(store.snapshot().jobs.name) == pods, "pods are missing")
+        del store
+    cpu = watch.summary()["cpu_s"]
+    return Measured(watch, {"pod_us": 1e6 * cpu / pods, "collection_s": max(longest)})
