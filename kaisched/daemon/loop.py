@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.ma  # noqa: F401 - numpy's own functions import it late, which takes a cycle's time
+import numpy.ma
 import structlog
 
 from kaisched.clock import monotonic_s

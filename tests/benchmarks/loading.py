@@ -1,10 +1,11 @@
-"""Loading a large cluster, as the daemon does when it starts: list pages into the store.
+"""What a daemon does first: it loads a large cluster, and it reclaims for the first time.
 
-A page is decoded, each of its pods becomes rows of the store, and a snapshot ends it. What the
-collector of garbage takes is part of it; its longest pause is told apart, of loading and of turns.
+Each page of a list is decoded, its pods become rows of the store, and a snapshot ends it. Searches
+for garbage are part of it; the longest is reported, of loading and of turns.
 """
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import process_time
@@ -15,10 +16,12 @@ import msgspec
 from kaisched.cluster.kubernetes.resources import ALL
 from kaisched.cluster.store import StateStore
 from kaisched.daemon import garbage
+from kaisched.daemon.loop import Loop
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
-from tests.benchmarks.harness import GPUS_OF_NODE, Measured, Watch, expect
+from tests.benchmarks.full import STARVED, add, make_full
+from tests.benchmarks.harness import GPUS_OF_NODE, Daemon, Measured, Watch, expect
 
 PAGE = 500
 _PODS = next(each for each in ALL if each.plural == "pods")
@@ -121,3 +124,19 @@ def load(repeat: int, *, pods: int, queues: int) -> Measured:
         del store
     cpu = watch.summary()["cpu_s"]
     return Measured(watch, {"pod_us": 1e6 * cpu / pods, "collection_s": max(longest)})
+
+
+def first_reclaim(repeat: int, *, nodes: int) -> Measured:
+    """Time the first cycle of a process that reclaims; count what it imports."""
+    expect(Loop, "the daemon is not imported")
+    store = make_full(nodes)
+    for at in range(2 * nodes):
+        add(store, f"w{at:05}", STARVED, 1, 1)
+    daemon, first, watch = Daemon(store), Watch(), Watch()
+    before = set(sys.modules)
+    daemon.cold_cycle(first)
+    late = sorted(set(sys.modules) - before)
+    for _ in range(repeat):
+        daemon.cold_cycle(watch)
+    detail = {"first_s": first.cpu[0], "late_imports": len(late), "late": late}
+    return Measured(watch, detail)
