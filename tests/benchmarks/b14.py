@@ -226,6 +226,7 @@ class Bench:
         """End and add some pods, then time the turn and what is written until the next one."""
         self.churn()
         turn = watch.time(self.loop.turn)
+        garbage.tend()  # as the loop's own thread does after each turn
         expect(turn is not None and not turn.result.failures, "the turn failed")
         pending = self.collector.published.pending
         expect(sum(pending.values()) == len(turn.result.records), "not every job is counted")
@@ -260,7 +261,6 @@ def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
         found.clear()
         for _ in range(repeat):
             bench.turn(watch)
-            garbage.tend()
     expect(bench.server.sent, "nothing was reported")
     cpu = sorted(watch.cpu)
     detail = {
