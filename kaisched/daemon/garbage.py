@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-_SELDOM: Final = (5_000, 5, 1_000_000)
+_SELDOM: Final = (5_000, 2, 1_000_000)
 """New objects before the youngest are searched; such searches before those that outlived one are;
 and of these before all are: never, :func:`tend` does that."""
 

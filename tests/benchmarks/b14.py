@@ -241,7 +241,7 @@ class Bench:
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """Log nothing: a line for each turn is not what is timed."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
@@ -254,7 +254,7 @@ def _without_logs() -> Iterator[None]:
 def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
     """Time turns of a loop with jobs waiting; what is written in between is told apart."""
     first, watch = Watch(), Watch()
-    with _without_logs(), pauses() as found:
+    with without_logs(), pauses() as found:
         bench = Bench(nodes, queues, jobs)
         bench.turn(first)
         bench.turn(first)
@@ -282,7 +282,7 @@ def allocate(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
     first, watch = Watch(), Watch()
     policy, memory = default_policy(), Memory()
     policy = replace(policy, actions=tuple(it for it in policy.actions if it.name == "allocate"))
-    with _without_logs():
+    with without_logs():
         bench = Bench(nodes, queues, jobs)
         for number in range(2 + repeat):
             bench.churn()

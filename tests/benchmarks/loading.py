@@ -6,7 +6,7 @@ for garbage are part of it; the longest is reported, of loading and of turns.
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import process_time
 from typing import Any
@@ -21,7 +21,7 @@ from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.queue import Queue
 from tests.benchmarks.full import STARVED, add, make_full
-from tests.benchmarks.harness import GPUS_OF_NODE, Daemon, Measured, Watch, expect
+from tests.benchmarks.harness import GPUS_OF_NODE, Daemon, Measured, Watch, calibrate, expect
 
 PAGE = 500
 _PODS = next(each for each in ALL if each.plural == "pods")
@@ -45,7 +45,8 @@ def pauses() -> Iterator[list[float]]:
         gc.callbacks.remove(note)
 
 
-def _pod(at: int, queues: int) -> dict[str, Any]:
+def pod_of(at: int, queues: int, *, waits: bool = False) -> dict[str, Any]:
+    """Return a pod of one GPU, that runs on its node or waits."""
     request = {"nvidia.com/gpu": "1", "cpu": "8", "memory": "64Gi"}
     node = at // GPUS_OF_NODE
     return {
@@ -55,11 +56,14 @@ def _pod(at: int, queues: int) -> dict[str, Any]:
             "uid": f"{at:032x}",
             "resourceVersion": str(at + 1),
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "labels": {"kai.scheduler/queue": f"q{at % queues:03}", "app": "training"},
+            "labels": {
+                "kai.scheduler/queue": f"q{at % queues:03}",
+                "kai.scheduler/preemptibility": "non-preemptible",
+            },
         },
         "spec": {
             "schedulerName": "kaisched",
-            "nodeName": f"n{node:05}",
+            "nodeName": "" if waits else f"n{node:05}",
             "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
             "containers": [
                 {
@@ -69,7 +73,9 @@ def _pod(at: int, queues: int) -> dict[str, Any]:
                 }
             ],
         },
-        "status": {
+        "status": {"phase": "Pending"}
+        if waits
+        else {
             "phase": "Running",
             "startTime": "2026-01-01T00:01:00Z",
             "conditions": [{"type": "PodScheduled", "status": "True"}],
@@ -77,25 +83,36 @@ def _pod(at: int, queues: int) -> dict[str, Any]:
     }
 
 
-def pages(pods: int, queues: int) -> Iterator[bytes]:
-    """Yield the pages of a list of running pods."""
+def pages(pods: int, queues: int, running: int | None = None) -> Iterator[bytes]:
+    """Yield the pages of a list of pods, of which the first run: by default all."""
+    running = pods if running is None else running
     for first in range(0, pods, PAGE):
-        items = [_pod(at, queues) for at in range(first, min(first + PAGE, pods))]
+        rows = range(first, min(first + PAGE, pods))
+        items = [pod_of(at, queues, waits=at >= running) for at in rows]
         yield msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
 
 
-def _furnished(nodes: int, queues: int) -> StateStore:
-    store = StateStore()
+def furnish(store: StateStore, nodes: int, queues: int) -> None:
+    """Add empty nodes and queues."""
     for at in range(queues):
         meta = {"name": f"q{at:03}", "uid": f"q{at:03}"}
-        store.upsert_queue(msgspec.convert({"metadata": meta, "spec": {}}, Queue))
+        spec = {"resources": {"gpu": {"quota": -1}}}
+        store.upsert_queue(msgspec.convert({"metadata": meta, "spec": spec}, Queue))
     amounts = {"cpu": "256", "memory": "1024Gi", "pods": "110", "nvidia.com/gpu": "8"}
     status = {"allocatable": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
     for at in range(nodes):
         store.upsert_node(
             msgspec.convert({"metadata": {"name": f"n{at:05}"}, "status": status}, Node)
         )
-    return store
+
+
+def take_in(store: StateStore, listed: Iterable[bytes]) -> None:
+    """Read pages of pods into a store, as the daemon does."""
+    for page in listed:
+        for pod in _PODS.read_list(page).objects:
+            assert isinstance(pod, Pod)
+            store.upsert_pod(pod)
+        garbage.tend()
 
 
 def load(repeat: int, *, pods: int, queues: int) -> Measured:
@@ -104,12 +121,9 @@ def load(repeat: int, *, pods: int, queues: int) -> Measured:
     longest = []
 
     def read() -> StateStore:
-        store = _furnished(-(-pods // GPUS_OF_NODE), queues)
-        for page in listed:
-            for pod in _PODS.read_list(page).objects:
-                assert isinstance(pod, Pod)
-                store.upsert_pod(pod)
-            garbage.tend()
+        store = StateStore()
+        furnish(store, -(-pods // GPUS_OF_NODE), queues)
+        take_in(store, listed)
         store.snapshot()
         garbage.settle()
         return store
@@ -129,6 +143,7 @@ def load(repeat: int, *, pods: int, queues: int) -> Measured:
 def first_reclaim(repeat: int, *, nodes: int) -> Measured:
     """Time the first cycle of a process that reclaims; count what it imports."""
     expect(Loop, "the daemon is not imported")
+    calibrate()  # it imports what a daemon does not
     store = make_full(nodes)
     for at in range(2 * nodes):
         add(store, f"w{at:05}", STARVED, 1, 1)
