@@ -103,7 +103,7 @@ class _Search:
         columns = [queue, *victim_columns(session, table, units, rows, rules), group]
         order = np.lexsort(columns)
         rows = rows[order]
-        amounts = units.amounts[table.rows][:, rows]
+        amounts = units.amounts[:, rows]
         return _Candidates(rows, queue[order], ways[order], amounts)
 
     def orders(self, candidates: _Candidates) -> Iterator[tuple[list[int], bool, bool]]:
