@@ -67,7 +67,9 @@ class Search:
         self.begin(victim_list)
         code = 0
         for number in range(PASSES):
-            asked = replace(demand, claim=replace(demand.claim, pass_number=number))
+            asked = demand
+            if number:
+                asked = replace(demand, claim=replace(demand.claim, pass_number=number))
             found = self._pass(asked, victim_list)
             if isinstance(found, Plan):
                 return found

@@ -6,7 +6,8 @@ Rules F27 to F30 of docs/explanation/fair-sharing.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice, pairwise, product
+from functools import partial
+from itertools import islice, product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from kaisched_plugins.fair_sharing.flavors import (
     Way,
 )
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
+from kaisched_plugins.fair_sharing.oracle import Oracle, held_at_start
 from kaisched_plugins.fair_sharing.paths import is_beyond_quota
 from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns
 from kaisched_plugins.fair_sharing.work import NEVER
@@ -48,12 +50,24 @@ class Combination(NamedTuple):
 class Choices:
     """Answers for one cycle, remembered while nothing moves."""
 
-    def __init__(self, table: Table, now: Now, strict: Now, waited: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        table: Table,
+        now: Now,
+        strict: Now,
+        waited: Collection[str] = (),
+        *,
+        is_nominating: bool = False,
+    ) -> None:
         """Choose nothing yet.
 
         ``strict`` counts non-preemptible work; ``waited`` are the jobs of :meth:`waiting` of the
-        last cycle.
+        last cycle. With ``is_nominating`` each job has one flavor for the whole cycle, chosen by
+        what was held when the cycle began.
         """
+        self._is_nominating = is_nominating
+        self._start: Holdings | None = None
+        self._oracle: Oracle | None = None
         self._waited = frozenset(waited)
         self._table = table
         self._now = now
@@ -243,15 +257,17 @@ class Choices:
         self, session: Session, job: int, leaf: int, offer: Offer, ask: Amounts
     ) -> list[Combination]:
         """Return a flavor for each group, the first to be tried first."""
-        if session.moves != self._moves:
+        if session.moves != self._moves and not self._is_nominating:
             self._moves = session.moves
             self._known.clear()
+        jobs = session.jobs
         groups = _asked_groups(offer, ask)
         accepted = [self._accepted(session, job, offer, group) for group in groups]
-        key = leaf, ask.tobytes(), tuple(accepted)
+        turn = int(jobs.priority[job]), float(jobs.created_s[job])
+        key = leaf, ask.tobytes(), tuple(accepted), turn
         known = self._known.get(key)
         if known is None:
-            chooser = self._chooser(session, leaf, offer)
+            chooser = self._chooser(session, job, leaf, offer)
             ranked = [
                 list(_ranked(chooser, group, ask, accepts))
                 for group, accepts in zip(groups, accepted, strict=True)
@@ -263,7 +279,7 @@ class Choices:
                     tuple(flavor for flavor, _ in each),
                     min((way.mode for _, way in each), default=Mode.FIT),
                 )
-                for each in islice(product(*ranked), _MOST)
+                for each in islice(product(*ranked), 1 if self._is_nominating else _MOST)
             ]
         return known
 
@@ -273,7 +289,7 @@ class Choices:
         """Return why no flavor of some group could be had; of several groups the worst."""
         if self._is_unlisted(leaf, offer, ask):
             return Hindrance.NO_MATCH
-        chooser = self._chooser(session, leaf, offer)
+        chooser = self._chooser(session, job, leaf, offer)
         found = (
             chooser.choose_one(_request(group, ask, self._accepted(session, job, offer, group)), {})
             for group in _asked_groups(offer, ask)
@@ -304,27 +320,26 @@ class Choices:
             if all(accepts(each, labels[flavor]) for each in every)
         )
 
-    def _chooser(self, session: Session, leaf: int, offer: Offer) -> Chooser:
-        holdings, sharing = self._now.holdings(session), session.queues.sharing[leaf]
+    def _chooser(self, session: Session, job: int, leaf: int, offer: Offer) -> Chooser:
+        sharing = session.queues.sharing[leaf]
+        if self._is_nominating:
+            if self._start is None:
+                self._start = held_at_start(session, self._table)
+            holdings = self._start
+        else:
+            holdings = self._now.holdings(session)
+        if self._oracle is None:
+            self._oracle = Oracle(session, self._table)
         is_sharing = bool(self._table.is_on[leaf])
-
-        def oracle(at: int, amount: int) -> Way:
-            """Judge by quotas alone whether evictions might make room."""
-            mode = Mode.NO_CANDIDATES
-            if sharing.within != NEVER and holdings.used[leaf][at] > 0:
-                mode = Mode.PREEMPT
-            if sharing.across != NEVER and _any_borrows(holdings, leaf, at):
-                mode = Mode.RECLAIM
-            return Way(mode, _level_by_quota(holdings, leaf, at, amount))
-
         return Chooser(
             holdings,
             leaf,
             offer.groups,
             self._table.pair,
             offer.rules,
-            oracle,
-            may_borrow_after_evictions=is_sharing and sharing.across != NEVER,
+            partial(self._oracle.way, session, holdings, job, leaf),
+            may_borrow_after_evictions=(is_sharing and sharing.across != NEVER)
+            or sharing.borrowing != NEVER,
         )
 
 
@@ -366,20 +381,3 @@ def _runs_in(session: Session, table: Table, job: int, offer: Offer, group: Grou
     found = table.nodes(session).flavor_of(offer, group)[nodes]
     found = found[found >= 0]
     return int(found[0]) if found.size else -1
-
-
-def _any_borrows(holdings: Holdings, leaf: int, at: int) -> bool:
-    """Tell whether a queue beside a path holds more than its quota of a row."""
-    children = holdings.rows.children
-    return any(
-        child != node and holdings.is_over(child, (at,))
-        for node, above in pairwise(holdings.rows.path(leaf))
-        for child in children[above]
-    )
-
-
-def _level_by_quota(holdings: Holdings, leaf: int, at: int, amount: int) -> int:
-    """Return the height of the lowest queue on a path whose quota is large enough."""
-    rows = holdings.rows
-    path = rows.path(leaf)
-    return rows.height[next((it for it in path if amount <= rows.subtree[it][at]), path[-1])]

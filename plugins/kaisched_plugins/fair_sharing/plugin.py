@@ -171,8 +171,7 @@ class FairSharing(Plugin):
         table = self._table(session)
         quotas, rows, some = table.quotas, table.rows, ask[table.rows]
         codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
-        by_flavor = self._choices(session) if table.flavors is not None else None
-        if by_flavor is not None:
+        if (by_flavor := self._choices(session) if table.flavors is not None else None) is not None:
             some = by_flavor.amounts(session, job, ask)
             codes = np.where(codes == 0, by_flavor.codes(session, queue, job, ask), codes)
             full = np.zeros(len(queue), np.bool_)
@@ -183,7 +182,8 @@ class FairSharing(Plugin):
         codes = np.where(codes == 0, full * np.int16(refusals.NO_ROOM), codes)
         within = session.state[self.name].within
         if within:
-            bound = np.array([(action, it) in within for it in job.tolist()]) & table.is_leaf[queue]
+            is_in = [(action, it) in within for it in job.tolist()]
+            bound = np.array(is_in, np.bool_) & table.is_leaf[queue]
             has = self._now(session).columns(session)[:, queue] if by_flavor else held[rows]
             over = bound & is_beyond(quotas.subtree[:, queue], has, some)
             codes = np.where(codes == 0, over * np.int16(refusals.BORROWS), codes)
@@ -391,6 +391,7 @@ class FairSharing(Plugin):
         cycle: Cycle = session.state[self.name]
         if cycle.choices is None:
             waited = session.facts_before.get(self.name) or ()
-            table = self._table(session)
-            cycle.choices = Choices(table, self._now(session), self._strict(session), waited)
+            counted = self._table(session), self._now(session), self._strict(session)
+            is_pinned = self.arguments.is_compatible
+            cycle.choices = Choices(*counted, waited, is_nominating=is_pinned)
         return cycle.choices

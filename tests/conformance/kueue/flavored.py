@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from kaisched import UNLIMITED
+from kaisched import UNLIMITED, Taint
 from kaisched.core.tables import Flavor, FlavorQuota
 
-Labels = tuple[tuple[str, str], ...]
+_TAINTED = "spot-tainted"
 
 
 def has_choice(objects: Iterable[Mapping[str, Any]]) -> bool:
@@ -21,13 +21,23 @@ def has_choice(objects: Iterable[Mapping[str, Any]]) -> bool:
 
 def nodes_of(queues: Sequence[Mapping[str, Any]]) -> dict[frozenset[str], str]:
     """Return a node for each combination of flavors that a queue may choose."""
-    combinations = {
-        frozenset(flavors)
-        for queue in queues
-        for flavors in product(*(group["flavors"] for group in queue["resource_groups"]))
-    }
+    combinations = {frozenset(flavors) for queue in queues for flavors in product(*_groups(queue))}
     ordered = sorted(combinations, key=sorted)
     return {flavors: f"n{at}" for at, flavors in enumerate(ordered)}
+
+
+def _groups(queue: Mapping[str, Any]) -> list[list[str]]:
+    """Return the flavors of each resource group; groups of the same resources are one."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for group in queue["resource_groups"]:
+        found.setdefault(tuple(group["covered_resources"]), []).extend(group["flavors"])
+    return list(found.values())
+
+
+def taints_of(flavors: Iterable[str]) -> tuple[Taint, ...]:
+    """Return the taint of the tables' tainted flavors, which no workload of a case tolerates."""
+    is_tainted = any(flavor.startswith(_TAINTED) for flavor in flavors)
+    return (Taint("instance", "spot", "NoSchedule"),) if is_tainted else ()
 
 
 def labels_of(flavors: Iterable[str]) -> dict[str, str]:

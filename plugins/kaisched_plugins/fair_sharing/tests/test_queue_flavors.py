@@ -169,16 +169,42 @@ def test_whether_work_evicts_in_a_flavor_or_takes_the_next(rule, placed, evicted
 
 
 def test_where_evictions_do_not_help_the_next_flavor_is_taken_after_all():
-    choice = of(flavor("old", 1), flavor("new", 2), when_can_preempt="MayStopSearch")
+    # By quota the end of z would be enough, but no node of old GPUs would have two free.
+    choice = of(flavor("old", 2), flavor("new", 2), when_can_preempt="MayStopSearch")
+    nodes = cluster().node("older", gpu=1, labels={"type": "old"})
     built = (
-        two_teams(cluster(), first=of(flavor("old", 3)), second=choice)
+        two_teams(nodes, first=of(flavor("old", 3)), second=choice)
         .job("x", queue="a", running={"old": 3}, tasks=3)
-        .job("y", queue="b")
-        .job("z", queue="b", running={"old": 1}, priority=90)
+        .job("y", queue="b", gpu=2)
+        .job("z", queue="b", running={"older": 1}, priority=40)
     )
     ran = built.run(shard=SHARD)
     assert ran.reasons == {"y": "EvictionsPreferred"}
     assert built.run(shard=SHARD, memory=ran.memory).placed == {"y-0": "new"}
+
+
+def test_work_that_may_not_be_evicted_is_no_reason_to_wait():
+    choice = of(flavor("old", 1), flavor("new", 2), when_can_preempt="MayStopSearch")
+    ran = (
+        two_teams(cluster(), first=of(flavor("old", 3)), second=choice)
+        .job("x", queue="a", running={"old": 3}, tasks=3)
+        .job("y", queue="b")
+        .job("z", queue="b", running={"old": 1}, priority=90)
+        .run(shard=SHARD)
+    )
+    assert ran.placed == {"y-0": "new"}
+
+
+def test_in_the_compatible_mode_a_job_has_one_flavor_for_the_whole_cycle():
+    shard = {
+        "plugins": {
+            "proportion": {"enabled": False},
+            "fair-sharing": {"enabled": True, "arguments": {"isCompatible": True}},
+        }
+    }
+    built = two_teams(cluster(olds=1)).job("x", queue="a").job("y", queue="a")
+    assert built.run(shard=SHARD).placed == {"x-0": "old", "y-0": "new"}
+    assert built.run(shard=shard).placed == {"x-0": "old"}
 
 
 def test_strict_work_borrows_no_flavor():
