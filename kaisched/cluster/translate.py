@@ -23,7 +23,7 @@ from kaisched.objects import labels
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.queue import Queue
+from kaisched.objects.queue import BY_USAGE, Queue
 from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
 from kaisched.objects.wire import Condition, ObjectMeta
@@ -84,6 +84,7 @@ def queue_row(queue: Queue) -> QueueRow:
             is_on=spec.fair_sharing.enabled,
             within=spec.preemption.within_cluster_queue,
             across=spec.preemption.reclaim_within_cohort,
+            is_by_usage=spec.admission_scope.admission_mode == BY_USAGE,
         ),
     )
 

@@ -74,6 +74,8 @@ class Sharing:
     LowerOrNewerEqualPriority or Any."""
     across: str = "Any"
     """From which jobs of other queues a job may take, likewise."""
+    is_by_usage: bool = False
+    """Whether the queues below it have its quota in the order of their past usage."""
 
 
 SHARING: Final = Sharing()

@@ -16,6 +16,7 @@ from kaisched.objects.kai_names import known_actions
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
 from kaisched.objects.queue import (
+    QueueAdmissionScope,
     QueueFairSharing,
     QueuePreemption,
     QueueResource,
@@ -115,6 +116,7 @@ QUEUE_RULES: Final[Rules] = {
         "reclaim_min_runtime": says("How long a started job is safe from reclaim."),
         "fair_sharing": says("How much it counts among its siblings where the policy lends."),
         "preemption": says("From whom its work may take where the policy lends."),
+        "admission_scope": says("The order of the queues below where the policy lends."),
         "stop_policy": says(
             "For this queue and all below: Hold starts nothing new, HoldAndDrain also evicts what"
             " runs."
@@ -144,6 +146,12 @@ QUEUE_RULES: Final[Rules] = {
     QueuePreemption: {
         "within_cluster_queue": says("From work of the same queue."),
         "reclaim_within_cohort": says("From work of other queues of its tree."),
+    },
+    QueueAdmissionScope: {
+        "admission_mode": says(
+            "UsageBasedAdmissionFairSharing: the queues below share its quota, and the one that has"
+            " used least lately for its weight goes first."
+        ),
     },
 }
 GROUP_RULES: Final[Rules] = {

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from kaisched.objects.wire import KubernetesObject, StrictWire
 
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 """Whose work may go for work of another: by priority, or by priority and age."""
+AdmissionMode = Literal["NoAdmissionFairSharing", "UsageBasedAdmissionFairSharing"]
+BY_USAGE: Final = "UsageBasedAdmissionFairSharing"
 
 
 class QueueResource(StrictWire, frozen=True, kw_only=True):
@@ -49,6 +51,14 @@ class QueuePreemption(StrictWire, frozen=True, kw_only=True):
     """From work of other queues of its tree."""
 
 
+class QueueAdmissionScope(StrictWire, frozen=True, kw_only=True):
+    """The order in which jobs of the queues below start, where the policy of the shard lends."""
+
+    admission_mode: AdmissionMode = "NoAdmissionFairSharing"
+    """``UsageBasedAdmissionFairSharing``: the queues below share its quota, and who has used less
+    lately by its weight goes first."""
+
+
 class QueueSpec(StrictWire, frozen=True, kw_only=True):
     """A queue's place in the tree and its resources."""
 
@@ -62,6 +72,7 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     reclaim_min_runtime: str | int | None = None
     fair_sharing: QueueFairSharing = QueueFairSharing()
     preemption: QueuePreemption = QueuePreemption()
+    admission_scope: QueueAdmissionScope = QueueAdmissionScope()
     stop_policy: StopPolicy = "None"
     """Also applies to all queues below. ``Hold``: nothing new is started. ``HoldAndDrain``: running
     jobs are evicted as well."""

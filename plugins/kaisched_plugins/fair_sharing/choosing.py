@@ -8,7 +8,7 @@ from typing import Final, overload
 
 import numpy as np
 
-from kaisched import BoolVec, Claim, IntVec, RowVec, Session, Units
+from kaisched import BoolVec, Claim, FloatVec, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
@@ -35,17 +35,20 @@ class Rules:
         return self.high_from is not None and priority >= self.high_from
 
 
-def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Work:
-    """Return a claim as work that asks."""
+def claim_work(
+    session: Session, table: Table, rules: Rules, claim: Claim, usage: FloatVec | None = None
+) -> Work:
+    """Return a claim as work that asks; ``usage`` is that of the queues in pools."""
     jobs, job = session.jobs, claim.job
     priority = int(jobs.priority[job])
     return Work(
         -1,
-        claim.queue,
+        int(table.home[claim.queue]),
         table.ask(claim.ask),
         priority,
         float(jobs.created_s[job]),
         name=jobs.name[job],
+        usage=0.0 if usage is None else float(usage[claim.queue]),
         is_high=rules.is_high(priority),
     )
 
@@ -74,14 +77,15 @@ def in_order(
     claim: Claim,
     units: Units,
     rules: Rules,
+    usage: FloatVec | None = None,
 ) -> tuple[RowVec, int]:
     """Return the units of :meth:`victim_order`, and why the others would not go.
 
-    ``holdings`` are used up.
+    ``holdings`` are used up; ``usage`` is that of the queues in pools.
     """
     incoming = claim_work(session, table, rules, claim)
     lacks = contested(holdings, incoming)
-    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules)
+    lines = _lines(session, table, holdings, claim, incoming, units, lacks, rules, usage)
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
     count = sum(map(len, lines.values()))
@@ -126,23 +130,26 @@ def _lines(
     units: Units,
     lacks: Sequence[int],
     rules: Rules,
+    usage: FloatVec | None,
 ) -> dict[int, _Line]:
     """Return the units that may go for a claim, by queue, the first to go first."""
     rows = _allowed(session, table, holdings, incoming, units, lacks, rules)
     rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
     if not rows.size:
         return {}
-    jobs, job, queue = session.jobs, units.job[rows], units.queue[rows]
+    jobs, job, queue = session.jobs, units.job[rows], table.home[units.queue[rows]]
     since = jobs.last_start_s[job]
     since = np.where(np.isnan(since), -np.inf, since)
     columns = [-since, jobs.priority[job], queue]
+    if usage is not None:  # of one pool, who has used more gives first
+        columns.insert(2, -usage[units.queue[rows]])
     if rules.by_size:
         columns.insert(1, _sizes(table, units, rows))
     order = rows[np.lexsort(columns)]
-    at = units.queue[order]
+    at = table.home[units.queue[order]]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
-        int(units.queue[part[0]]): _Line(session, table, rules, units, part)
+        int(table.home[units.queue[part[0]]]): _Line(session, table, rules, units, part, usage)
         for part in np.split(order, cuts)
     }
 
@@ -159,14 +166,15 @@ def _allowed(
     """Return the rows of units that policies let a claim take, of what it lacks."""
     own = incoming.queue
     sharing = session.queues.sharing[own]
-    is_own = units.queue == own
+    queues = table.home[units.queue]
+    is_own = queues == own
     is_open = np.zeros(len(table.is_leaf), np.bool_)
-    for queue in np.unique(units.queue).tolist():
+    for queue in np.unique(queues).tolist():
         is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
     may = np.where(
         is_own,
         _may_take(session, sharing.within, incoming, units.job),
-        is_open[units.queue] & _may_take(session, sharing.across, incoming, units.job),
+        is_open[queues] & _may_take(session, sharing.across, incoming, units.job),
     )
     if rules.high_from is not None:
         priority = session.jobs.priority[units.job]
@@ -174,7 +182,7 @@ def _allowed(
         may &= ~is_safe | (is_own & (priority < incoming.priority))
         if incoming.is_high and sharing.across != NEVER:
             is_less = ~is_safe & (priority < incoming.priority)
-            may |= ~is_own & is_less & is_open[units.queue]
+            may |= ~is_own & is_less & is_open[queues]
     if len(lacks):
         may &= (units.amounts[table.rows[list(lacks)]] > 0).any(axis=0)
     else:
@@ -200,7 +208,7 @@ def _may_take(session: Session, policy: str, incoming: Work, job: RowVec) -> Boo
 def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
     """``(K,)`` ranks by the part of its dominant resource; a core is no smaller than its pods."""
     amounts = units.amounts[:, rows][table.rows]
-    whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
+    whole = np.maximum(table.quotas.lendable[:, table.home[units.queue[rows]]], 1)
     part = (amounts / whole).max(axis=0, initial=0.0)
     cores: dict[int, float] = {}
     if not units.is_core[rows].all():
@@ -215,16 +223,23 @@ def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rows", "_rules", "_session", "_table", "_units")
+    __slots__ = ("_rows", "_rules", "_session", "_table", "_units", "_usage")
 
     def __init__(
-        self, session: Session, table: Table, rules: Rules, units: Units, rows: RowVec
+        self,
+        session: Session,
+        table: Table,
+        rules: Rules,
+        units: Units,
+        rows: RowVec,
+        usage: FloatVec | None,
     ) -> None:
         self._session = session
         self._table = table
         self._rules = rules
         self._units = units
         self._rows = rows
+        self._usage = usage
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -237,23 +252,31 @@ class _Line(Sequence[Work]):
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
         row = int(self._rows[at])
-        return work_of(self._session, self._table, self._rules, self._units, row)
+        return work_of(self._session, self._table, self._rules, self._units, row, self._usage)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))
 
 
-def work_of(session: Session, table: Table, rules: Rules, units: Units, row: int) -> Work:
-    """Return a unit as work that holds."""
+def work_of(
+    session: Session,
+    table: Table,
+    rules: Rules,
+    units: Units,
+    row: int,
+    usage: FloatVec | None = None,
+) -> Work:
+    """Return a unit as work that holds; ``usage`` is that of the queues in pools."""
     jobs, job = session.jobs, int(units.job[row])
     since, priority = float(jobs.last_start_s[job]), int(jobs.priority[job])
     return Work(
         row,
-        int(units.queue[row]),
+        int(table.home[units.queue[row]]),
         table.ask(units.amounts[:, row]),
         priority,
         float(jobs.created_s[job]),
         since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself
         jobs.name[job],
+        usage=0.0 if usage is None else float(usage[units.queue[row]]),
         is_high=rules.is_high(priority),
     )

@@ -96,9 +96,9 @@ def _is_unjust(holdings: Holdings, incoming: Work, kept: Sequence[Target]) -> bo
     return next(unjust(holdings, incoming, works), None) is not None
 
 
-def _turn(work: Work) -> tuple[int, int, float]:
+def _turn(work: Work) -> tuple[float, int, int, float]:
     """Return what work of one queue is ordered by, the first to be served first."""
-    return -work.priority, work.standing, work.created_s
+    return work.usage, -work.priority, work.standing, work.created_s
 
 
 def _is_owed(holdings: Holdings, incoming: Work, work: Work) -> bool:

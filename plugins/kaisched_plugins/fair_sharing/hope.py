@@ -33,7 +33,7 @@ class Hope:
     def codes(self, job: RowVec, ask: Amounts) -> CodeVec:
         """Return why claims could take nothing from other queues, ``(K,)``; 0 where they might."""
         session, table = self._session, self._table
-        queue = session.jobs.queue_of_job[job].tolist()
+        queue = table.home[session.jobs.queue_of_job[job]].tolist()
         some = ask[table.rows].T.tolist()
         sharing = session.queues.sharing
         codes = np.zeros(len(queue), np.int16)
@@ -79,14 +79,14 @@ class Hope:
         return self._holdings.rows.children[parent]
 
 
-def may_take_own(session: Session, job: RowVec) -> BoolVec:
+def may_take_own(session: Session, table: Table, job: RowVec) -> BoolVec:
     """Tell, ``(K,)``, which claims might find work in their own queue that gives way to them."""
     jobs, sharing = session.jobs, session.queues.sharing
     runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
     rows = runs.nonzero()[0]
     lowest: IntVec = np.full(len(session.queues), _NOBODY)
-    np.minimum.at(lowest, jobs.queue_of_job[rows], jobs.priority[rows])
-    queue, priority = jobs.queue_of_job[job], jobs.priority[job]
+    np.minimum.at(lowest, table.home[jobs.queue_of_job[rows]], jobs.priority[rows])
+    queue, priority = table.home[jobs.queue_of_job[job]], jobs.priority[job]
     policy = [sharing[row].within for row in queue.tolist()]
     least = lowest[queue]
     may = [

@@ -73,7 +73,7 @@ def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
         if each.action not in _TAKING or taker is None or each.task in moved:
             continue
         giver = int(snapshot.tasks.job_of_task[each.task])
-        mine, theirs = int(jobs.queue_of_job[taker]), int(jobs.queue_of_job[giver])
+        mine, theirs = table.home[jobs.queue_of_job[[taker, giver]]].tolist()
         said = sharing[mine]
         policy = said.within if mine == theirs else said.across
         if high_from is not None and jobs.priority[taker] >= high_from and mine != theirs:

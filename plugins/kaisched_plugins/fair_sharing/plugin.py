@@ -34,7 +34,7 @@ from kaisched_plugins.fair_sharing.choosing import (
     standing,
     work_of,
 )
-from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
+from kaisched_plugins.fair_sharing.columns import Keys, is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.decide import unjust
 from kaisched_plugins.fair_sharing.division import divided
@@ -42,6 +42,7 @@ from kaisched_plugins.fair_sharing.figures import figures
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
+from kaisched_plugins.fair_sharing.pools import Pools
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
@@ -57,6 +58,7 @@ class Cycle:
     table: Table | None = None
     now: Now | None = None
     strict: Now | None = None
+    pools: Pools | None = None
 
 
 class FairSharing(Plugin):
@@ -99,17 +101,37 @@ class FairSharing(Plugin):
         off = ~table.is_on[queue]
         if off.any():
             is_infinite, near, rest = (np.where(off, 0, key) for key in (is_infinite, near, rest))
+        if table.has_pools:
+            borrows, is_infinite, near, rest = self._in_pools(
+                session, table, queue, held, (borrows, is_infinite, near, rest)
+            )
         priority = -jobs.priority[job]
         own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
         high = self.arguments.high_priority_from
         return own if high is None else (np.where(-priority >= high, priority, _ORDINARY), *own)
 
+    def _in_pools(
+        self, session: Session, table: Table, queue: RowVec, held: Amounts, keys: Keys
+    ) -> Keys:
+        """Return keys in which queues of pools are compared by their past usage (F20)."""
+        is_member = table.is_member[queue]
+        if not is_member.any():
+            return keys
+        is_infinite, usage = self._pools(session, table).keys(queue, held)
+        borrows, infinite, near, rest = keys
+        return (
+            np.where(is_member, 0, borrows),
+            np.where(is_member, is_infinite, infinite),
+            np.where(is_member, usage, near),
+            np.where(is_member, 0.0, rest),
+        )
+
     def _turn_by_turn(
         self, session: Session, table: Table, queue: RowVec, job: RowVec, ask: Amounts
-    ) -> tuple[IntVec, IntVec, FloatVec, FloatVec]:
+    ) -> Keys:
         """Return the keys of now, where amounts do not add up."""
         holdings = self._now(session).copy(session)
-        leaf = session.jobs.queue_of_job[job].tolist()
+        leaf = table.home[session.jobs.queue_of_job[job]].tolist()
         asks = ask[table.rows].T.tolist()
         found = []
         for at, row in enumerate(queue.tolist()):
@@ -153,6 +175,7 @@ class FairSharing(Plugin):
                 over = self._borrows_for_good(session, table, queue, some)
             else:
                 over = is_beyond(quotas.subtree[:, queue], held_non_preemptible[rows], some)
+                over &= ~table.is_member[queue]
             codes = np.where((codes == 0) & strict, over * np.int16(refusals.STRICT), codes)
         return codes
 
@@ -192,8 +215,9 @@ class FairSharing(Plugin):
         """Keep out who may take from nobody, and strict work that would borrow."""
         if action not in _TAKING:
             return None
-        table, queue = self._table(session), session.jobs.queue_of_job[job]
-        own = may_take_own(session, job)
+        table = self._table(session)
+        queue = table.home[session.jobs.queue_of_job[job]]
+        own = may_take_own(session, table, job)
         if action == PREEMPT:
             codes: CodeVec = ~own * np.int16(refusals.POLICY)
         else:
@@ -209,7 +233,7 @@ class FairSharing(Plugin):
             codes[strict[over]] = refusals.STRICT
             return codes
         for at in strict.tolist():
-            path = session.queues.tree.path(int(queue[at]))
+            path = session.queues.tree.path(int(queue[at]))  # of the pool, for queues in one
             firm = session.held_non_preemptible_now[:, path][table.rows]
             some = np.repeat(ask[table.rows, at : at + 1], len(path), axis=1)
             if is_beyond(table.quotas.subtree[:, path], firm, some).any():
@@ -223,9 +247,10 @@ class FairSharing(Plugin):
         """Spare other trees, and whom the policies of the claim's queue never let it take from."""
         if claim.action not in _TAKING:
             return None
-        table, queue = self._table(session), session.jobs.queue_of_job[job]
-        sharing = session.queues.sharing[claim.queue]
-        is_own = queue == claim.queue
+        table = self._table(session)
+        queue, own = table.home[session.jobs.queue_of_job[job]], int(table.home[claim.queue])
+        sharing = session.queues.sharing[own]
+        is_own = queue == own
         spared = np.where(is_own, sharing.within == NEVER, sharing.across == NEVER)
         codes = spared * np.int16(refusals.POLICY)
         other = table.root[queue] != table.root[claim.queue]
@@ -238,13 +263,15 @@ class FairSharing(Plugin):
         """Walk to the queue with the highest share, again and again (F10 to F14)."""
         if claim.action not in _TAKING:
             return None
+        table = self._table(session)
         return in_order(
             session,
-            self._table(session),
+            table,
             self._now(session).copy(session),
             claim,
             units,
             self._rules,
+            self._usage(session, table),
         )
 
     @hookimpl
@@ -254,11 +281,14 @@ class FairSharing(Plugin):
             return None
         table = self._table(session)
         rules = self._rules
+        usage = self._usage(session, table)
         works = [
-            work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
+            work_of(session, table, rules, units, row, usage)._replace(
+                standing=standing(session, job)
+            )
             for row, job in enumerate(units.job.tolist())
         ]
-        incoming = claim_work(session, table, rules, claim)
+        incoming = claim_work(session, table, rules, claim, usage)
         incoming = incoming._replace(standing=standing(session, claim.job))
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
@@ -271,8 +301,8 @@ class FairSharing(Plugin):
     @hookimpl
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
-        table, queue = self._table(session), session.jobs.queue_of_job[job]
-        held = session.held_now
+        table, held = self._table(session), session.held_now
+        queue = table.home[session.jobs.queue_of_job[job]]
         quota, some = table.quotas.subtree[:, queue], ask[table.rows]
         return ~is_beyond(quota, held[table.rows][:, queue], some)
 
@@ -303,7 +333,10 @@ class FairSharing(Plugin):
     @hookimpl
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:
         """Tell each queue's share, its weight, and the part it borrows of what can be lent."""
-        return figures(self._table(session).quotas, self._now(session).holdings(session))
+        table = self._table(session)
+        known = figures(table.quotas, self._now(session).holdings(session))
+        usage = self._usage(session, table)
+        return known if usage is None else {**known, "past_usage": usage}
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
@@ -324,6 +357,16 @@ class FairSharing(Plugin):
         if cycle.table is None:
             cycle.table = by_history(session, table_of(session))
         return cycle.table
+
+    def _pools(self, session: Session, table: Table) -> Pools:
+        cycle: Cycle = session.state[self.name]
+        if cycle.pools is None:
+            cycle.pools = Pools(session, table, self.arguments)
+        return cycle.pools
+
+    def _usage(self, session: Session, table: Table) -> FloatVec | None:
+        """Return the past usage of queues, None where it orders none."""
+        return self._pools(session, table).usage if table.has_pools else None
 
     def _now(self, session: Session) -> Now:
         cycle: Cycle = session.state[self.name]

@@ -35,11 +35,12 @@ def refused(
     session: Session, table: Table, holdings: Holdings, job: int, code: int
 ) -> Reason | None:
     """Return the queue, the resource and the amounts that a refusal rests on."""
-    queue = int(session.jobs.queue_of_job[job])
+    own = int(session.jobs.queue_of_job[job])
+    queue = int(table.home[own])
     if code == refusals.NO_ROOM:
         return _no_room(session, table, holdings, job, queue)
     if code == refusals.OVER_LIMIT:
-        return _over_limit(session, job, queue)
+        return _over_limit(session, job, own)
     if code == refusals.STRICT:
         return _strict(session, table, job, queue)
     if code == refusals.HIGHER_SHARE:
@@ -166,7 +167,7 @@ def cures(session: Session, table: Table, job: int, code: int) -> Iterator[Propo
         yield from larger_bounds(session, job, Kind.LIMIT, queues.limit)
         yield from end_of_work(session, job, queues.limit)
         return
-    queue = int(session.jobs.queue_of_job[job])
+    queue = int(table.home[session.jobs.queue_of_job[job]])
     held = session.held_now
     changes = []
     for at, asked in table.ask(asked_of(session, job)):
@@ -201,16 +202,17 @@ def taken(
     for unit in units:
         shapes = session.tasks.shape_of_task[list(unit.tasks)]
         ask = table.ask(request[:, shapes].sum(axis=1))
-        lost.setdefault(int(jobs.queue_of_job[unit.job]), []).extend(ask)
-    incoming = Work(-1, claim.queue, table.ask(claim.ask), is_high=is_high)
+        lost.setdefault(int(table.home[jobs.queue_of_job[unit.job]]), []).extend(ask)
+    own = int(table.home[claim.queue])
+    incoming = Work(-1, own, table.ask(claim.ask), is_high=is_high)
     why = _why(holdings, incoming, lost)
     names = session.queues.name
     told = []
     for queue, asks in sorted(lost.items())[:_NAMED]:
-        if queue == claim.queue:
+        if queue == own:
             told.append(f"its own queue {names[queue]}")
             continue
-        _, theirs = meeting(holdings, claim.queue, queue)
+        _, theirs = meeting(holdings, own, queue)
         after = _told(session, table, holdings.terms(theirs))
         _put(holdings, queue, asks)
         before = holdings.terms(theirs).share.text()
@@ -221,18 +223,18 @@ def taken(
         told.append(f"{of}: share {before} to {after}")
     if len(lost) > _NAMED:
         told.append(f"{len(lost) - _NAMED} more queues")
-    mine = _mine(session, table, holdings, claim, lost)
+    mine = _mine(session, table, holdings, own, lost)
     text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
     return lambda _: text
 
 
 def _mine(
-    session: Session, table: Table, holdings: Holdings, claim: Claim, lost: Mapping[int, Ask]
+    session: Session, table: Table, holdings: Holdings, own: int, lost: Mapping[int, Ask]
 ) -> str:
-    others = [queue for queue in sorted(lost) if queue != claim.queue]
-    node = meeting(holdings, claim.queue, others[0])[0] if others else claim.queue
-    name, own = session.queues.name[node], session.queues.name[claim.queue]
-    where = f"queue {name}" if node == claim.queue else f"queue {own} in {name}"
+    others = [queue for queue in sorted(lost) if queue != own]
+    node = meeting(holdings, own, others[0])[0] if others else own
+    name = session.queues.name[node]
+    where = f"queue {name}" if node == own else f"queue {session.queues.name[own]} in {name}"
     return f"{where}: share {_told(session, table, holdings.terms(node))}"
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
-from kaisched import GPU, PODS, UNLIMITED, Amounts, BoolVec, RowVec, Session
+from kaisched import GPU, PODS, UNLIMITED, Amounts, BoolVec, FloatVec, RowVec, Session
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
 
@@ -39,10 +40,18 @@ class Table:
     """``(F,)`` the resources that somebody bounds; others are not shared out."""
     quotas: Quotas
     is_leaf: BoolVec
+    """``(Q,)`` a pool is a leaf, and nothing below it is."""
     root: RowVec
     """``(Q,)`` the top-level queue of each."""
     is_on: BoolVec
     """``(Q,)`` False in trees that take by quota alone."""
+    home: RowVec
+    """``(Q,)`` the queue as which each counts: of queues in a pool the pool, else itself."""
+    is_member: BoolVec
+    """``(Q,)`` True below a pool, whose queues have its quota in the order of their usage."""
+    has_pools: bool
+    weight: FloatVec
+    """``(Q,)`` as the queues say, whatever their past usage."""
 
     def ask(self, amounts: Amounts) -> Ask:
         """Return what of ``(R,)`` amounts is shared out."""
@@ -66,9 +75,15 @@ def table_in(source: Source) -> Table:
     is_bounded[PODS] = False
     rows = np.flatnonzero(is_bounded)
     nominal, lending = queues.deserved[rows].copy(), queues.lending_limit[rows].copy()
+    borrowing = queues.borrowing_limit[rows].copy()
+    home = _homes(parent, [each.is_by_usage for each in queues.sharing])
+    is_member: BoolVec = home != np.arange(len(parent))
+    is_leaf = tree.is_leaf & ~is_member
+    is_leaf[home[is_member]] = True
+    lending[:, is_member] = borrowing[:, is_member] = UNLIMITED
     is_free = nominal >= UNLIMITED
-    lending[is_free & tree.is_leaf] = 0  # what nobody bounds is neither borrowed nor lent
-    nominal[is_free & ~tree.is_leaf] = 0
+    lending[is_free & is_leaf] = 0  # what nobody bounds is neither borrowed nor lent
+    nominal[is_free & ~is_leaf] = 0
     root = np.arange(len(parent))
     for row, above in enumerate(parent.tolist()):  # parents stand before children
         if above >= 0:
@@ -81,15 +96,28 @@ def table_in(source: Source) -> Table:
         Quotas(
             parent,
             nominal,
-            queues.borrowing_limit[rows],
+            borrowing,
             lending,
             [each.weight for each in queues.sharing],
             np.arange(len(rows)),
         ),
-        tree.is_leaf,
+        is_leaf,
         root,
         is_on[root],
+        home,
+        is_member,
+        bool(is_member.any()),
+        np.array([float(each.weight) for each in queues.sharing]),
     )
+
+
+def _homes(parent: RowVec, is_by_usage: Sequence[bool]) -> RowVec:
+    """Return ``(Q,)`` the topmost queue above each that orders those below it by usage."""
+    home: RowVec = np.arange(len(parent))
+    for row, above in enumerate(parent.tolist()):  # parents stand before children
+        if above >= 0 and (is_by_usage[above] or home[above] != above):
+            home[row] = home[above]
+    return home
 
 
 def by_history(session: Session, table: Table) -> Table:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
-from tests.conformance.kueue import cycles
+from tests.conformance.kueue import cycles, past_usage
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -44,4 +44,8 @@ JUDGES: dict[str, Judge] = {
     "counterexamples": kueue.counterexamples,
     "schedule_cycle_fair": cycles.fair_cycle,
     "schedule_cycle_recompute": cycles.fair_cycle,
+    "afs_usage": past_usage.afs_usage,
+    "afs_penalty": past_usage.afs_penalty,
+    "afs_queue_head": past_usage.afs_queue_head,
+    "schedule_cycle_afs": past_usage.afs_cycle,
 }
