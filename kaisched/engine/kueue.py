@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kaisched.objects.kueue.nodes import FlavorNodes
 from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, ResourceFlavor
+from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from kaisched.objects.kueue.work import Teller, jobs_with_uids
 from kaisched.objects.owners import Job, JobTemplate
 from kaisched.objects.pod import Pod
@@ -25,6 +25,10 @@ _OTHER_POLICY: Final = (
     "the policy of the shard does not lend between ClusterQueues as Kueue does: enable the plugin"
     f" {LENDING}, as docs/how-to/from-kueue.md says"
 )
+_NO_HISTORY: Final = (
+    "ClusterQueue {} serves its LocalQueues by usage, but the shard keeps no history: what they"
+    " hold now counts; write a usageDBConfig, as docs/how-to/from-kueue.md says"
+)
 
 
 def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler: str) -> list[str]:
@@ -39,9 +43,13 @@ def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler:
     """
     warnings: list[str] = []
     if any(isinstance(obj, KINDS) for obj in loaded.objects):
+        by_usage = [it.name for it in loaded.of(ClusterQueue) if it.spec.is_by_usage]
         warnings = _translate(loaded, shard, scheduler)
         if all(setting.plugin.name != LENDING for setting in policy.plugins):
             warnings.append(_OTHER_POLICY)
+        usage = shard.spec.usage_db_config
+        if by_usage and (usage is None or not usage.client_type):
+            warnings.append(_NO_HISTORY.format(min(by_usage)))
     # What pods of a Job would look like is of no more use, and large.
     loaded.objects = [
         replace(it, spec=replace(it.spec, template=JobTemplate())) if isinstance(it, Job) else it
@@ -54,6 +62,7 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     tree = tree_of(
         loaded.of(ClusterQueue),
         loaded.of(Cohort),
+        loaded.of(LocalQueue),
         taken=[queue.name for queue in loaded.of(Queue)],
         gpu_resources=shard.spec.gpu_resources,
         sources=loaded.sources,
@@ -62,7 +71,8 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     objects = jobs_with_uids(loaded.objects)
     flavor_objects = loaded.of(ResourceFlavor)
     nodes = FlavorNodes(tree.flavor_of, flavor_objects, shard.spec.gpu_resources)
-    work = Teller(objects, names, nodes, scheduler, loaded.sources).tell()
+    own = tree.local_queues
+    work = Teller(objects, names, own, nodes, scheduler, loaded.sources).tell()
     rest = [obj for obj in objects if not isinstance(obj, (*KINDS, Pod))]
     loaded.objects = [*tree.queues, *work.queues, *work.classes, *rest, *work.pods]
     for name, identity in tree.made_of.items():

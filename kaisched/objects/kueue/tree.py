@@ -1,6 +1,6 @@
 """ClusterQueues and Cohorts as queues: pure, and exact where a resource has one flavor.
 
-The rules (K1 to K6) are in docs/reference/kueue-objects.md.
+The rules (K1 to K6, K10) are in docs/reference/kueue-objects.md.
 """
 
 from __future__ import annotations
@@ -16,8 +16,15 @@ from kaisched.objects import labels
 from kaisched.objects.faults import Fault, Source, to_error
 from kaisched.objects.group_faults import cycles
 from kaisched.objects.kueue.amounts import NO_ROOM, amount_of, our_name, share_of
-from kaisched.objects.kueue.wire import ClusterQueue, Cohort, FlavorResource
+from kaisched.objects.kueue.wire import (
+    ClusterQueue,
+    Cohort,
+    FairSharing,
+    FlavorResource,
+    LocalQueue,
+)
 from kaisched.objects.queue import (
+    BY_USAGE,
     Queue,
     QueueFairSharing,
     QueuePreemption,
@@ -29,6 +36,7 @@ from kaisched.objects.wire import ObjectMeta
 
 Sources: TypeAlias = Mapping[tuple[str, str], Source]
 _Node: TypeAlias = ClusterQueue | Cohort
+_Any: TypeAlias = ClusterQueue | Cohort | LocalQueue
 _OWN: Final = ("gpu", "cpu", "memory")
 _ASKED: Final = ("cpu", "memory")
 """Nearly every pod asks for these, so that a queue without them runs nearly nothing."""
@@ -58,6 +66,8 @@ class Tree:
     """(kind, key) of the object behind a queue, by the queue's name."""
     flavor_of: dict[str, dict[str, str]] = field(default_factory=dict)
     """The flavor that counts, by the name of a queue and by resource."""
+    local_queues: set[str] = field(default_factory=set)
+    """Names of queues made of LocalQueues, which are their keys (K10)."""
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[ObjectError] = field(default_factory=list)
 
@@ -65,6 +75,7 @@ class Tree:
 def tree_of(
     cluster_queues: Iterable[ClusterQueue],
     cohorts: Iterable[Cohort],
+    local_queues: Iterable[LocalQueue] = (),
     *,
     taken: Iterable[str] = (),
     gpu_resources: Sequence[str] = GPU_RESOURCES,
@@ -75,12 +86,14 @@ def tree_of(
     Args:
         cluster_queues: without faults of their own.
         cohorts: likewise; those that are only named exist without a quota.
+        local_queues: likewise; those of ClusterQueues that serve them by usage become queues.
         taken: names of other queues.
         gpu_resources: resources that count as GPUs.
         sources: where objects were read, for messages.
 
     """
-    return _Maker(list(cluster_queues), list(cohorts), set(taken), gpu_resources, sources).make()
+    maker = _Maker(list(cluster_queues), list(cohorts), set(taken), gpu_resources, sources)
+    return maker.make(list(local_queues))
 
 
 class _Maker:
@@ -111,7 +124,7 @@ class _Maker:
                 self._inner[above] = Cohort(metadata=_named_by(node, above))
         self._taken = taken | {queue.name for queue in self._leaves}
 
-    def make(self) -> Tree:
+    def make(self, local_queues: list[LocalQueue]) -> Tree:
         """Return the queues, those above first."""
         good = self._without_cycles()
         said = {id(node): list(self._said(node)) for node in good}
@@ -129,7 +142,26 @@ class _Maker:
                 spec = self._leaf(node, spec, every)
             self._tree.queues.append(Queue(metadata=replace(node.metadata, name=name), spec=spec))
             self._tree.made_of[name] = (node.KIND, node.key)
+        self._add_local_queues(local_queues)
         return self._tree
+
+    def _add_local_queues(self, local_queues: list[LocalQueue]) -> None:
+        """Add the queues of LocalQueues that are served by usage (K10)."""
+        by_usage = {queue.name for queue in self._leaves if queue.spec.is_by_usage}
+        made = self._tree.made_of.keys() & by_usage
+        for local in local_queues:
+            above, weight = local.spec.cluster_queue, local.spec.fair_sharing.weight
+            if above not in by_usage:
+                if weight != FairSharing().weight:
+                    message = "has no meaning: its ClusterQueue has no order by usage"
+                    fix = f"write {BY_USAGE} as its admissionScope.admissionMode"
+                    fault = Fault(("spec", "fairSharing", "weight"), message, weight, fix)
+                    self._add(local, fault._replace(is_warning=True))
+            elif above in made:
+                self._tree.queues.append(_queue_of(local))
+                self._tree.made_of[local.key] = (local.KIND, local.key)
+                self._tree.local_queues.add(local.key)
+                self._tree.flavor_of[local.key] = self._tree.flavor_of.get(above, {})
 
     def _leaf(self, node: ClusterQueue, spec: QueueSpec, every: set[str]) -> QueueSpec:
         """Return a ClusterQueue's spec: it takes nothing of what it does not cover (K3)."""
@@ -143,6 +175,7 @@ class _Maker:
             spec,
             resources=spec.resources | closed,
             stop_policy=node.spec.stop_policy,
+            admission_scope=node.spec.admission_scope,
             preemption=QueuePreemption(
                 within_cluster_queue=taking.within_cluster_queue,
                 reclaim_within_cohort=taking.reclaim_within_cohort,
@@ -236,10 +269,21 @@ class _Maker:
         fault = Fault(said.path, message, said.resource.nominal_quota, why, is_warning=True)
         self._add(node, fault)
 
-    def _add(self, node: _Node, fault: Fault) -> None:
+    def _add(self, node: _Any, fault: Fault) -> None:
         source = self._sources.get((node.KIND, node.key), Source())
         found = self._tree.warnings if fault.is_warning else self._tree.problems
-        found.append(to_error(fault, source, node.KIND, node.name))
+        name = node.key if isinstance(node, LocalQueue) else node.name
+        found.append(to_error(fault, source, node.KIND, name))
+
+
+def _queue_of(local: LocalQueue) -> Queue:
+    """Return the queue of a LocalQueue, below that of its ClusterQueue."""
+    spec = QueueSpec(
+        parent_queue=local.spec.cluster_queue,
+        fair_sharing=QueueFairSharing(weight=local.spec.fair_sharing.weight),
+        stop_policy=local.spec.stop_policy,
+    )
+    return Queue(metadata=replace(local.metadata, name=local.key, namespace=""), spec=spec)
 
 
 def _path_above(node: _Node) -> tuple[str, str]:

@@ -241,11 +241,12 @@ def test_a_queue_says_what_it_lends_and_from_whom_it_takes():
                     "withinClusterQueue": "Never",
                     "reclaimWithinCohort": "LowerPriority",
                 },
+                "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
             },
         )
     )
     assert row.borrowing_limit == {"gpu": 1500, "cpu": UNLIMITED}
     assert row.lending_limit == {"gpu": 0, "cpu": UNLIMITED}
-    assert row.sharing == Sharing(Fraction(3, 10), False, "Never", "LowerPriority")
+    assert row.sharing == Sharing(Fraction(3, 10), False, "Never", "LowerPriority", True)
     plain = queue_row(make(Queue, "q", spec={"resources": {}}))
-    assert plain.sharing == Sharing(Fraction(1), True, "LowerPriority", "Any")
+    assert plain.sharing == Sharing(Fraction(1), True, "LowerPriority", "Any", False)

@@ -67,7 +67,6 @@ WARNED = [
     ("flavorFungibility: {whenCanBorrow: TryNextFlavor}", "spec.flavorFungibility"),
     ("admissionChecks: [quota]", "spec.admissionChecks"),
     ("admissionChecksStrategy: {admissionChecks: []}", "spec.admissionChecksStrategy"),
-    ("admissionScope: {admissionMode: NoAdmissionFairSharing}", "spec.admissionScope"),
     ("concurrentAdmissionPolicy: {mode: x}", "spec.concurrentAdmissionPolicy"),
     (
         "preemption: {borrowWithinCohort: {policy: LowerPriority}}",
@@ -88,6 +87,8 @@ def test_a_field_without_a_meaning_is_named(line, path):
         "queueingStrategy: BestEffortFIFO",
         "flavorFungibility: {whenCanBorrow: Borrow, whenCanPreempt: TryNextFlavor}",
         "preemption: {borrowWithinCohort: {policy: Never}}",
+        "admissionScope: {admissionMode: NoAdmissionFairSharing}",
+        "admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}",
     ],
 )
 def test_what_api_servers_fill_in_is_no_warning(line):
@@ -116,6 +117,11 @@ WRONG = [
     (" {cohort: a, cohortName: b}", "spec.cohort", "cohortName says 'b'"),
     (" {stopPolicy: Stop}", "spec.stopPolicy", "no such choice"),
     (" {fairSharing: {weight: -1}}", "spec.fairSharing.weight", "-1 is negative"),
+    (
+        " {admissionScope: {admissionMode: Some}}",
+        "spec.admissionScope.admissionMode",
+        "no such choice",
+    ),
     (" {fairSharing: {weight: 1e-12}}", "spec.fairSharing.weight", "out of range"),
     (" {preemption: {reclaimWithinCohort: Some}}", "spec.preemption.reclaimWithinCohort", None),
     (
