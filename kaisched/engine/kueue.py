@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.objects.kueue.nodes import FlavorNodes
 from kaisched.objects.kueue.tree import tree_of
 from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from kaisched.objects import SchedulingShard
     from kaisched.objects.load import Loaded
 
-LENDING: Final = "fair-sharing"
-"""The shipped policy that shares out as Kueue does."""
-_OTHER_POLICY: Final = (
-    "the policy of the shard does not lend between ClusterQueues as Kueue does: enable the plugin"
-    f" {LENDING}, as docs/how-to/from-kueue.md says"
-)
 _NO_HISTORY: Final = (
     "ClusterQueue {} serves its LocalQueues by usage, but the shard keeps no history: what they"
     " hold now counts; write a usageDBConfig, as docs/how-to/from-kueue.md says"
@@ -45,8 +40,8 @@ def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler:
     if any(isinstance(obj, KINDS) for obj in loaded.objects):
         by_usage = [it.name for it in loaded.of(ClusterQueue) if it.spec.is_by_usage]
         warnings = _translate(loaded, shard, scheduler)
-        if all(setting.plugin.name != LENDING for setting in policy.plugins):
-            warnings.append(_OTHER_POLICY)
+        if not any(setting.plugin.lends for setting in policy.plugins):
+            warnings.append(_not_lent())
         usage = shard.spec.usage_db_config
         if by_usage and (usage is None or not usage.client_type):
             warnings.append(_NO_HISTORY.format(min(by_usage)))
@@ -56,6 +51,17 @@ def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler:
         for it in loaded.objects
     ]
     return warnings
+
+
+def _not_lent() -> str:
+    """Return the warning about a policy that does not lend, with the plugins that would."""
+    installed = installed_plugins().by_name.values()
+    lending = [each.name for each in installed if each.plugin is not None and each.plugin.lends]
+    fix = f"enable the plugin {' or '.join(lending)}" if lending else "no installed plugin does"
+    return (
+        "the policy of the shard does not lend between ClusterQueues as Kueue does:"
+        f" {fix}; see docs/how-to/from-kueue.md"
+    )
 
 
 def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[str]:

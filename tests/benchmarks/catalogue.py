@@ -102,15 +102,15 @@ def _lending() -> tuple[Row, ...]:
     """One tree in which queues lend: 1,000 of them below 100."""
     tree = {"queues": 1_000, "cohorts": 100}
     tiny = {"queues": 8, "cohorts": 2}
-    search = {**tree, "victims": 100, "is_guarded": True}
-    small_search = {**tiny, "victims": 3, "is_guarded": True}
+    claim = {**tree, "victims": 100}
+    small_claim = {**tiny, "victims": 3}
     cycle = {**tree, "workloads": 10_000, "free": 0, "late": 20}
     small = {**tiny, "workloads": 80, "free": 0, "late": 2}
     large = {**cycle, "queues": 10_000, "cohorts": 1_000, "workloads": 100_000}
     tenfold = {"queues": 80, "cohorts": 20, "workloads": 800, "free": 0, "late": 2}
     return (
-        Row("B11", "lending: order of 1,000 heads", "order", tree, _cpu(0.02), tiny=tiny),
-        Row("B11", "lending: 100 victims", "search", search, _cpu(0.01), tiny=small_search),
+        Row("B11", "lending: 1,000 heads start", "starts", tree, _cpu(0.02), tiny=tiny),
+        Row("B11", "lending: 100 victims", "claim", claim, _cpu(0.01), tiny=small_claim),
         Row("B11", "lending: cycle, 20 claims", "cycle", cycle, _cpu(0.5), 10, small),
         Row(
             "B11",

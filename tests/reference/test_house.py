@@ -147,6 +147,17 @@ def test_only_defaults_and_marked_tests_name_proportion():
     assert found == []
 
 
+def test_the_host_names_no_policy_that_lends():
+    """It asks plugins whether they do (``Plugin.lends``)."""
+    found = [
+        path
+        for path in SOURCES
+        if path.startswith("kaisched/")
+        and "fair-sharing" in (ROOT / path).read_text(encoding="utf-8")
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize(
     ("path", "text", "is_found"),
     [

@@ -71,15 +71,17 @@ class KueueTranslator:
             if not change.is_gone:
                 self._own_queues.add(obj.name)
                 self._made.pop(obj.name, None)
-        if QUEUE_NAME in obj.metadata.labels and labels.QUEUE not in obj.metadata.labels:
+        said = obj.metadata.labels
+        is_user = QUEUE_NAME in said and labels.QUEUE not in said
+        if is_user and not change.is_gone:
             self._users[identity_of(obj)] = obj
+        else:
+            self._users.pop(identity_of(obj), None)
+        if is_user:
             yield from self._class_of(obj)
             yield change._replace(obj=self._labelled(obj))
         else:
-            self._users.pop(identity_of(obj), None)
             yield change
-        if change.is_gone:
-            self._users.pop(identity_of(obj), None)
 
     def _take_in(self, obj: KueueObject, *, is_gone: bool) -> None:
         """Keep an object of Kueue, and note what else it changes."""

@@ -73,6 +73,12 @@ class Plugin(Decisions, Words):
     Such victims need not have a lower priority: ``victim_order`` decides which of them go.
     """
 
+    lends: bool = False
+    """Declare that the policy divides by what queues borrow and lend, as Kueue does.
+
+    Manifests of Kueue's objects bring a warning if no plugin of the shard declares it.
+    """
+
     refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
     """The plugin's own reasons to refuse; gates may also answer a host's ``Refusal``."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
+from kaisched.framework.invariants.sums import sum_of
 from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.ledger import Ledger, rolled_up
 from kaisched.framework.session.outcome import Outcome
@@ -112,10 +113,7 @@ class Session:
         queue = self.jobs.queue_of_job[job]
         counts = self.jobs.is_preemptible[job] & (queue >= 0) & (job >= 0)
         rows, queue = rows[counts], queue[counts]
-        amounts = np.zeros_like(self.snapshot.allocated)
-        request = self.shapes.request[:, self.tasks.shape_of_task[rows]]
-        for row, more in enumerate(request):
-            np.add.at(amounts[row], queue, more)
+        amounts = sum_of(self.snapshot, rows, queue, len(self.queues))
         return self.held_non_preemptible + rolled_up(self.snapshot, amounts)
 
     @lazy

@@ -8,12 +8,12 @@ from typing import Final, overload
 
 import numpy as np
 
-from kaisched import BoolVec, Claim, FloatVec, IntVec, RowVec, Session, Units
+from kaisched import Claim, FloatVec, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.targets import targets
-from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER, Work
+from kaisched_plugins.fair_sharing.work import NEVER, Work, line_order, may_take
 
 PREEMPT: Final = "preempt"
 _MORE: Final = 2
@@ -102,8 +102,8 @@ def in_order(
     )
     order: list[int] = []
     enough = 0
-    for target in found:
-        order.append(target.work.row)
+    for work in found:
+        order.append(work.row)
         if is_last:
             continue
         if not enough:
@@ -140,12 +140,15 @@ def _lines(
     jobs, job, queue = session.jobs, units.job[rows], table.home[units.queue[rows]]
     since = jobs.last_start_s[job]
     since = np.where(np.isnan(since), -np.inf, since)
-    columns = [-since, jobs.priority[job], queue]
-    if usage is not None:  # of one pool, who has used more gives first
-        columns.insert(2, -usage[units.queue[rows]])
-    if rules.by_size:
-        columns.insert(1, _sizes(table, units, rows))
-    order = rows[np.lexsort(columns)]
+    order = rows[
+        line_order(
+            queue,
+            jobs.priority[job],
+            since,
+            size=_sizes(table, units, rows) if rules.by_size else None,
+            usage=None if usage is None else usage[units.queue[rows]],
+        )
+    ]
     at = table.home[units.queue[order]]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
@@ -168,16 +171,16 @@ def _allowed(
     sharing = session.queues.sharing[own]
     queues = table.home[units.queue]
     is_own = queues == own
+    priority, created_s = session.jobs.priority[units.job], session.jobs.created_s[units.job]
     is_open = np.zeros(len(table.is_leaf), np.bool_)
     for queue in np.unique(queues).tolist():
         is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
     may = np.where(
         is_own,
-        _may_take(session, sharing.within, incoming, units.job),
-        is_open[queues] & _may_take(session, sharing.across, incoming, units.job),
+        may_take(sharing.within, incoming, priority, created_s),
+        is_open[queues] & may_take(sharing.across, incoming, priority, created_s),
     )
     if rules.high_from is not None:
-        priority = session.jobs.priority[units.job]
         is_safe = priority >= rules.high_from
         may &= ~is_safe | (is_own & (priority < incoming.priority))
         if incoming.is_high and sharing.across != NEVER:
@@ -189,20 +192,6 @@ def _allowed(
         may[:] = False
     rows: RowVec = np.flatnonzero(may)
     return rows
-
-
-def _may_take(session: Session, policy: str, incoming: Work, job: RowVec) -> BoolVec:
-    """Tell, ``(K,)``, whose work a policy lets a claim take."""
-    if policy in (ANY, NEVER):
-        return np.full(len(job), policy == ANY)
-    priority = session.jobs.priority[job]
-    may: BoolVec = priority < incoming.priority
-    if policy == LOWER_OR_NEWER:
-        newer = session.jobs.created_s[job] > incoming.created_s
-        may |= (priority == incoming.priority) & newer
-    else:
-        assert policy == LOWER
-    return may
 
 
 def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:

@@ -16,11 +16,6 @@ Ask = Sequence[tuple[int, int]]
 """Rows with amounts above 0."""
 
 
-def ask_of(amounts: Iterable[int]) -> Ask:
-    """Return the rows of which something is asked for."""
-    return [(row, amount) for row, amount in enumerate(amounts) if amount > 0]
-
-
 class Holdings:
     """Amounts at every level of a tree, and the shares that follow from them."""
 
@@ -98,11 +93,9 @@ class Holdings:
         """Tell whether a queue may have so much more."""
         return all(amount <= self.available(queue, at) for at, amount in ask)
 
-    def is_within(self, queue: int, at: Iterable[int], more: Ask = ()) -> bool:
-        """Tell whether a queue holds no more than its quota of some rows, with so much more."""
-        used, quota = self.used[queue], self.rows.subtree[queue]
-        extra = dict(more)
-        return all(used[row] + extra.get(row, 0) <= quota[row] for row in at)
+    def is_within(self, queue: int, at: Iterable[int]) -> bool:
+        """Tell whether a queue holds no more than its quota of some rows."""
+        return not self.is_over(queue, at)
 
     def is_over(self, queue: int, at: Iterable[int]) -> bool:
         """Tell whether a queue holds more than its quota of any of some rows."""

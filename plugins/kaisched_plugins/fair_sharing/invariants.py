@@ -78,11 +78,8 @@ def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
         policy = said.within if mine == theirs else said.across
         if high_from is not None and jobs.priority[taker] >= high_from and mine != theirs:
             policy = NEVER if policy == NEVER else LOWER
-        pair = [
-            Work(job, queue, (), int(jobs.priority[job]), float(jobs.created_s[job]))
-            for job, queue in ((taker, mine), (giver, theirs))
-        ]
+        work = Work(taker, mine, (), int(jobs.priority[taker]), float(jobs.created_s[taker]))
         if table.root[mine] != table.root[theirs]:
             yield f"F11 pod {each.pod} gives way to another tree"
-        elif not may_take(policy, *pair):
+        elif not may_take(policy, work, jobs.priority[[giver]], jobs.created_s[[giver]])[0]:
             yield f"F11 pod {each.pod} gives way against the policy {policy} of its taker's queue"

@@ -36,9 +36,9 @@ from kaisched_plugins.fair_sharing.choosing import (
 )
 from kaisched_plugins.fair_sharing.columns import Keys, is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
-from kaisched_plugins.fair_sharing.decide import unjust
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
+from kaisched_plugins.fair_sharing.guard import unjust
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.order import entry_at
@@ -67,6 +67,7 @@ class FairSharing(Plugin):
     name = "fair-sharing"
     is_class_bound = True
     takes_from_own_queue = True
+    lends = True
     refusals = refusals.ALL
 
     Arguments = FairSharingArguments

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from kaisched_plugins.fair_sharing.quotas import Row, Rows
 
-PER_MILLE = 1000
-
 
 class Ratio:
     """A quotient of whole numbers, compared by products."""
@@ -56,12 +54,6 @@ class Share(NamedTuple):
         """Return the nearest double, and the nearest to what it lacks."""
         rest = Fraction(self.exact.part, self.exact.of) - Fraction(self.near)
         return self.near, rest.numerator / rest.denominator
-
-    def per_mille(self) -> int | None:
-        """Return it in thousandths, rounded up; None for an infinite one."""
-        if self.is_infinite:
-            return None
-        return -(-self.exact.part * PER_MILLE // self.exact.of)
 
     def text(self) -> str:
         """Return it for people, as a multiple of what can be lent."""

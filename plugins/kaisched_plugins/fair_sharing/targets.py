@@ -8,9 +8,8 @@ not depend on when the claim fits: whoever asks stops when it does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
 from heapq import heapify, heappop, heapreplace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.order import meeting
@@ -20,28 +19,6 @@ from kaisched_plugins.fair_sharing.work import Work, victim_key
 FINAL: Final = "LessThanOrEqualToFinalShare"
 INITIAL: Final = "LessThanInitialShare"
 STRATEGIES: Final = (FINAL, INITIAL)
-
-
-class Why(Enum):
-    """What entitles a claim to a victim."""
-
-    OWN = "own queue"
-    RECLAIM = "reclaim"
-    """The taker's queue stays within its quota."""
-    RECLAIM_ABOVE = "reclaim above"
-    """A queue above the taker's stays within its quota."""
-    FAIR = "fair share"
-    PRIORITY = "priority"
-    """The claim's priority overrules fair sharing."""
-
-
-class Target(NamedTuple):
-    """A victim and what entitles the claim to it."""
-
-    work: Work
-    why: Why
-    is_second: bool = False
-    """True where the second pass found it."""
 
 
 class _Highest:
@@ -191,7 +168,7 @@ def targets(
     strategies: Sequence[str] = STRATEGIES,
     *,
     by_size: bool = False,
-) -> Iterator[Target]:
+) -> Iterator[Work]:
     """Yield victims in the order in which they are taken; each has left when it is yielded.
 
     ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
@@ -211,7 +188,7 @@ def targets(
             walk.step(queue)
             holdings.take(queue, work.ask)
             walk.changed(queue)
-            yield Target(work, Why.OWN if queue == incoming.queue else Why.RECLAIM)
+            yield work
             continue
         strategy = strategies[0] if strategies else ""
         taken = _fair(holdings, incoming.queue, queue, walk, strategy, spared)
@@ -229,7 +206,7 @@ def _by_priority(
     contested: Sequence[int],
     *,
     by_size: bool,
-) -> Iterator[Target]:
+) -> Iterator[Work]:
     """Yield the least important of all queues that borrow, whatever their shares are."""
     rows, taker = holdings.rows, incoming.queue
     everybody = [work for line in lines.values() for work in line]
@@ -239,7 +216,7 @@ def _by_priority(
         queue = work.queue
         if queue == taker or borrows_up_to(holdings, taker, queue, contested):
             holdings.take(queue, work.ask)
-            yield Target(work, Why.OWN if queue == taker else Why.PRIORITY)
+            yield work
 
 
 def borrows_up_to(holdings: Holdings, taker: int, queue: int, at: Sequence[int]) -> bool:
@@ -259,7 +236,7 @@ def _fair(
     walk: Walk,
     strategy: str,
     spared: dict[int, list[Work]],
-) -> Target | None:
+) -> Work | None:
     """Return the first victim of a queue that passes; of the others the first is spared for now."""
     mine, theirs = meeting(holdings, taker, queue)
     share, before = holdings.terms(mine), holdings.terms(theirs).share
@@ -281,7 +258,7 @@ def _fair(
         else:  # shares do not entitle, quotas do
             passes = not share.is_borrowing
         if passes:
-            return Target(work, Why.FAIR if share.is_borrowing else Why.RECLAIM_ABOVE)
+            return work
         holdings.add(queue, work.ask)
         spared.setdefault(queue, [work])
     return None
@@ -304,7 +281,7 @@ def _greedy(
     contested: Sequence[int],
     *,
     by_size: bool,
-) -> Iterator[Target]:
+) -> Iterator[Work]:
     """Yield what only the second rule allows: the first of each queue, once, and no more."""
     walk = Walk(holdings, taker, spared, contested=contested, by_size=by_size)
     while (queue := walk.next_queue()) >= 0:
@@ -316,4 +293,4 @@ def _greedy(
         if share.share < holdings.terms(theirs).share:
             holdings.take(queue, work.ask)
             walk.changed(queue)
-            yield Target(work, Why.FAIR, is_second=True)
+            yield work

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
+
+from kaisched import BoolVec, FloatVec, IntVec, RowVec
 from kaisched_plugins.fair_sharing.holdings import Ask
 from kaisched_plugins.fair_sharing.quotas import Rows
 from kaisched_plugins.fair_sharing.share import Ratio
@@ -15,7 +18,6 @@ NEVER: Final = "Never"
 LOWER: Final = "LowerPriority"
 LOWER_OR_NEWER: Final = "LowerOrNewerEqualPriority"
 ANY: Final = "Any"
-POLICIES: Final = (NEVER, LOWER, LOWER_OR_NEWER, ANY)
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -33,25 +35,46 @@ class Work(NamedTuple):
     since_s: float = 0.0
     """Since when it holds what it holds."""
     name: str = ""
-    is_leaving: bool = False
-    """True for work that is being evicted already."""
     usage: float = 0.0
-    """What its users consumed lately, to be compared inside one queue only."""
+    """What its queue used lately, for queues of one pool (F20)."""
     standing: int = 0
     """Inside a queue jobs below their minimum (0) go before those at it (1) and above it (2)."""
     is_high: bool = False
     """True for a priority that overrules fair sharing."""
 
 
-def may_take(policy: str, taker: Work, giver: Work) -> bool:
-    """Tell whether a policy lets work take from other work, by priority and age."""
-    if policy == ANY:
-        return True
-    if policy == NEVER:
-        return False
-    if giver.priority != taker.priority:
-        return giver.priority < taker.priority
-    return policy == LOWER_OR_NEWER and taker.created_s < giver.created_s
+def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) -> BoolVec:
+    """Tell, ``(K,)``, which work a policy lets other work take, by priority and age (F11)."""
+    if policy in (ANY, NEVER):
+        return np.full(len(priority), policy == ANY)
+    may: BoolVec = priority < taker.priority
+    if policy == LOWER_OR_NEWER:
+        may |= (priority == taker.priority) & (created_s > taker.created_s)
+    else:
+        assert policy == LOWER
+    return may
+
+
+def line_order(
+    queue: RowVec,
+    priority: IntVec,
+    since_s: FloatVec,
+    *,
+    size: IntVec | None = None,
+    usage: FloatVec | None = None,
+) -> RowVec:
+    """Return the order of victims queue by queue, in each the first to go first (F12, F22).
+
+    ``usage`` is that of the members of pools, ``size`` a rank for modes in which the smaller goes.
+    """
+    columns: list[IntVec | FloatVec] = [-since_s]
+    if size is not None:
+        columns.append(size)
+    columns.append(priority)
+    if usage is not None:
+        columns.append(-usage)
+    order: RowVec = np.lexsort([*columns, queue])
+    return order
 
 
 def victim_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:
@@ -60,19 +83,12 @@ def victim_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:
     With ``by_size`` the smaller of equal priorities goes first, else only the newer one does.
     """
     return (
-        not work.is_leaving,
         work.queue == taker,
         work.priority,
         *(_size(rows, work) if by_size else ()),
         -work.since_s,
         work.name,
     )
-
-
-def line_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:
-    """Return what victims of one queue are ordered by: who consumed more lately goes first."""
-    key = victim_key(rows, taker, work, by_size=by_size)
-    return (*key[:2], -work.usage, *key[2:])
 
 
 def _size(rows: Rows, work: Work) -> tuple[float, Ratio]:

@@ -69,7 +69,8 @@ class Debts:
         above, begin, end = -1, 0, len(tree)
         for level, mine in zip(tree.levels, tree.path(claim.queue)[::-1].tolist(), strict=False):
             if above >= 0 and session.queues.sharing[above].is_by_usage:
-                break  # they share one quota, in which priorities entitle and not the history
+                worth[:, begin:end] = np.inf  # one quota, in which priorities entitle, no history
+                break
             low, high = level.searchsorted((above + 1, end)).tolist()
             siblings = level[low:high]
             says = self._owed_by(session, claim, mine, siblings) / self.cost_s

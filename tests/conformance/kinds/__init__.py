@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
-from tests.conformance.kueue import cycles, past_usage
+from tests.conformance.kueue import cycles, past_usage, preemptions
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -36,12 +36,12 @@ JUDGES: dict[str, Judge] = {
     "share_value": kueue.share_value,
     "quota_available": kueue.quota_available,
     "borrowing_on": kueue.borrowing_on,
-    "candidate_order": kueue.candidate_order,
+    "candidate_order": past_usage.candidate_order,
     "preemption_policy": kueue.preemption_policy,
     "target_queue_order": kueue.target_queue_order,
     "entry_less": kueue.entry_less,
-    "fair_preemption": kueue.fair_preemption,
-    "counterexamples": kueue.counterexamples,
+    "fair_preemption": preemptions.fair_preemption,
+    "counterexamples": preemptions.counterexamples,
     "schedule_cycle_fair": cycles.fair_cycle,
     "schedule_cycle_recompute": cycles.fair_cycle,
     "afs_usage": past_usage.afs_usage,

@@ -35,21 +35,8 @@ def fair_cycle(case: dict[str, Any]) -> str:
         raise NotBuiltError("whom claims would share is always worked out anew")
     if not case["fair_sharing"]:
         raise NotBuiltError("classical preemption")
-    store = _store(case)
-    policy = policy_of(
-        {
-            "plugins": {
-                "proportion": {"enabled": False},
-                "fair-sharing": {"enabled": True, "arguments": {"isCompatible": True}},
-            },
-            "queueDepthPerAction": ONE_HEAD,
-        },
-        actions=("allocate", "reclaim", "preempt"),
-    )
-    result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
-    if result.failures:
-        return f"{result.failures[0]}"
-    got = {bind.pod_group for bind in result.binds}, _preempted(case, result)
+    result = one_cycle(case, {"isCompatible": True})
+    got = {bind.pod_group for bind in result.binds}, preempted(case, result)
     wanted = (
         set(case["expected"]["newly_admitted"]),
         {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]},
@@ -57,7 +44,30 @@ def fair_cycle(case: dict[str, Any]) -> str:
     return "" if got == wanted else f"expected {wanted}, got {got}"
 
 
-def _preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
+def one_cycle(case: Mapping[str, Any], arguments: Mapping[str, Any]) -> CycleResult:
+    """Return the result of one cycle over the workloads of a case; arguments of the policy.
+
+    Raises:
+        NotBuiltError: flavors are chosen in the case.
+
+    """
+    store = _store(case)
+    policy = policy_of(
+        {
+            "plugins": {
+                "proportion": {"enabled": False},
+                "fair-sharing": {"enabled": True, "arguments": dict(arguments)},
+            },
+            "queueDepthPerAction": ONE_HEAD,
+        },
+        actions=("allocate", "reclaim", "preempt"),
+    )
+    result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
+    assert not result.failures, f"{result.failures[0]}"
+    return result
+
+
+def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
     """Return evicted workloads with Kueue's word for why."""
     queue_of = {work["key"]: _queue_of(case, work) for work in case["workloads"]}
     found = set()

@@ -19,6 +19,8 @@ from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import parse_quantity
 from kaisched_plugins.fair_sharing.past_usage import penalties, scores
+from kaisched_plugins.fair_sharing.work import line_order
+from tests.conformance.kueue import judges
 from tests.conformance.kueue.tree import priority_of
 from tests.conformance.outcome import NotBuiltError
 
@@ -105,6 +107,39 @@ def afs_cycle(case: dict[str, Any]) -> str:
         world.cycle()
     got = sorted(world.holders), sorted(it["key"] for it in world.waiting)
     expected = sorted(wanted["admitted"]), sorted(wanted["pending"])
+    return "" if got == expected else f"expected {expected}, got {got}"
+
+
+def candidate_order(case: dict[str, Any]) -> str:
+    """Compare the order of victims where usage decides between those of one queue.
+
+    Raises:
+        NotBuiltError: victims of several queues are compared, and usage counts in one of them.
+
+    """
+    used: dict[str, set[float]] = {}
+    for each in case["candidates"]:
+        usage = each.get("local_queue_usage") or 0.0
+        used.setdefault(each.get("cluster_queue", ""), set()).add(usage)
+    if all(len(some) == 1 for some in used.values()):
+        return judges.candidate_order(case)
+    blocks: dict[tuple[bool, bool], list[Mapping[str, Any]]] = {}
+    for each in case["candidates"]:
+        is_own = each.get("cluster_queue") == case["preemptor_cluster_queue"]
+        blocks.setdefault((not judges.is_leaving(each), is_own), []).append(each)
+    got: list[str] = []
+    for _, block in sorted(blocks.items(), key=lambda it: it[0]):
+        if len({each.get("cluster_queue", "") for each in block}) > 1:
+            raise NotBuiltError("members of pools are compared with each other only")
+        block.sort(key=lambda each: each.get("uid") or each["name"])  # the last rule
+        order = line_order(
+            np.zeros(len(block), np.int64),
+            np.array([priority_of(case, each) for each in block]),
+            np.array([float(each.get("quota_reserved_at") or 0.0) for each in block]),
+            usage=np.array([each.get("local_queue_usage") or 0.0 for each in block]),
+        )
+        got += [block[at]["name"] for at in order.tolist()]
+    expected = case["expected"]["order"]
     return "" if got == expected else f"expected {expected}, got {got}"
 
 

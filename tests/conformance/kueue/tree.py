@@ -115,7 +115,6 @@ def work_of(
     tree: Tree | None, case: Mapping[str, Any], work: Mapping[str, Any], row: int = 0
 ) -> Work:
     """Return a workload that holds quota, or asks for it; without a tree only what orders it."""
-    conditions = work.get("conditions") or ()
     name = work.get("cluster_queue") or ""
     return Work(
         row=row,
@@ -125,10 +124,6 @@ def work_of(
         created_s=_or(work.get("created_at"), -math.inf),
         since_s=_or(work.get("quota_reserved_at"), -math.inf),
         name=work.get("uid") or work.get("name") or "",
-        is_leaving=any(
-            each["type"] == "Evicted" and each["status"] == "True" for each in conditions
-        ),
-        usage=work.get("local_queue_usage") or 0.0,
     )
 
 

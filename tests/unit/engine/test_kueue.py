@@ -222,7 +222,7 @@ def test_a_cluster_queue_with_a_fault_is_named_to_its_jobs(planned):
 
 def test_another_policy_is_warned_about(planned):
     what, _ = planned(shard="")
-    assert [text for text in what.warnings if "fair-sharing" in text]
+    assert [text for text in what.warnings if "enable the plugin fair-sharing;" in text]
 
 
 def test_plans_without_kueue_keep_no_templates(planned):

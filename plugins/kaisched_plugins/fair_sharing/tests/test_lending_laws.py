@@ -1,8 +1,9 @@
-"""Laws of the policy `fair-sharing`: on quotas alone, and as whole cycles."""
+"""Laws of the policy `fair-sharing`: of its arithmetic, and of whole cycles."""
 
 import random
 import sys
 from fractions import Fraction
+from operator import le
 
 import numpy as np
 from hypothesis import example, given, settings
@@ -10,20 +11,24 @@ from hypothesis import strategies as st
 
 from kaisched import GPU, UNLIMITED
 from kaisched.core.tables import Sharing
+from kaisched.framework.cycle import run_cycle
+from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
 from kaisched_plugins.fair_sharing.columns import order_keys
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.order import KnockOut, entry_at, goes_before
+from kaisched_plugins.fair_sharing.order import entry_at
 from kaisched_plugins.fair_sharing.quotas import Quotas
+from kaisched_plugins.fair_sharing.tables import table_in
 from kaisched_plugins.fair_sharing.tests.lending import (
-    POLICIES,
-    some_cluster,
+    goes_before,
+    next_head,
     some_tree,
     until_rest,
 )
-from kaisched_plugins.fair_sharing.work import Work
+from kaisched_plugins.fair_sharing.work import ANY, LOWER, LOWER_OR_NEWER, NEVER, Work
 
+POLICIES = (NEVER, LOWER, LOWER_OR_NEWER, ANY)
 SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
 seeds = st.integers(0, 2**32).map(random.Random)
 
@@ -137,61 +142,15 @@ def test_shares_as_columns_and_as_numbers_have_one_order(rng, scale):
             assert (columns[one] < columns[other]) == (exact[one] < exact[other])
 
 
-@given(seeds)
-def test_the_contest_hands_out_who_wins_when_all_are_compared_anew(rng):
-    quotas = some_tree(rng, depth=rng.randint(1, 4))
-    holdings, _, _ = some_holdings(rng, quotas)
-    heads = {
-        leaf: Work(at, leaf, [(rng.randrange(2), rng.randint(1, 3))], rng.randint(0, 2), float(at))
-        for at, leaf in enumerate(leaves_of(quotas))
-    }
-    contest = KnockOut(holdings, list(heads.values()))
-    while (head := contest.pop()) is not None:
-        again = KnockOut(holdings.copy(), list(heads.values()))
-        assert again.pop() == head
-        del heads[head.queue]
-        contest.passed(head, is_admitted=rng.random() < 0.7)
-    assert not heads
+def some_world(rng, *, room=(4, 24), runs=0.6):
+    """Return a cluster of one node with a tree of queues that lend, in GPUs.
 
-
-@given(seeds, st.sampled_from(POLICIES), st.booleans())
-@settings(max_examples=40)
-def test_no_limit_is_passed_at_any_level(rng, policy, by_size):
-    cluster = some_cluster(rng, depth=rng.randint(1, 4), by_size=by_size)
-    cluster.across = dict.fromkeys(cluster.across, policy)
-    for _ in range(4):
-        cluster.cycle()
-        holdings = cluster.holdings()
-        for queue, used in enumerate(holdings.used):
-            for row, amount in enumerate(used):
-                assert amount <= cluster.quotas.rows.cap[queue][row]
-
-
-@given(seeds)
-@settings(max_examples=60)
-def test_who_is_displaced_would_lose_against_whom_it_is_displaced_for(rng):
-    cluster = some_cluster(rng, depth=rng.randint(1, 4))
-    for queue in sorted({work.queue for work in cluster.work}):
-        for incoming in cluster.waiting(queue)[:1]:
-            holdings = cluster.holdings()
-            if holdings.fits(queue, incoming.ask):
-                continue
-            victims = cluster.victims(incoming, holdings)
-            assert holdings.used == cluster.holdings().used
-            for work in victims:
-                holdings.take(work.queue, work.ask)
-            assert not victims or holdings.fits(queue, incoming.ask)
-            for work in victims:
-                if work.queue != queue:
-                    assert not goes_before(holdings, work, incoming)
-                    assert cluster.holdings().is_over(work.queue, [at for at, _ in work.ask])
-
-
-def some_world(rng):
-    """Return a cluster of one node with a tree of queues that lend, in GPUs."""
+    ``room`` is the least and the most GPUs of the node, ``runs`` the part of the jobs that run if
+    there is room.
+    """
     quotas = some_tree(rng, depth=rng.randint(1, 3), rows=1)
     is_leaf = [not below for below in quotas.rows.children]
-    made = ClusterBuilder().node("n0", gpu=rng.randint(4, 24))
+    made = ClusterBuilder().node("n0", gpu=rng.randint(*room))
 
     def bound(amount):
         return None if amount > 10**6 else int(amount)
@@ -211,17 +170,17 @@ def some_world(rng):
             ),
         )
     free = Holdings(quotas, np.zeros_like(quotas.nominal))
-    room = made.store().snapshot().nodes.allocatable[GPU, 0] // 1000
+    idle = made.store().snapshot().nodes.allocatable[GPU, 0] // 1000
     leaves = [row for row, leaf in enumerate(is_leaf) if leaf]
     for at in range(rng.randint(2, 14)):
         queue, gpus = rng.choice(leaves), rng.randint(1, 4)
-        runs = rng.random() < 0.6 and free.fits(queue, [(0, gpus)]) and room >= gpus
-        if runs:
+        is_running = rng.random() < runs and free.fits(queue, [(0, gpus)]) and idle >= gpus
+        if is_running:
             free.add(queue, [(0, gpus)])
-            room -= gpus
+            idle -= gpus
         made.job(
             f"w{at}", queue=f"q{queue}", tasks=1, gpu=gpus, priority=50 + rng.randint(0, 2),
-            running={"n0": 1} if runs else None,
+            running={"n0": 1} if is_running else None,
         )  # fmt: skip
     return made
 
@@ -234,6 +193,95 @@ def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
 
 
 POLICY = policy_of(SHARD)
+ALLOCATES = policy_of(SHARD, actions=("allocate",))
+
+
+def holdings_of(snapshot):
+    """Return what the queues of a snapshot hold, and its columns for the policy."""
+    table = table_in(snapshot)
+    return Holdings(table.quotas, snapshot.allocated[table.rows]), table
+
+
+def work_in(snapshot, table, job):
+    """Return a job of one pod as work."""
+    jobs = snapshot.jobs
+    shape = snapshot.tasks.shape_of_task[jobs.first_task[job]]
+    return Work(
+        job,
+        int(jobs.queue_of_job[job]),
+        table.ask(snapshot.shapes.request[:, shape]),
+        int(jobs.priority[job]),
+        float(jobs.created_s[job]),
+    )
+
+
+@given(seeds)
+@settings(max_examples=30, deadline=None)
+def test_jobs_start_in_the_order_of_a_knock_out_in_which_all_are_compared_anew(rng):
+    """Jobs for which their queue has no room when the cycle begins do not compete."""
+    snapshot = some_world(rng, room=(60, 60), runs=0.2).store().snapshot()
+    result, _ = run_cycle(snapshot, None, ALLOCATES, 1e6, Memory())
+    holdings, table = holdings_of(snapshot)
+    jobs = snapshot.jobs
+    waiting = np.flatnonzero(jobs.active == 0).tolist()
+    waiting.sort(key=lambda job: (-jobs.priority[job], jobs.created_s[job]))
+    lines: dict[int, list[Work]] = {}
+    for work in (work_in(snapshot, table, job) for job in waiting):
+        if holdings.fits(work.queue, work.ask):
+            lines.setdefault(work.queue, []).append(work)
+    started = []
+    while lines:
+        work = next_head(holdings, {queue: line[0] for queue, line in lines.items()})
+        lines[work.queue].pop(0)
+        lines = {queue: line for queue, line in lines.items() if line}
+        if holdings.fits(work.queue, work.ask):
+            holdings.add(work.queue, work.ask)
+            started.append(work.row)
+    assert snapshot.tasks.job_of_task[result.bind_tasks].tolist() == started
+
+
+@given(seeds)
+@settings(max_examples=10, deadline=None)
+def test_no_queue_grows_beyond_what_it_may_hold_however_many_cycles_go_by(rng):
+    store = some_world(rng).store()
+    before, _ = holdings_of(store.snapshot())
+    until_rest(store, POLICY, 16)
+    after, _ = holdings_of(store.snapshot())
+    for was, used, cap in zip(before.used, after.used, after.rows.cap, strict=True):
+        assert all(map(le, used, map(max, was, cap)))
+
+
+@given(seeds)
+@settings(max_examples=40, deadline=None)
+def test_who_is_displaced_would_lose_against_whom_it_is_displaced_for(rng):
+    """Each claim of a cycle is judged after all that the cycle decided before it."""
+    snapshot = some_world(rng).store().snapshot()
+    result, _ = run_cycle(snapshot, None, POLICY, 1e6, Memory())
+    holdings, table = holdings_of(snapshot)
+
+    def works(tasks, part):
+        return [
+            work_in(snapshot, table, job)
+            for job in snapshot.tasks.job_of_task[tasks[slice(*part)]].tolist()
+        ]
+
+    placed = 0, 0
+    for step in result.steps:
+        before = works(result.bind_tasks, (placed[0], step.binds[0]))
+        before += works(result.nominate_tasks, (placed[1], step.nominations[0]))
+        for work in before:
+            holdings.add(work.queue, work.ask)
+        placed = step.binds[0], step.nominations[0]
+        (claim,) = works(result.bind_tasks, step.binds) + works(
+            result.nominate_tasks, step.nominations
+        )
+        victims = works(result.evict_tasks, step.evictions)
+        others = [work for work in victims if work.queue != claim.queue]
+        assert all(holdings.is_over(work.queue, [0]) for work in others)
+        for work in victims:
+            holdings.take(work.queue, work.ask)
+        assert holdings.fits(claim.queue, claim.ask)
+        assert not any(goes_before(holdings, work, claim) for work in others)
 
 
 @given(seeds)

@@ -208,3 +208,11 @@ def test_a_score_adds_up_weighs_and_divides():
 def test_penalties_add_up_by_queue():
     got = penalties(np.array([1, 0, 1]), np.array([[2, 4, 6]]), np.array([0.5, 1.0, 0.25]), 3)
     assert got.tolist() == [[4.0, 2.5, 0.0]]
+
+
+def test_time_based_fairshare_does_not_spare_one_member_from_another():
+    made = pool(quota=1, gpus=1)
+    made.job("b0", queue="b", priority=10, running={"n0": 1})
+    made.job("a0", queue="a", priority=50)
+    both = {**SHARD, "plugins": {**PLUGINS, "time-based-fairshare": {"enabled": True}}}
+    assert list(made.run(shard=both, usage={"a": 0.2, "b": 0.2}).evicted) == ["b0-0"]

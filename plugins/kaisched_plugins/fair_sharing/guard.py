@@ -1,0 +1,51 @@
+"""Which victims of a plan may not go: those that would come first again, and what a queue is owed.
+
+Rule F16 of docs/explanation/fair-sharing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.order import Entry, entry_at, meeting
+from kaisched_plugins.fair_sharing.targets import borrows_up_to
+from kaisched_plugins.fair_sharing.work import Work
+
+
+def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Work]) -> Iterator[Work]:
+    """Yield the victims that may not be taken; ``holdings`` have lost them all.
+
+    Those that would be admitted before the work they are displaced for, and those of other queues
+    without which a queue below where the paths meet would hold less than its own quota.
+    """
+    mine: dict[int, Entry] = {}
+    for work in kept:
+        if work.queue == incoming.queue:
+            # Inside a queue shares say nothing about who is served first.
+            is_unjust = _turn(work) < _turn(incoming)
+        else:
+            node, theirs = meeting(holdings, incoming.queue, work.queue)
+            if node not in mine:
+                mine[node] = entry_at(holdings, node, incoming)
+            before = entry_at(holdings, theirs, work) < mine[node]
+            is_unjust = before or _is_owed(holdings, incoming, work)
+        if is_unjust:
+            yield work
+
+
+def _turn(work: Work) -> tuple[float, int, int, float]:
+    """Return what work of one queue is ordered by, the first to be served first."""
+    return work.usage, -work.priority, work.standing, work.created_s
+
+
+def _is_owed(holdings: Holdings, incoming: Work, work: Work) -> bool:
+    """Tell whether some queue below the meeting point holds its quota or less with the work back.
+
+    Of what the work holds; a queue that is within it borrows nothing that others could want back.
+    """
+    holdings.add(work.queue, work.ask)
+    held = [at for at, _ in work.ask]
+    is_lent = borrows_up_to(holdings, incoming.queue, work.queue, held)
+    holdings.take(work.queue, work.ask)
+    return not is_lent
