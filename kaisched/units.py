@@ -28,6 +28,10 @@ MEBIBYTE: Final = (1 << 20) // MEMORY_UNIT
 """One MiB in base units."""
 MEGABYTE: Final = 10**6 // MEMORY_UNIT
 """One MB in base units."""
+MIG_PREFIX: Final = "nvidia.com/mig-"
+"""Begins the names of resources that are MIG instances of one profile each."""
+MIG_SLICES_OF_GPU: Final = 7
+"""Compute slices of a GPU: an instance is as many sevenths of it as it has slices."""
 
 Amount: TypeAlias = str | int | float
 """An amount in a manifest: a Kubernetes quantity, or a plain number."""
@@ -44,6 +48,7 @@ _QUANTITY: Final = re.compile(
 )
 _TENS: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _TWOS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MIG_PROFILE: Final = re.compile(r"(?:([1-7])c\.)?([1-7])g\.[0-9]{1,4}gb(?:\.[a-z.]+)?", re.ASCII)
 _QUANTITY_FIX: Final = "write a number with an optional suffix m, k, M, G, T, Ki, Mi, Gi or Ti"
 
 
@@ -182,6 +187,17 @@ def base_units(resource: str, amount: Amount, round_up: bool = True) -> int:
     if is_in_bytes(resource):
         return memory_units(amount, round_up)
     return count(amount, round_up)
+
+
+def mig_slices(resource: str) -> int:
+    """Return the compute slices of a MIG instance by its resource; 0 for any other name.
+
+    ``3g.20gb`` has three of the seven slices of a GPU, ``1c.3g.20gb`` has one of them.
+    """
+    if not resource.startswith(MIG_PREFIX):
+        return 0
+    profile = _MIG_PROFILE.fullmatch(resource, len(MIG_PREFIX))
+    return int(profile[1] or profile[2]) if profile else 0
 
 
 def format_amount(resource: str, base: int) -> str:

@@ -38,7 +38,8 @@ def command(
     own cycle runs there in virtual time. Pods are ours when their schedulerName is kaisched or
     kai-scheduler.
 
-    Objects with problems are reported on stderr and left out; the exit code is then 1.
+    Objects with problems are reported on stderr and left out; the exit code is then 1, as it is
+    when a plugin failed.
     """
     from kaisched.cli.plan_document import plan_document  # noqa: PLC0415 - not for the help
     from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
@@ -55,5 +56,5 @@ def command(
         print(json.dumps(document, indent=2))  # noqa: T201
     else:
         print_plan(planned.cycles)
-    if planned.problems:
+    if planned.problems or any(cycle.failures for cycle in planned.cycles):
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kaisched.daemon.taking import Taken
 
-command = typer.Typer(no_args_is_help=True)
+command = typer.Typer()
 _FILE = typer.Argument(help="The snapshot; compressed or not.", show_default=False)
 _OUTPUT = typer.Option("-o", "--output", help="How to print.")
 

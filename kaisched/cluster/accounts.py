@@ -103,11 +103,11 @@ class Accounts:
         if queue < 0:
             return
         if new == PENDING != old:
-            queues.pending.add(queue, shapes.request_of_shape[shape])
+            queues.pending.add(queue, shapes.charge_of_shape[shape])
         elif old == PENDING != new:
-            queues.pending.add(queue, shapes.refund_of_shape[shape])
+            queues.pending.add(queue, shapes.credit_of_shape[shape])
         if _ALLOCATED[new] != _ALLOCATED[old]:
-            of_shape = shapes.request_of_shape if _ALLOCATED[new] else shapes.refund_of_shape
+            of_shape = shapes.charge_of_shape if _ALLOCATED[new] else shapes.credit_of_shape
             amounts = of_shape[shape]
             queues.allocated.add(queue, amounts)
             if not jobs.is_preemptible.cells[job]:
@@ -189,20 +189,23 @@ class Accounts:
     def _charge(self, tasks: RowVec, job: RowVec, pending: IntVec, held: IntVec) -> None:
         queue: RowVec = self.jobs.queue_of_job.data[job]
         is_kept = queue >= 0
-        queue, request = queue[is_kept], self._request_of(tasks[is_kept])
+        queue, charge = queue[is_kept], self._charge_of(tasks[is_kept])
         pending, held = pending[is_kept], held[is_kept]
         queues = self.queues
         if pending.any():
-            _add_at(queues.pending, queue, request * pending)
+            _add_at(queues.pending, queue, charge * pending)
         if held.any():
-            _add_at(queues.allocated, queue, request * held)
+            _add_at(queues.allocated, queue, charge * held)
             is_fixed = ~self.jobs.is_preemptible.data[job[is_kept]]
             if is_fixed.any():
-                amount = (request * held)[:, is_fixed]
+                amount = (charge * held)[:, is_fixed]
                 _add_at(queues.allocated_non_preemptible, queue[is_fixed], amount)
 
     def _request_of(self, tasks: RowVec) -> Amounts:
         return self.shapes.request.data[:, self.tasks.shape_of_task.data[tasks]]
+
+    def _charge_of(self, tasks: RowVec) -> Amounts:
+        return self.shapes.charge.data[:, self.tasks.shape_of_task.data[tasks]]
 
     def count_podset(self, task: int, state: int, sign: int) -> None:
         """Count a task in its pod set (+1) or no more (-1), and nowhere else."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kaisched.core.constraints import Constraints, NodeTerm, PodTerm, Requirement, Toleration
+from kaisched.core.devices import DeviceDemand
 from kaisched.objects.pod import (
     Affinity,
     LabelSelector,
@@ -20,6 +21,7 @@ from kaisched.objects.pod import (
     PodSpec,
     SelectorRequirement,
 )
+from kaisched.objects.requests import legacy_mig_slices
 from kaisched.objects.wire import MOST_LABELS
 
 _MOST_REQUIREMENTS: Final = 1_000
@@ -90,7 +92,14 @@ def constraints_of(pod: Pod) -> Constraints:
         host_ports=_host_ports(spec),
         pod_affinity=_pod_terms(affinity.pod_affinity if affinity else None, namespace),
         pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity if affinity else None, namespace),
+        devices=_devices(pod),
     )
+
+
+def _devices(pod: Pod) -> DeviceDemand | None:
+    """Return what a pod asks of GPUs by annotation; None for nearly every pod."""
+    slices = legacy_mig_slices(pod)
+    return DeviceDemand(legacy_slices=slices) if slices else None
 
 
 def claims_of(pod: Pod) -> tuple[tuple[str, bool], ...]:

@@ -19,7 +19,7 @@ def add_only_task(accounts: Accounts, job: int, name: str, shape: int) -> None:
     accounts.podsets.pending.cells[podset] = 1
     jobs.shape_of_job.cells[job] = shape
     if queue >= 0:
-        queues.pending.add(queue, accounts.shapes.request_of_shape[shape])
+        queues.pending.add(queue, accounts.shapes.charge_of_shape[shape])
 
 
 def add_tasks(accounts: Accounts, job: int, tasks: Sequence[tuple[str, int]]) -> None:
@@ -45,8 +45,8 @@ def add_tasks(accounts: Accounts, job: int, tasks: Sequence[tuple[str, int]]) ->
     shape = shape_of_task[0]
     if shape_of_task.count(shape) == count:
         jobs.shape_of_job.data[job] = shape
-        asked = shapes.request.data[:, shape] * count
+        asked = shapes.charge.data[:, shape] * count
     else:
-        asked = shapes.request.data[:, shape_of_task].sum(axis=1)
+        asked = shapes.charge.data[:, shape_of_task].sum(axis=1)
     if queue >= 0:
         accounts.queues.pending.own()[:, queue] += asked

@@ -149,6 +149,7 @@ class NodeRows:
             usable = self.allocatable.data[:, ready].sum(axis=1)
             usable -= self.foreign.data[:, ready].sum(axis=1)
             np.maximum(usable, 0, out=usable)
+            usable = self._axis.charged(usable)
             usable.setflags(write=False)
             self._total = usable
         return self._total

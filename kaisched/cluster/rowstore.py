@@ -25,6 +25,7 @@ from kaisched.core.metadata import NO_METADATA, Metadata
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.units import MIG_SLICES_OF_GPU, mig_slices
 
 _HOLDS = tuple(HOLDING_STATES.tolist())
 _NO_CONSTRAINTS = Constraints()
@@ -38,15 +39,18 @@ class RowStore:
     :meth:`tidy`; :attr:`remap` then says where. Node and queue rows do within a ``generation``.
     """
 
-    def __init__(self, extended: Iterable[str] = ()) -> None:
+    def __init__(
+        self, extended: Iterable[str] = (), mig_slices_of_gpu: int = MIG_SLICES_OF_GPU
+    ) -> None:
         """Make an empty store.
 
         Args:
             extended: extended resources to count from the start; others join when a shape asks for
                 them.
+            mig_slices_of_gpu: MIG slices that queues count as one GPU.
 
         """
-        self.axis = ResourceAxis.of(extended)
+        self.axis = ResourceAxis.of(extended, mig_slices_of_gpu)
         self.nodes = NodeRows(self.axis)
         self.queues = QueueRows(self.axis)
         self.shapes = ShapeRows(self.axis)
@@ -76,6 +80,11 @@ class RowStore:
         """Add or replace a node."""
         self.revision += 1
         self.nodes.put(node)
+        # Queues count MIG instances as parts of GPUs, whether or not a pod asks for them.
+        if new := [
+            it for it in node.allocatable if it not in self.axis.position and mig_slices(it)
+        ]:
+            self.widen_axis(new)
 
     def remove_node(self, name: str) -> None:
         """Drop a node. Its tasks stay as they are, on no known node, until they are said to end."""
@@ -134,7 +143,7 @@ class RowStore:
         if not missing:
             return
         self.settle()
-        old, self.axis = self.axis, ResourceAxis.of((*self.axis.names, *missing))
+        old, self.axis = self.axis, self.axis.wider(missing)
         self.shapes.spread(self.axis, spread_rows(old, self.axis))
         self.nodes.set_axis(self.axis)
         self.queues.set_axis(self.axis)

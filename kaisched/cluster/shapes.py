@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kaisched.cluster.columns import Block, ListColumn
-from kaisched.core.axis import PODS, IntVec, ResourceAxis, RowVec
+from kaisched.core.axis import GPU, GPU_UNIT, PODS, IntVec, ResourceAxis, RowVec
 from kaisched.core.constraints import Constraints
 from kaisched.core.tables import LabelSets, ShapeTable
 
@@ -25,6 +25,10 @@ class ShapeRows:
         """Each shape on its own, one amount a resource: what single moves add."""
         self.refund_of_shape: list[tuple[int, ...]] = []
         """The same less than zero: what they take away."""
+        self.charge = self.request
+        """What tasks count in their queues; of its own only once a shape's charge differs."""
+        self.charge_of_shape = self.request_of_shape
+        self.credit_of_shape = self.refund_of_shape
         self.constraints: ListColumn[Constraints] = ListColumn()
         self.are_pinned = False
         """Somebody outside the store keeps numbers of shapes, so none may change."""
@@ -47,21 +51,38 @@ class ShapeRows:
         amounts = tuple(vector.tolist())
         self.request_of_shape.append(amounts)
         self.refund_of_shape.append(_negative(amounts))
+        self._add_charge(shape, vector, constraints)
         self.constraints.data.append(constraints)
         self._number[tuple(sorted(request.items())), constraints] = shape
         self._table = None
         return shape
 
+    def _add_charge(self, shape: int, request: IntVec, constraints: Constraints) -> None:
+        """Note what a new shape counts in its queue."""
+        charge = charge_of(self._axis, request, constraints)
+        if self.charge is self.request and charge is request:
+            return
+        amounts = tuple(charge.tolist())
+        if self.charge is self.request:
+            self.charge = Block(len(amounts))
+            self.charge.replace(self.request.data.copy())
+            self.charge_of_shape = self.request_of_shape[:shape]
+            self.credit_of_shape = self.refund_of_shape[:shape]
+        self.charge.grow(shape + 1)
+        self.charge.data[:, shape] = amounts
+        self.charge_of_shape.append(amounts)
+        self.credit_of_shape.append(_negative(amounts))
+
     def keep(self, rows: RowVec, label_map: RowVec) -> None:
         """Keep only these shapes, whose label sets have new numbers."""
         self.request.replace(self.request.data[:, rows].copy())
-        self._list_requests(len(rows))
         self.constraints.replace(
             [
                 replace(old, label_set=int(label_map[old.label_set]))
                 for old in (self.constraints.data[row] for row in rows.tolist())
             ]
         )
+        self._list_requests(len(rows))
         self._number = {
             (_items(self._axis, request), constraints): number
             for number, (request, constraints) in enumerate(
@@ -86,12 +107,19 @@ class ShapeRows:
         columns = self.request.data[:, :size].T.tolist()
         self.request_of_shape = [tuple(column) for column in columns]
         self.refund_of_shape = [_negative(request) for request in self.request_of_shape]
+        self.charge = self.request
+        self.charge_of_shape = self.request_of_shape
+        self.credit_of_shape = self.refund_of_shape
+        for shape, constraints in enumerate(self.constraints.data[:size]):
+            self._add_charge(shape, self.request.data[:, shape], constraints)
 
     def table(self) -> ShapeTable:
         """Freeze; the same object while no shape was added."""
         if self._table is None:
             self._table = ShapeTable(
-                request=self.request.frozen(len(self)), constraints=self.constraints.frozen()
+                request=self.request.frozen(len(self)),
+                charge=self.charge.frozen(len(self)),
+                constraints=self.constraints.frozen(),
             )
         return self._table
 
@@ -134,6 +162,15 @@ class LabelRows:
         if self._table is None:
             self._table = LabelSets(namespace=self.namespace.frozen(), labels=self.labels.frozen())
         return self._table
+
+
+def charge_of(axis: ResourceAxis, request: IntVec, constraints: Constraints) -> IntVec:
+    """``(R,)`` what a task counts in its queue that asks for so much."""
+    charge = axis.charged(request)
+    if constraints.devices is not None:
+        charge = charge.copy()
+        charge[GPU] += GPU_UNIT * constraints.devices.legacy_slices // axis.mig_slices_of_gpu
+    return charge
 
 
 def _negative(request: tuple[int, ...]) -> tuple[int, ...]:

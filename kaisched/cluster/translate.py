@@ -84,6 +84,8 @@ def queue_row(queue: Queue) -> QueueRow:
             is_on=spec.fair_sharing.enabled,
             within=spec.preemption.within_cluster_queue,
             across=spec.preemption.reclaim_within_cohort,
+            borrowing=spec.preemption.borrow_within_cohort.policy,
+            borrowing_up_to=spec.preemption.borrow_within_cohort.max_priority_threshold,
             is_by_usage=spec.admission_scope.admission_mode == BY_USAGE,
         ),
     )

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kaisched.units import MIG_SLICES_OF_GPU, mig_slices
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -47,11 +49,19 @@ class ResourceAxis:
     """
 
     names: tuple[str, ...] = field(default=FIXED)
+    mig_slices_of_gpu: int = MIG_SLICES_OF_GPU
+    """MIG slices that count as one GPU in the amounts of queues; KAI-Scheduler counts 1."""
 
     @classmethod
-    def of(cls, extended: Iterable[str] = ()) -> ResourceAxis:
+    def of(
+        cls, extended: Iterable[str] = (), mig_slices_of_gpu: int = MIG_SLICES_OF_GPU
+    ) -> ResourceAxis:
         """Make the axis that also counts ``extended`` resource names."""
-        return cls(FIXED + tuple(sorted(set(extended) - set(FIXED))))
+        return cls(FIXED + tuple(sorted(set(extended) - set(FIXED))), mig_slices_of_gpu)
+
+    def wider(self, names: Iterable[str]) -> ResourceAxis:
+        """Return the axis that also counts these resources."""
+        return ResourceAxis.of((*self.names, *names), self.mig_slices_of_gpu)
 
     def __len__(self) -> int:
         """Return R, the number of resources."""
@@ -69,6 +79,32 @@ class ResourceAxis:
         unit[GPU] = GPU_UNIT
         unit.setflags(write=False)
         return unit
+
+    @cached_property
+    def gpu_part(self) -> IntVec | None:
+        """``(R,)`` thousandths of a GPU that a piece of each resource is; None without MIG.
+
+        Rounded down: the instances of one GPU never count as more than the GPU.
+        """
+        part = np.array(
+            [GPU_UNIT * mig_slices(name) // self.mig_slices_of_gpu for name in self.names], np.int64
+        )
+        if not part.any():
+            return None
+        part.setflags(write=False)
+        return part
+
+    def charged(self, amounts: Amounts) -> Amounts:
+        """Return amounts ``(R, ...)`` as queues count them: MIG instances also as parts of GPUs.
+
+        The result is the argument itself without MIG instances.
+        """
+        part = self.gpu_part
+        if part is None or not (more := part @ amounts).any():
+            return amounts
+        counted = amounts.copy()
+        counted[GPU] += more
+        return counted
 
     def vector(self, amounts: dict[str, int]) -> Amounts:
         """Return ``(R,)`` from base units by name; names the axis lacks are an error."""

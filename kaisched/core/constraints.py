@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from kaisched.core.devices import DeviceDemand
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -82,6 +84,8 @@ class Constraints:
     """Refusal code and text of a claim or unread owner that keeps it from every node."""
     label_set: int = -1
     """The task's own label set if it has pod terms (which may match its own gang), else -1."""
+    devices: DeviceDemand | None = None
+    """What it asks of GPUs besides amounts; None for nearly every pod."""
 
     @property
     def has_pod_terms(self) -> bool:

@@ -62,6 +62,7 @@ class Refusal(IntEnum):
     VOLUME_AFFINITY = 64
     OWNER_NOT_READ = 65
     HOST_PORT_LEAVING = 66
+    MIG_BY_ANNOTATION = 67
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""
@@ -337,6 +338,11 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "Nothing: the pod that uses the port is being deleted.",
         is_freeable=True,
         is_passing=True,
+    ),
+    Refusal.MIG_BY_ANNOTATION: RefusalText(
+        "MigByAnnotation",
+        "a pod took MIG instances there by annotation, unseen by the device plugin",
+        "End the pod that took them, or let it ask for them as a resource.",
     ),
     Refusal.POD_SLOTS: RefusalText(
         "PodSlots",

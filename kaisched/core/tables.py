@@ -74,6 +74,10 @@ class Sharing:
     LowerOrNewerEqualPriority or Any."""
     across: str = "Any"
     """From which jobs of other queues a job may take, likewise."""
+    borrowing: str = "Never"
+    """From which of those a job may take while its queue borrows: Never or LowerPriority."""
+    borrowing_up_to: int | None = None
+    """The highest priority that then may go; None for any."""
     is_by_usage: bool = False
     """Whether the queues below it have its quota in the order of their past usage."""
 
@@ -251,7 +255,11 @@ class ShapeTable:
     """Shapes: tasks of one shape ask for the same and obey the same constraints."""
 
     request: Amounts
-    """``(R, S)``, the pod slot included."""
+    """``(R, S)`` what a task takes of its node, the pod slot included."""
+    charge: Amounts
+    """``(R, S)`` what a task counts in its queue: MIG instances also as parts of a GPU.
+
+    The same array as ``request`` where no task differs."""
     constraints: Sequence[Constraints]
 
 

@@ -100,6 +100,7 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
         more = load_text(sys.stdin.buffer.read(), "standard input")
         loaded.objects.extend(more.objects)
         loaded.problems.extend(more.problems)
+        loaded.faulty.extend(more.faulty)
         loaded.warnings.extend(more.warnings)
         loaded.others.extend(more.others)
         loaded.sources.update(more.sources)

@@ -16,6 +16,7 @@ from kaisched.objects.kai_names import known_actions
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
 from kaisched.objects.queue import (
+    BorrowWithinCohort,
     QueueAdmissionScope,
     QueueFairSharing,
     QueuePreemption,
@@ -141,11 +142,18 @@ QUEUE_RULES: Final[Rules] = {
             maximum=MAX_WEIGHT,
             maxLength=32,
         ),
-        "enabled": says("At a top-level queue: False takes from others by quota alone."),
+        "enabled": says(
+            "At a top-level queue, for its tree: False takes by quota and priority, not by share."
+        ),
     },
     QueuePreemption: {
         "within_cluster_queue": says("From work of the same queue."),
         "reclaim_within_cohort": says("From work of other queues of its tree."),
+        "borrow_within_cohort": says("Likewise while it borrows, in a tree without fair sharing."),
+    },
+    BorrowWithinCohort: {
+        "policy": says("LowerPriority: from work of lower priority."),
+        "max_priority_threshold": says("The highest priority that may go.", **_ANY_INT32),
     },
     QueueAdmissionScope: {
         "admission_mode": says(

@@ -11,6 +11,8 @@ from kaisched.objects.wire import KubernetesObject, StrictWire
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 """Whose work may go for work of another: by priority, or by priority and age."""
+BorrowPolicy = Literal["Never", "LowerPriority"]
+"""Whose work may go for work with which its queue borrows."""
 AdmissionMode = Literal["NoAdmissionFairSharing", "UsageBasedAdmissionFairSharing"]
 BY_USAGE: Final = "UsageBasedAdmissionFairSharing"
 
@@ -39,7 +41,15 @@ class QueueFairSharing(StrictWire, frozen=True, kw_only=True):
     weight: int | float | str = 1
     """A number of at least 0, or its text."""
     enabled: bool = True
-    """Read at a top-level queue, for its whole tree: False takes from others by quota alone."""
+    """Read at a top-level queue, for its tree: False takes by quota and priority, not by share."""
+
+
+class BorrowWithinCohort(StrictWire, frozen=True, kw_only=True):
+    """From whom work may take while its queue borrows, in a tree without fair sharing."""
+
+    policy: BorrowPolicy = "Never"
+    max_priority_threshold: int | None = None
+    """The highest priority that may go; any lower one when left out."""
 
 
 class QueuePreemption(StrictWire, frozen=True, kw_only=True):
@@ -49,6 +59,8 @@ class QueuePreemption(StrictWire, frozen=True, kw_only=True):
     """From work of the same queue."""
     reclaim_within_cohort: WithinPolicy = "Any"
     """From work of other queues of its tree."""
+    borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
+    """Read in a tree without fair sharing: from the same queues, while its own borrows."""
 
 
 class QueueAdmissionScope(StrictWire, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from kaisched.objects.faults import (
     duration_faults,
     to_error,
 )
-from kaisched.objects.queue import Queue, QueueResource
+from kaisched.objects.queue import BorrowWithinCohort, Queue, QueueResource, QueueSpec
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import (
     MAX_QUOTA,
@@ -113,6 +113,8 @@ def queue_faults(queue: Queue) -> Iterator[Fault]:
         yield from _name_faults(name)
         yield from _share_faults(name, resource)
     yield from _sharing_faults(queue)
+    yield from _switch_faults(spec)
+    yield from threshold_faults(spec.preemption.borrow_within_cohort)
     if abs(spec.priority) > INT32_MAX:
         yield Fault(("spec", "priority"), "out of range", spec.priority, "write at most 2^31 - 1")
     if spec.parent_queue == queue.name:
@@ -185,6 +187,21 @@ def _sharing_faults(queue: Queue) -> Iterator[Fault]:
     value = Fraction(parsed.numerator, parsed.denominator)
     if value > MAX_WEIGHT or 0 < value < Fraction(MIN_WEIGHT).limit_denominator(10**9):
         yield Fault(path, "out of range", weight, "write 0, or a number from 1e-9 to 1e9")
+
+
+def _switch_faults(spec: QueueSpec) -> Iterator[Fault]:
+    if spec.parent_queue and not spec.fair_sharing.enabled:
+        path, fix = ("spec", "fairSharing", "enabled"), "write it in the queue at the top"
+        message = "has no effect below a top-level queue"
+        yield Fault(path, message, spec.fair_sharing.enabled, fix, is_warning=True)
+
+
+def threshold_faults(borrow: BorrowWithinCohort) -> Iterator[Fault]:
+    """Yield the fault of a threshold that no priority has."""
+    most = borrow.max_priority_threshold
+    if most is not None and abs(most) > INT32_MAX:
+        path: Path = ("spec", "preemption", "borrowWithinCohort", "maxPriorityThreshold")
+        yield Fault(path, "out of range", most, "write at most 2^31 - 1, the largest priority")
 
 
 def _amount_fault(name: str, amount: float) -> str:

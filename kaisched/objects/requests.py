@@ -11,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kaisched.errors import ObjectError, join_path
-from kaisched.objects import labels
+from kaisched.objects.gpu_shares import share_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Container, Pod, Resources
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.objects.topology_demands import required_of_workload
 from kaisched.objects.wire import Amount, Amounts
-from kaisched.units import MAX_AMOUNT, UnitError, base_units
+from kaisched.units import MAX_AMOUNT, MIG_PREFIX, UnitError, base_units, mig_slices
 
-_MIG_PREFIX: Final = "nvidia.com/mig-"
-_SHARED: Final = (labels.GPU_FRACTION, labels.GPU_MEMORY, labels.GPU_FRACTION_DEVICES)
 _WHOLE_GPU: Final = 1000
+_DIGITS: Final = 3
+"""A count of instances with more digits than this is no count."""
 
 _Path = tuple[str | int, ...]
 _Units = dict[str, int]
@@ -88,19 +88,41 @@ def node_allocatable(node: Node, gpu_resources: Sequence[str] = GPU_RESOURCES) -
 def unsupported(pod: Pod, gpu_resources: Sequence[str] = GPU_RESOURCES) -> str:
     """Return why the pod cannot be scheduled here at all, or an empty text.
 
-    Sharing one GPU between pods (fractions, GPU memory, MIG slices) is not supported yet. Neither
-    are allocating devices by claims (DRA) and required levels of a topology.
+    Sharing one GPU between pods (fractions, GPU memory) is not supported yet. Neither are
+    allocating devices by claims (DRA) and required levels of a topology.
     """
-    for key in _SHARED:
-        if key in pod.metadata.annotations:
-            return f"annotation {key}: sharing a GPU is not offered; ask for {gpu_resources[0]}"
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        for name in (*container.resources.requests, *container.resources.limits):
-            if name.startswith(_MIG_PREFIX) and name not in gpu_resources:
-                return f"resource {name}: MIG slices are not offered; ask for {gpu_resources[0]}"
+    try:
+        share = share_of(pod, gpu_resources)
+    except ObjectError as error:
+        return str(error)
+    if share is not None:
+        return f"a part of a GPU: sharing a GPU is not offered; ask for {gpu_resources[0]}"
+    if fault := _mig_fault(pod, gpu_resources):
+        return fault
     if pod.spec.resource_claims:
         return "resourceClaims: devices are not allocated by claims; ask for a resource instead"
     return required_of_workload(pod.metadata)
+
+
+def _mig_fault(pod: Pod, gpu_resources: Sequence[str]) -> str:
+    """Return what is wrong with a request for MIG instances, or an empty text."""
+    for key in pod.metadata.annotations:
+        if mig_slices(key):
+            return f"annotation {key}: MIG instances are resources; write it under a limit instead"
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        for name in (*container.resources.requests, *container.resources.limits):
+            if name.startswith(MIG_PREFIX) and name not in gpu_resources and not mig_slices(name):
+                return f"resource {name}: no MIG profile; write one such as {MIG_PREFIX}1g.10gb"
+    return ""
+
+
+def legacy_mig_slices(pod: Pod) -> int:
+    """Return the MIG slices that a pod takes by annotation, as old versions of Run:ai did."""
+    slices = 0
+    for key, text in pod.metadata.annotations.items():
+        if each := mig_slices(key):
+            slices += each * int(text if text.isdecimal() and len(text) <= _DIGITS else 1)
+    return slices
 
 
 def _of_container(container: Container, path: _Path, gpus: Sequence[str]) -> _Units:

@@ -11,6 +11,7 @@ from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rowstore import RowStore
 from kaisched.core.axis import GPU_UNIT
 from kaisched.core.constraints import Constraints, PodTerm, Requirement
+from kaisched.core.devices import DeviceDemand
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.testing.rows import Group, Job, Task, add_job
@@ -68,13 +69,15 @@ class Builder:
 
     def store(self, tasks: Mapping[str, TaskCopy]) -> RowStore:
         """Build the cluster with its tasks as they are now."""
-        store = RowStore()
+        store = RowStore(mig_slices_of_gpu=1)  # KAI counts each slice as a GPU
         for queue in self._cluster["queues"]:
             store.put_queue(self._queue(queue))
         for node in self._cluster["nodes"]:
             store.put_node(self._node(node))
         for job in self._cluster["jobs"]:
-            add_job(store, self._job(store, job, tasks), job["namespace"] or "default")
+            row = add_job(store, self._job(store, job, tasks), job["namespace"] or "default")
+            if any(task["legacy_mig"] for task in job["tasks"]):
+                store.refuse(row, Refusal.UNSUPPORTED)
         return store
 
     def _node(self, node: Mapping[str, Any]) -> NodeRow:
@@ -85,6 +88,7 @@ class Builder:
                 "memory": node["memory_bytes"] // self._unit,
                 "gpu": int(node["allocatable_gpus"] * GPU_UNIT),
                 "pods": node["max_pods"] if self._checks_nodes else UNBOUNDED_PODS,
+                **(node["mig_instances"] or {}),
             },
             labels={**(node["labels"] or {}), NODE_LABEL: node["name"]},
         )
@@ -144,7 +148,8 @@ class Builder:
         amounts = {
             "cpu": request["cpu_millis"],
             "memory": request["memory_bytes"] // self._unit,
-            "gpu": int(request["gpus"] * GPU_UNIT),
+            "gpu": 0 if request["mig"] else int(request["gpus"] * GPU_UNIT),
+            **(request["mig"] or {}),
         }
         state = TaskState.PENDING if copy.state == "Pipelined" else STATES[copy.state]
         return Task(
@@ -186,6 +191,7 @@ def _constraints(store: RowStore, task: Mapping[str, Any], namespace: str) -> Co
     claims = task.get("persistent_volume_claims")
     missing = f"claim {claims[0]} does not exist" if claims else ""
     return Constraints(
+        devices=DeviceDemand(legacy_slices=1) if task["legacy_mig"] else None,
         wait=(int(Refusal.VOLUME_CLAIM), missing) if missing else None,
         node_terms=(((Requirement(NODE_LABEL, "In", names),), ()),) if names else None,
         pod_affinity=near,
@@ -207,14 +213,12 @@ def missing_features(cluster: Mapping[str, Any]) -> list[str]:
     """Return the features a cluster needs that are not built, by looking at what it has."""
     found = []
     for node in cluster["nodes"]:
-        found += ["MIG"] * bool(node["mig_strategy"] or node["mig_instances"])
         found += ["DRA"] * bool(node["dra_gpus"])
         found += ["NUMA"] * bool(node.get("numa"))
     for job in cluster["jobs"]:
         found += ["topology"] * _has_topology(job["root"])
         for task in job["tasks"]:
             request = task["request"]
-            found += ["MIG"] * bool(request["mig"] or task["legacy_mig"])
             found += ["DRA"] * bool(task["resource_claims"] or task["resource_claim_templates"])
             found += ["GPU fractions"] * bool(request["gpu_fraction"])
             found += ["NUMA"] * bool(task.get("numa_observed"))

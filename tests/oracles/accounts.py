@@ -23,6 +23,7 @@ def _recounted(s):
         state, node = int(s.tasks.state[task]), int(s.tasks.node_of_task[task])
         mine, part = int(s.tasks.job_of_task[task]), int(s.tasks.podset_of_task[task])
         request = s.shapes.request[:, s.tasks.shape_of_task[task]]
+        charge = s.shapes.charge[:, s.tasks.shape_of_task[task]]
         if node >= 0:
             assert HOLDING_STATES[state], "only what holds room has a node"
             idle[:, node] -= request
@@ -37,17 +38,17 @@ def _recounted(s):
             counts["active"][row] += bool(ACTIVE_STATES[state])
             counts["pending"][row] += state == TaskState.PENDING
         if queue >= 0:
-            allocated[:, queue] += request * ALLOCATED_STATES[state]
+            allocated[:, queue] += charge * ALLOCATED_STATES[state]
             if not s.jobs.is_preemptible[mine]:
-                fixed[:, queue] += request * ALLOCATED_STATES[state]
-            pending[:, queue] += request * (state == TaskState.PENDING)
+                fixed[:, queue] += charge * ALLOCATED_STATES[state]
+            pending[:, queue] += charge * (state == TaskState.PENDING)
     usable = (s.nodes.allocatable - foreign)[:, s.nodes.statics.is_ready].sum(axis=1)
     yield "idle", idle, s.nodes.idle
     yield "releasing", releasing, s.nodes.releasing
     yield "allocated", allocated, s.allocated
     yield "allocated_non_preemptible", fixed, s.allocated_non_preemptible
     yield "pending", pending, s.pending
-    yield "total", np.maximum(usable, 0), s.total
+    yield "total", s.axis.charged(np.maximum(usable, 0)), s.total
     for column in ("active", "pending"):
         yield f"jobs.{column}", np.array(job[column], np.int64), getattr(s.jobs, column)
         yield f"podsets.{column}", np.array(podset[column], np.int64), getattr(s.podsets, column)

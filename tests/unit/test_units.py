@@ -21,6 +21,7 @@ from kaisched.units import (
     format_amount,
     format_duration,
     memory_units,
+    mig_slices,
     milli_cpu,
     milli_gpu,
     parse_duration,
@@ -327,3 +328,21 @@ def test_long_texts_are_refused_at_once(text):
         with pytest.raises(UnitError):
             read(text)
     assert time.process_time() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    ("resource", "slices"),
+    [
+        ("nvidia.com/mig-1g.5gb", 1),
+        ("nvidia.com/mig-7g.141gb", 7),
+        ("nvidia.com/mig-1g.10gb.me", 1),
+        ("nvidia.com/mig-1c.3g.20gb", 1),
+        ("nvidia.com/mig-8g.80gb", 0),
+        ("nvidia.com/mig-1g", 0),
+        ("nvidia.com/gpu", 0),
+        ("amd.com/mig-1g.5gb", 0),
+        ("", 0),
+    ],
+)
+def test_the_slices_of_a_mig_profile(resource, slices):
+    assert mig_slices(resource) == slices

@@ -367,14 +367,14 @@ class Attempt:
         if self._is_tight or self._is_limited or not self._is_plain:
             return units  # a limit or a filter may need them gone though their room is unused
         session = self._session
-        ledger, request = session.ledger, session.shapes.request
+        ledger, charge = session.ledger, session.shapes.charge
         cores: set[int] = set()
         kept: UnitList = []
         for unit in reversed(units):
             job, tasks, is_core = unit
             if is_core or job not in cores:
                 mark = statement.checkpoint()
-                ask = request[:, session.tasks.shape_of_task[list(tasks)]].sum(axis=1)
+                ask = charge[:, session.tasks.shape_of_task[list(tasks)]].sum(axis=1)
                 shut = first_shut(session, self.demand.claim.action, job, ask)
                 for task in () if shut else tasks:
                     node = int(ledger.node_of_task[task])

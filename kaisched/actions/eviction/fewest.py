@@ -40,11 +40,11 @@ _MISSING: Final = 8
 
 def cost_of(session: Session, units: Sequence[Unit]) -> Cost:
     """Return the cost of evicting or moving units."""
-    request, shape = session.shapes.request, session.tasks.shape_of_task
+    charge, shape = session.shapes.charge, session.tasks.shape_of_task
     if len(units) == 1 and len(units[0].tasks) == 1:
-        return 1, int(request[GPU, shape[units[0].tasks[0]]])
+        return 1, int(charge[GPU, shape[units[0].tasks[0]]])
     tasks = [task for unit in units for task in unit.tasks]
-    return len(tasks), int(request[GPU].take(shape[tasks]).sum())
+    return len(tasks), int(charge[GPU].take(shape[tasks]).sum())
 
 
 def is_too_large(victim_list: VictimList, demand: Demand) -> bool:
@@ -62,6 +62,8 @@ def is_least(session: Session, victim_list: VictimList, cost: Cost) -> bool:
         return True
     # GPUs that the units freed, less what is free now: the claim took at least so many of them.
     missing = gpus - session.capacity.total_of(GPU)
+    if (part := session.axis.gpu_part) is not None:
+        missing -= int(part @ session.capacity.total())
     least = max(1, -(-missing // max(1, victim_list.most_gpus)))
     return cost <= (least, max(missing, victim_list.least_gpus))
 

@@ -89,7 +89,7 @@ class Relocation:
         """Tell whether a queue would not take a unit again."""
         session = self._session
         shapes = session.tasks.shape_of_task[list(unit.tasks)]
-        ask = session.shapes.request[:, shapes].sum(axis=1)
+        ask = session.shapes.charge[:, shapes].sum(axis=1)
         return bool(first_shut(session, self._action, unit.job, ask))
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:

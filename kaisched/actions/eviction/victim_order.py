@@ -162,9 +162,9 @@ def _keys_without(
 
 def _whole_amounts(session: Session, job: RowVec) -> Amounts:
     """``(R, K)`` what the running pods of whole jobs hold."""
-    jobs, request = session.jobs, session.shapes.request
+    jobs, charge = session.jobs, session.shapes.charge
     shape = jobs.shape_of_job[job]
-    amounts: Amounts = request.take(shape, axis=1) * session.standing_of(job)
+    amounts: Amounts = charge.take(shape, axis=1) * session.standing_of(job)
     mixed = (shape < 0).nonzero()[0]
     if mixed.size:
         units_of_job = [units_of(session, row)[-1] for row in job[mixed].tolist()]
@@ -174,10 +174,10 @@ def _whole_amounts(session: Session, job: RowVec) -> Amounts:
 
 def amounts_of(session: Session, units_of_job: Sequence[Unit]) -> Amounts:
     """``(R, V)`` what units hold."""
-    request, shape_of_task = session.shapes.request, session.tasks.shape_of_task
+    charge, shape_of_task = session.shapes.charge, session.tasks.shape_of_task
     sizes = [len(unit.tasks) for unit in units_of_job]
     flat = [task for unit in units_of_job for task in unit.tasks]
-    each = request.take(shape_of_task[flat], axis=1)
+    each = charge.take(shape_of_task[flat], axis=1)
     if len(flat) == len(sizes):
         return each
     return np.add.reduceat(each, np.cumsum([0, *sizes[:-1]]), axis=1)

@@ -203,7 +203,7 @@ class Backlog:
         if classes is None:
             rows = np.array(list(self._named), np.int64).reshape(-1, 5).T
             queue, shape, size, priority, is_preemptible = rows.copy()
-            ask = session.shapes.request.take(shape, axis=1) * size
+            ask = session.shapes.charge.take(shape, axis=1) * size
             classes = Classes(queue, shape, size, priority, is_preemptible != 0, ask)
             self._classes = classes
         return classes

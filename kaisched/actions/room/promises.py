@@ -160,7 +160,7 @@ def _keep_elastic(session: Session, job: int) -> None:
 
 def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
     """Tell whether a queue on the job's path refuses a batch."""
-    ask = session.shapes.request[:, session.tasks.shape_of_task[batch]].sum(axis=1)
+    ask = session.shapes.charge[:, session.tasks.shape_of_task[batch]].sum(axis=1)
     return bool(first_shut(session, _ACTION, job, ask))
 
 

@@ -273,7 +273,7 @@ def _amounts(snapshot: Snapshot) -> Amounts:
     holds = ALLOCATED_STATES[state]
     rows: RowVec = np.flatnonzero((holds | (state == TaskState.PENDING)) & (tasks.job_of_task >= 0))
     job, holds = tasks.job_of_task[rows], holds[rows]
-    request = snapshot.shapes.request[:, tasks.shape_of_task[rows]]
+    request = snapshot.shapes.charge[:, tasks.shape_of_task[rows]]
     found: Amounts = np.zeros((2 * len(request), jobs), np.int64)
     for at, amount in enumerate(request):
         np.add.at(found[at], job, amount)

@@ -206,7 +206,7 @@ def end_of_work(session: SessionView, job: int, bound: Amounts) -> Iterator[Prop
         at = queues.tree.path(int(session.jobs.queue_of_job[other])).tolist()
         gives = np.zeros_like(ask)
         for task in session.jobs.tasks[other]:
-            gives += session.shapes.request[:, session.tasks.shape_of_task[task]]
+            gives += session.shapes.charge[:, session.tasks.shape_of_task[task]]
         if all(row in at and (gives >= gap)[ask > 0].all() for row, gap in over):
             yield Kind.END, (Change(session.jobs.name[other]),)
             return

@@ -186,15 +186,15 @@ def _constrained(
     constraints += [change(constraints[shape]) for shape in old.tolist()]
     shape_of_task, shape_of_job = tasks.shape_of_task.copy(), snapshot.jobs.shape_of_job.copy()
     shape_of_task[rows] = number + first
+    request = np.concatenate([shapes.request[:, :first], shapes.request[:, old]], axis=1)
+    charge = request
+    if shapes.charge is not shapes.request:
+        charge = np.concatenate([shapes.charge[:, :first], shapes.charge[:, old]], axis=1)
     if shape_of_job[job] >= 0:
         shape_of_job[job] = shape_of_task[rows[-1]]
     return replace(
         snapshot,
-        shapes=replace(
-            shapes,
-            request=np.concatenate([shapes.request[:, :first], shapes.request[:, old]], axis=1),
-            constraints=constraints,
-        ),
+        shapes=replace(shapes, request=request, charge=charge, constraints=constraints),
         tasks=replace(tasks, shape_of_task=shape_of_task),
         jobs=replace(snapshot.jobs, shape_of_job=shape_of_job),
     )
@@ -250,7 +250,7 @@ def _held(snapshot: Snapshot, job: int) -> Amounts:
     """``(R,)`` what a job holds of its queue's amounts."""
     rows = np.array(snapshot.jobs.tasks[job], np.int64)
     standing = rows[ACTIVE_STATES[snapshot.tasks.state[rows]]]
-    held: Amounts = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[standing]].sum(axis=1)
+    held: Amounts = snapshot.shapes.charge[:, snapshot.tasks.shape_of_task[standing]].sum(axis=1)
     return held
 
 

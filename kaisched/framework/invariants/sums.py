@@ -55,20 +55,29 @@ class Moves:
         return np.bincount(rows, minlength=len(self.snapshot.podsets.name))
 
     def by_queue(self, tasks: RowVec, counts: BoolVec | None = None) -> Amounts:
-        """``(R, Q)`` requests of tasks at their leaf queues, of the jobs that count ``(J,)``."""
+        """``(R, Q)`` charges of tasks at their leaf queues, of the jobs that count ``(J,)``."""
         job = self.snapshot.tasks.job_of_task[tasks]
         if counts is not None:
             tasks, job = tasks[counts[job]], job[counts[job]]
         queue = self.snapshot.jobs.queue_of_job[job]
         known = queue >= 0
-        return sum_of(self.snapshot, tasks[known], queue[known], len(self.snapshot.queues))
+        return charges_of(self.snapshot, tasks[known], queue[known])
 
 
 def sum_of(snapshot: Snapshot, tasks: RowVec, where: RowVec, count: int) -> Amounts:
-    """``(R, count)`` sums of the requests of tasks, by the row in ``where``."""
-    request = snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]]
-    total = np.zeros((len(snapshot.axis), count), np.int64)
-    for row, amounts in zip(total, request, strict=True):
+    """``(R, count)`` sums of what tasks take of nodes, by the row in ``where``."""
+    return _sums(snapshot.shapes.request[:, snapshot.tasks.shape_of_task[tasks]], where, count)
+
+
+def charges_of(snapshot: Snapshot, tasks: RowVec, queue: RowVec) -> Amounts:
+    """``(R, Q)`` sums of what tasks count in their queues, by the rows of these."""
+    charge = snapshot.shapes.charge[:, snapshot.tasks.shape_of_task[tasks]]
+    return _sums(charge, queue, len(snapshot.queues))
+
+
+def _sums(each: Amounts, where: RowVec, count: int) -> Amounts:
+    total = np.zeros((len(each), count), np.int64)
+    for row, amounts in zip(total, each, strict=True):
         np.add.at(row, where, amounts)
     return total
 

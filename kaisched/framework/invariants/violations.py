@@ -15,7 +15,7 @@ from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.invariants.evictions import evictions, victims
-from kaisched.framework.invariants.sums import Moves, is_job_met, sum_of
+from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
 from kaisched.framework.report.records import RUN
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _accounts(snapshot: Snapshot) -> Iterator[str]:
     ours = np.flatnonzero(ALLOCATED_STATES[tasks.state] & (tasks.job_of_task >= 0))
     queue = jobs.queue_of_job[tasks.job_of_task[ours]]
     ours, queue = ours[queue >= 0], queue[queue >= 0]
-    held = sum_of(snapshot, ours, queue, len(snapshot.queues))
+    held = charges_of(snapshot, ours, queue)
     names = snapshot.queues.name
     yield from _unequal(snapshot, "I19 allocated of queue", names, held, snapshot.allocated)
 

@@ -45,10 +45,10 @@ def asks_of(
     session: Session, job: RowVec, shape: RowVec, size: IntVec, batches: Mapping[int, RowVec]
 ) -> Amounts:
     """``(R, K)`` what the next batches that :func:`measure` returned ask for."""
-    request = session.shapes.request
-    asks: Amounts = request.take(shape, axis=1) * size
+    charge = session.shapes.charge
+    asks: Amounts = charge.take(shape, axis=1) * size
     if batches and shape.min(initial=0) < 0:
         for here in np.flatnonzero(shape < 0).tolist():
             shapes = session.tasks.shape_of_task[batches[int(job[here])]]
-            asks[:, here] = request[:, shapes].sum(axis=1)
+            asks[:, here] = charge[:, shapes].sum(axis=1)
     return asks

@@ -36,6 +36,7 @@ class Ledger:
 
     __slots__ = (
         "_capacity",
+        "_charge",
         "_is_preemptible",
         "_podset_of_task",
         "_queue_of_job",
@@ -84,6 +85,7 @@ class Ledger:
         self._queue_of_job = jobs.queue_of_job
         self._is_preemptible = jobs.is_preemptible
         self._request = snapshot.shapes.request
+        self._charge = snapshot.shapes.charge
         self._tree = snapshot.queues.tree
 
     def set_state(self, task: int, state: int, node: int) -> tuple[int, int]:
@@ -135,9 +137,8 @@ class Ledger:
 
         The result is that of one by one, except for states, which the caller sets.
         """
-        holding = self.holding(tasks)
-        self._capacity.release(holding, sign)
-        amounts = holding.amounts * sign
+        self._capacity.release(self.holding(tasks), sign)
+        amounts = self._charge.take(self._shape_of_task[tasks], axis=1) * sign
         jobs, podsets = self.job_of_task[tasks], self._podset_of_task[tasks]
         np.subtract.at(self.job_active, jobs, sign)
         np.subtract.at(self.podset_active, podsets, sign)
@@ -178,7 +179,7 @@ class Ledger:
 
     def _count_all(self, tasks: RowVec, shape: int, sign: int) -> None:
         """Count pending tasks of one shape as placed (1), or as pending again (-1)."""
-        amounts = self._request[:, shape] * sign
+        amounts = self._charge[:, shape] * sign
         if len(tasks) == 1:
             self._count_one(int(tasks[0]), amounts, sign)
             return
@@ -202,7 +203,7 @@ class Ledger:
             if not self._is_preemptible[job]:
                 self.held_non_preemptible[:, row] += amounts
 
-    def _hold(self, jobs: list[int], per_job: list[int], request: Amounts) -> None:
+    def _hold(self, jobs: list[int], per_job: list[int], charge: Amounts) -> None:
         """Add pods of one shape to their queues and all queues above."""
         held: dict[int, int] = {}
         strict: dict[int, int] = {}
@@ -217,10 +218,10 @@ class Ledger:
                 strict[queue] = strict.get(queue, 0) + number
         for queue, number in held.items():
             for row in self._tree.path(queue).tolist():
-                self.held[:, row] += request * number
+                self.held[:, row] += charge * number
         for queue, number in strict.items():
             for row in self._tree.path(queue).tolist():
-                self.held_non_preemptible[:, row] += request * number
+                self.held_non_preemptible[:, row] += charge * number
 
     def _count(self, task: int, old: int, new: int, shape: int) -> None:
         job = int(self.job_of_task[task])
@@ -236,7 +237,7 @@ class Ledger:
         queue = int(self._queue_of_job[job])
         if active and queue >= 0:
             path = self._tree.path(queue)
-            more = (self._request[:, shape] * active)[:, None]
+            more = (self._charge[:, shape] * active)[:, None]
             self.held[:, path] += more
             if not self._is_preemptible[job]:
                 self.held_non_preemptible[:, path] += more

@@ -40,7 +40,7 @@ def asked_of(session: SessionView, job: int) -> Amounts:
     shapes, _ = batch_of(session, job)
     ask = np.zeros(len(session.axis), np.int64)
     for shape, count in shapes:
-        ask += session.shapes.request[:, shape] * count
+        ask += session.shapes.charge[:, shape] * count
     return ask
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kaisched.core.lazy import lazy
 from kaisched.core.states import ACTIVE_STATES
-from kaisched.framework.invariants.sums import sum_of
+from kaisched.framework.invariants.sums import charges_of
 from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.ledger import Ledger, rolled_up
 from kaisched.framework.session.outcome import Outcome
@@ -113,7 +113,7 @@ class Session:
         queue = self.jobs.queue_of_job[job]
         counts = self.jobs.is_preemptible[job] & (queue >= 0) & (job >= 0)
         rows, queue = rows[counts], queue[counts]
-        amounts = sum_of(self.snapshot, rows, queue, len(self.queues))
+        amounts = charges_of(self.snapshot, rows, queue)
         return self.held_non_preemptible + rolled_up(self.snapshot, amounts)
 
     @lazy

@@ -18,7 +18,7 @@ from kaisched.objects.kueue.wire import (
     ResourceGroup,
     WorkloadPriorityClass,
 )
-from kaisched.objects.quotas import MAX_WEIGHT, MIN_WEIGHT
+from kaisched.objects.quotas import MAX_WEIGHT, MIN_WEIGHT, threshold_faults
 from kaisched.units import UnitError, parse_quantity
 
 _SPEC: Final = ("spec",)
@@ -48,11 +48,7 @@ def cluster_queue_faults(queue: ClusterQueue) -> Iterator[Fault]:
     yield from _two_names("cohort", spec.cohort, "cohortName", spec.cohort_name)
     yield from _group_faults(spec.resource_groups, has_parent=bool(spec.above))
     yield from _weight_faults(spec.fair_sharing)
-    borrow = spec.preemption.borrow_within_cohort
-    if borrow not in (None, {}, {"policy": "Never"}):
-        yield _ignored(
-            ("spec", "preemption", "borrowWithinCohort"), borrow, "fair sharing in Kueue ignores it"
-        )
+    yield from threshold_faults(spec.preemption.borrow_within_cohort)
     values = {
         "queueingStrategy": spec.queueing_strategy,
         "flavorFungibility": spec.flavor_fungibility,

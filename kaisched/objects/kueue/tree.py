@@ -179,6 +179,7 @@ class _Maker:
             preemption=QueuePreemption(
                 within_cluster_queue=taking.within_cluster_queue,
                 reclaim_within_cohort=taking.reclaim_within_cohort,
+                borrow_within_cohort=taking.borrow_within_cohort,
             ),
         )
 

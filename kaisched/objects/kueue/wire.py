@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, TypeAlias
 
 from kaisched.objects.pod import Toleration
-from kaisched.objects.queue import BY_USAGE, QueueAdmissionScope, StopPolicy, WithinPolicy
+from kaisched.objects.queue import (
+    BY_USAGE,
+    BorrowWithinCohort,
+    QueueAdmissionScope,
+    StopPolicy,
+    WithinPolicy,
+)
 from kaisched.objects.wire import Amount, KubernetesObject, StrictWire
 
 GROUP: Final = "kueue.x-k8s.io"
@@ -56,7 +62,7 @@ class Preemption(StrictWire, frozen=True, kw_only=True):
 
     within_cluster_queue: WithinPolicy = "Never"
     reclaim_within_cohort: WithinPolicy = "Never"
-    borrow_within_cohort: Any = None
+    borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
 
 
 class ClusterQueueSpec(StrictWire, frozen=True, kw_only=True):

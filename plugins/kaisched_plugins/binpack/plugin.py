@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kaisched import CPU, GPU, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
+from kaisched import CPU, GPU, Amounts, FloatVec, IntVec, Plugin, RowVec, Session, hookimpl
 from kaisched_plugins.binpack.config import BinpackArguments
 
 
@@ -40,11 +40,11 @@ class Binpack(Plugin):
         scores each row independently.
         """
         request = session.shapes.request[:, shape]
-        resource = GPU if request[GPU] > 0 else CPU
+        resource = _packed_by(session, request)
         nodes = session.nodes
         free = session.free(resource, rows) - extra * request[resource]
         offered = nodes.allocatable[resource].take(rows)
-        if (self.arguments.gpu if resource == GPU else self.arguments.cpu) == "spread":
+        if (self.arguments.cpu if resource == CPU else self.arguments.gpu) == "spread":
             spread: FloatVec = np.clip(free / np.maximum(offered, 1), 0.0, 1.0)
             return spread
         largest: dict[int, int] = session.state[self.name]
@@ -56,3 +56,14 @@ class Binpack(Plugin):
         np.minimum(score, 1.0, out=score)
         score *= offered > 0
         return score
+
+
+def _packed_by(session: Session, request: Amounts) -> int:
+    """Return the resource by which pods are packed: GPUs, instances of a MIG profile, or CPU."""
+    if request[GPU] > 0:
+        return GPU
+    part = session.axis.gpu_part
+    if part is None:
+        return CPU
+    gpus = request * part
+    return int(gpus.argmax()) if gpus.any() else CPU

@@ -1,23 +1,27 @@
 """Which victims of a plan may not go: those that would come first again, and what a queue is owed.
 
-Rule F16 of docs/explanation/fair-sharing.md.
+Rules F16 and F25 of docs/explanation/fair-sharing.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kaisched_plugins.fair_sharing.classical.levels import turn_of
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.order import Entry, entry_at, meeting
 from kaisched_plugins.fair_sharing.targets import borrows_up_to
 from kaisched_plugins.fair_sharing.work import Work
 
 
-def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Work]) -> Iterator[Work]:
+def unjust(
+    holdings: Holdings, incoming: Work, kept: Sequence[Work], *, by_share: bool = True
+) -> Iterator[Work]:
     """Yield the victims that may not be taken; ``holdings`` have lost them all.
 
     Those that would be admitted before the work they are displaced for, and those of other queues
-    without which a queue below where the paths meet would hold less than its own quota.
+    without which a queue below where the paths meet would hold less than its own quota. Who comes
+    first is decided ``by_share`` (F8), or else by level (F20).
     """
     mine: dict[int, Entry] = {}
     for work in kept:
@@ -29,6 +33,8 @@ def unjust(holdings: Holdings, incoming: Work, kept: Sequence[Work]) -> Iterator
             if node not in mine:
                 mine[node] = entry_at(holdings, node, incoming)
             before = entry_at(holdings, theirs, work) < mine[node]
+            if not by_share:
+                before = turn_of(holdings, work) < turn_of(holdings, incoming)
             is_unjust = before or _is_owed(holdings, incoming, work)
         if is_unjust:
             yield work

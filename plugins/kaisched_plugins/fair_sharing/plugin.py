@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,14 +26,11 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.choosing import (
-    PREEMPT,
-    Rules,
-    claim_work,
-    in_order,
-    standing,
-    work_of,
-)
+from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
+from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
+from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
+from kaisched_plugins.fair_sharing.classical import search as classical
+from kaisched_plugins.fair_sharing.classical.levels import borrowing_level
 from kaisched_plugins.fair_sharing.columns import Keys, is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
@@ -59,6 +56,8 @@ class Cycle:
     now: Now | None = None
     strict: Now | None = None
     pools: Pools | None = None
+    within: set[tuple[str, int]] = field(default_factory=set)
+    """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
 
 
 class FairSharing(Plugin):
@@ -78,8 +77,9 @@ class FairSharing(Plugin):
         return Cycle()
 
     def rests_on_sums(self, session: Session) -> bool:
-        """Promise it while no queue keeps a part of its quota to itself."""
-        return not table_of(session).quotas.lends_in_part
+        """Promise it while no queue lends in part, and no order rests on several levels (F20)."""
+        table = self._table_of(session)
+        return not (table.quotas.lends_in_part or table.has_levels)
 
     @hookimpl
     def fair_share(self, session: Session) -> Amounts:
@@ -92,20 +92,24 @@ class FairSharing(Plugin):
     def head_order(
         self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...]:
-        """Put first who borrows nothing, the lowest share, the job's priority, its age (F8)."""
+        """Put first who borrows nothing, the lowest share, the job's priority, its age (F8).
+
+        Without fair sharing the level at which the job borrows stands for both (F20), and between
+        queues of one pool their past usage (F26).
+        """
         table, jobs = self._table(session), session.jobs
         if table.quotas.lends_in_part:
             keys = self._turn_by_turn(session, table, queue, job, ask)
         else:
             keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
         borrows, is_infinite, near, rest = keys
-        off = ~table.is_on[queue]
-        if off.any():
-            is_infinite, near, rest = (np.where(off, 0, key) for key in (is_infinite, near, rest))
+        off = np.flatnonzero(~table.is_on[queue])
+        if off.size:
+            is_infinite[off], near[off], rest[off] = 0, 0.0, 0.0
+            borrows[off] = self._levels(session, table, job[off], ask[:, off])
         if table.has_pools:
-            borrows, is_infinite, near, rest = self._in_pools(
-                session, table, queue, held, (borrows, is_infinite, near, rest)
-            )
+            keys = self._in_pools(session, table, queue, held, (borrows, is_infinite, near, rest))
+            borrows, is_infinite, near, rest = keys
         priority = -jobs.priority[job]
         own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
         high = self.arguments.high_priority_from
@@ -114,7 +118,7 @@ class FairSharing(Plugin):
     def _in_pools(
         self, session: Session, table: Table, queue: RowVec, held: Amounts, keys: Keys
     ) -> Keys:
-        """Return keys in which queues of pools are compared by their past usage (F20)."""
+        """Return keys in which queues of pools are compared by their past usage."""
         is_member = table.is_member[queue]
         if not is_member.any():
             return keys
@@ -148,6 +152,15 @@ class FairSharing(Plugin):
             np.array(columns[3], np.float64),
         )
 
+    def _levels(self, session: Session, table: Table, job: RowVec, ask: Amounts) -> list[int]:
+        """Return the levels at which jobs would borrow now (F20)."""
+        holdings = self._now(session).holdings(session)
+        leaf = table.home[session.jobs.queue_of_job[job]].tolist()
+        asks = ask.T
+        return [
+            borrowing_level(holdings, queue, table.ask(asks[at])) for at, queue in enumerate(leaf)
+        ]
+
     # -- gates ---------------------------------------------------------------------------------
 
     @hookimpl
@@ -170,6 +183,11 @@ class FairSharing(Plugin):
         else:
             full = is_beyond(quotas.cap[:, queue], held[rows], some)
         codes = np.where(codes == 0, full * np.int16(refusals.NO_ROOM), codes)
+        within = session.state[self.name].within
+        if within:
+            bound = np.array([(action, it) in within for it in job.tolist()]) & table.is_leaf[queue]
+            over = bound & is_beyond(quotas.subtree[:, queue], held[rows], some)
+            codes = np.where(codes == 0, over * np.int16(refusals.BORROWS), codes)
         strict = ~session.jobs.is_preemptible[job]
         if strict.any():
             if quotas.lends_in_part:
@@ -227,6 +245,7 @@ class FairSharing(Plugin):
             if self._rules.high_from is not None:  # shares do not matter to them
                 codes[session.jobs.priority[job] >= self._rules.high_from] = 0
         codes = codes.astype(np.int16)
+        self._bar_borrowers(session, table, job, ask, codes)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
         if strict.size and table.quotas.lends_in_part:
             some = ask[table.rows][:, strict]
@@ -234,12 +253,31 @@ class FairSharing(Plugin):
             codes[strict[over]] = refusals.STRICT
             return codes
         for at in strict.tolist():
-            path = session.queues.tree.path(int(queue[at]))  # of the pool, for queues in one
+            path = session.queues.tree.path(int(queue[at]))
             firm = session.held_non_preemptible_now[:, path][table.rows]
             some = np.repeat(ask[table.rows, at : at + 1], len(path), axis=1)
             if is_beyond(table.quotas.subtree[:, path], firm, some).any():
                 codes[at] = refusals.STRICT
         return codes
+
+    def _bar_borrowers(
+        self, session: Session, table: Table, job: RowVec, ask: Amounts, codes: CodeVec
+    ) -> None:
+        """Refuse the claims of trees without fair sharing that must not take to borrow (F22)."""
+        queue, rules = table.home[session.jobs.queue_of_job[job]], self._rules
+        off = np.flatnonzero(~table.is_on[queue] & (codes == 0))
+        holdings = self._now(session).holdings(session) if off.size else None
+        known: dict[tuple[int, ...], bool] = {}
+        for at in off.tolist():
+            row, some = int(queue[at]), table.ask(ask[:, at])
+            if holdings is None or rules.is_high(int(session.jobs.priority[job[at]])):
+                continue
+            key = (row, *(each for pair in some for each in pair))
+            if key not in known:
+                borrowing = classical.borrowing_of(session, row)
+                known[key] = classical.may_claim(holdings, row, some, borrowing)
+            if not known[key]:
+                codes[at] = refusals.BORROWS
 
     # -- victims -------------------------------------------------------------------------------
 
@@ -249,9 +287,9 @@ class FairSharing(Plugin):
         if claim.action not in _TAKING:
             return None
         table = self._table(session)
-        queue, own = table.home[session.jobs.queue_of_job[job]], int(table.home[claim.queue])
-        sharing = session.queues.sharing[own]
-        is_own = queue == own
+        claim, queue = table.claim(claim), table.home[session.jobs.queue_of_job[job]]
+        sharing = session.queues.sharing[claim.queue]
+        is_own = queue == claim.queue
         spared = np.where(is_own, sharing.within == NEVER, sharing.across == NEVER)
         codes = spared * np.int16(refusals.POLICY)
         other = table.root[queue] != table.root[claim.queue]
@@ -261,19 +299,21 @@ class FairSharing(Plugin):
     def victim_order(
         self, session: Session, claim: Claim, units: Units
     ) -> tuple[RowVec, int] | None:
-        """Walk to the queue with the highest share, again and again (F10 to F14)."""
+        """Walk to the queue with the highest share, again and again (F10 to F14); or F21 to F24."""
         if claim.action not in _TAKING:
             return None
         table = self._table(session)
-        return in_order(
-            session,
-            table,
-            self._now(session).copy(session),
-            claim,
-            units,
-            self._rules,
-            self._usage(session, table),
-        )
+        rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
+        holdings = self._now(session).copy(session)
+        is_high = rules.is_high(int(session.jobs.priority[claim.job]))
+        if table.is_on[claim.queue] or is_high:
+            return in_order(session, table, holdings, claim, units, rules)
+        order = classical.in_order(session, table, holdings, claim, units, rules)
+        within: set[tuple[str, int]] = session.state[self.name].within
+        within.discard((claim.action, claim.job))
+        if not order.is_borrowing:
+            within.add((claim.action, claim.job))
+        return order.rows, order.code
 
     @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
@@ -281,20 +321,18 @@ class FairSharing(Plugin):
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = self._table(session)
-        rules = self._rules
-        usage = self._usage(session, table)
+        rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
         works = [
-            work_of(session, table, rules, units, row, usage)._replace(
-                standing=standing(session, job)
-            )
+            work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
             for row, job in enumerate(units.job.tolist())
         ]
-        incoming = claim_work(session, table, rules, claim, usage)
+        incoming = claim_work(session, table, rules, claim)
         incoming = incoming._replace(standing=standing(session, claim.job))
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
         # One is enough: where any of them may not go, there is no such plan.
-        work = next(unjust(holdings, incoming, works), None)
+        by_share = bool(table.is_on[claim.queue])
+        work = next(unjust(holdings, incoming, works, by_share=by_share), None)
         if work is not None:
             codes[work.row] = refusals.COMES_BACK
         return codes
@@ -327,22 +365,28 @@ class FairSharing(Plugin):
         """Say whose share was higher, and what it comes to."""
         if claim.action not in _TAKING:
             return None
+        table, rules = self._table(session), self._rules
+        claim = table.claim(claim)
         holdings = self._now(session).copy(session)
-        is_high = self._rules.is_high(int(session.jobs.priority[claim.job]))
-        return reasons.taken(session, self._table(session), holdings, claim, units, is_high=is_high)
+        is_high = rules.is_high(int(session.jobs.priority[claim.job]))
+        if table.is_on[claim.queue] or is_high:
+            return reasons.taken(session, table, holdings, claim, units, is_high=is_high)
+        return classical_reasons.taken(session, table, holdings, claim, units, rules)
 
     @hookimpl
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:
         """Tell each queue's share, its weight, and the part it borrows of what can be lent."""
         table = self._table(session)
         known = figures(table.quotas, self._now(session).holdings(session))
-        usage = self._usage(session, table)
-        return known if usage is None else {**known, "past_usage": usage}
+        return (
+            {**known, "past_usage": self._pools(session, table).usage} if table.has_pools else known
+        )
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
         """Check room, limits, and who takes from whom."""
-        return broken(moves, table_in(moves.snapshot), self._rules.high_from)
+        table = table_in(moves.snapshot, is_classical=self.arguments.is_classical)
+        return broken(moves, table, self._rules.high_from)
 
     @property
     def _rules(self) -> Rules:
@@ -353,11 +397,12 @@ class FairSharing(Plugin):
             arguments.high_priority_from,
         )
 
-    def _table(self, session: Session) -> Table:
-        cycle: Cycle = session.state[self.name]
-        if cycle.table is None:
-            cycle.table = by_history(session, table_of(session))
-        return cycle.table
+    def _rules_in(self, session: Session, table: Table) -> Rules:
+        """Return the rules with what the queues of pools used lately."""
+        rules = self._rules
+        if not table.has_pools:
+            return rules
+        return replace(rules, usage=self._pools(session, table).usage)
 
     def _pools(self, session: Session, table: Table) -> Pools:
         cycle: Cycle = session.state[self.name]
@@ -365,9 +410,14 @@ class FairSharing(Plugin):
             cycle.pools = Pools(session, table, self.arguments)
         return cycle.pools
 
-    def _usage(self, session: Session, table: Table) -> FloatVec | None:
-        """Return the past usage of queues, None where it orders none."""
-        return self._pools(session, table).usage if table.has_pools else None
+    def _table(self, session: Session) -> Table:
+        cycle: Cycle = session.state[self.name]
+        if cycle.table is None:
+            cycle.table = by_history(session, self._table_of(session))
+        return cycle.table
+
+    def _table_of(self, session: Session) -> Table:
+        return table_of(session, is_classical=self.arguments.is_classical)
 
     def _now(self, session: Session) -> Now:
         cycle: Cycle = session.state[self.name]

@@ -1,4 +1,4 @@
-"""Past usage of the queues in pools, as of a cycle: rules F20 to F22.
+"""Past usage of the queues in pools, as of a cycle: rules F26 to F28.
 
 A pool is a queue that has the queues below it served in the order of their usage.
 """
@@ -127,7 +127,7 @@ class Pools:
         of_job = np.repeat(np.arange(len(job)), [len(listed) for listed in some])
         holds = ALLOCATED_STATES[tasks.state[task]]
         task, of_job = task[holds], of_job[holds]
-        amounts = session.shapes.request[:, tasks.shape_of_task[task]]
+        amounts = session.shapes.charge[:, tasks.shape_of_task[task]]
         held = np.zeros((len(amounts), len(job)), np.int64)
         for total, each in zip(held, amounts, strict=True):
             np.add.at(total, of_job, each)

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kaisched import UNLIMITED, Amounts, RowVec
+from kaisched import UNLIMITED, Amounts, BoolVec, RowVec
 
 Row = list[int]
 """Amounts of one queue, one number for each row of the columns."""
@@ -34,6 +34,8 @@ class Quotas:
     weight: Sequence[Fraction]
     resource: RowVec
     """``(F,)`` number of the resource of each row; of equal shares the lower number is named."""
+    is_member: BoolVec | None = None
+    """``(Q,)`` True for queues that count as one with the queue above; None for none."""
 
     def __len__(self) -> int:
         """Return Q."""
@@ -143,6 +145,15 @@ class Rows:
         for row, above in enumerate(self.parent):
             if above >= 0:
                 self.children[above].append(row)
+        self.height = [0] * len(self.parent)
+        """How far the furthest leaf below a queue is; what counts as one with it is not below."""
+        is_member = [False] * len(self.parent)
+        if quotas.is_member is not None:
+            is_member = quotas.is_member.tolist()
+        for row in range(len(self.parent) - 1, 0, -1):
+            above = self.parent[row]
+            if above >= 0 and not is_member[row]:
+                self.height[above] = max(self.height[above], self.height[row] + 1)
 
     def path(self, queue: int) -> list[int]:
         """Return the queue, its parent, and so on up to the root."""

@@ -20,7 +20,7 @@ from kaisched import (
     larger_bounds,
 )
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.choosing import contested
+from kaisched_plugins.fair_sharing.allowed import contested
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.order import meeting
 from kaisched_plugins.fair_sharing.share import Terms
@@ -197,22 +197,21 @@ def taken(
 
     ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
     """
-    jobs, request = session.jobs, session.shapes.request
+    jobs, charge = session.jobs, session.shapes.charge
     lost: dict[int, list[tuple[int, int]]] = {}
     for unit in units:
         shapes = session.tasks.shape_of_task[list(unit.tasks)]
-        ask = table.ask(request[:, shapes].sum(axis=1))
+        ask = table.ask(charge[:, shapes].sum(axis=1))
         lost.setdefault(int(table.home[jobs.queue_of_job[unit.job]]), []).extend(ask)
-    own = int(table.home[claim.queue])
-    incoming = Work(-1, own, table.ask(claim.ask), is_high=is_high)
+    incoming = Work(-1, claim.queue, table.ask(claim.ask), is_high=is_high)
     why = _why(holdings, incoming, lost)
     names = session.queues.name
     told = []
     for queue, asks in sorted(lost.items())[:_NAMED]:
-        if queue == own:
+        if queue == claim.queue:
             told.append(f"its own queue {names[queue]}")
             continue
-        _, theirs = meeting(holdings, own, queue)
+        _, theirs = meeting(holdings, claim.queue, queue)
         after = _told(session, table, holdings.terms(theirs))
         _put(holdings, queue, asks)
         before = holdings.terms(theirs).share.text()
@@ -223,18 +222,18 @@ def taken(
         told.append(f"{of}: share {before} to {after}")
     if len(lost) > _NAMED:
         told.append(f"{len(lost) - _NAMED} more queues")
-    mine = _mine(session, table, holdings, own, lost)
+    mine = _mine(session, table, holdings, claim, lost)
     text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
     return lambda _: text
 
 
 def _mine(
-    session: Session, table: Table, holdings: Holdings, own: int, lost: Mapping[int, Ask]
+    session: Session, table: Table, holdings: Holdings, claim: Claim, lost: Mapping[int, Ask]
 ) -> str:
-    others = [queue for queue in sorted(lost) if queue != own]
-    node = meeting(holdings, own, others[0])[0] if others else own
-    name = session.queues.name[node]
-    where = f"queue {name}" if node == own else f"queue {session.queues.name[own]} in {name}"
+    others = [queue for queue in sorted(lost) if queue != claim.queue]
+    node = meeting(holdings, claim.queue, others[0])[0] if others else claim.queue
+    name, own = session.queues.name[node], session.queues.name[claim.queue]
+    where = f"queue {name}" if node == claim.queue else f"queue {own} in {name}"
     return f"{where}: share {_told(session, table, holdings.terms(node))}"
 
 

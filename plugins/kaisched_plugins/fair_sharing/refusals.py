@@ -54,10 +54,24 @@ HIGHER_SHARE: Final = PluginRefusal(
 )
 BY_QUOTA: Final = PluginRefusal(
     "QuotaAlone",
-    "its tree takes back by quota alone, and its queue would borrow",
+    "what quota and priority let it take does not make room",
     cure="Wait, raise the quota of the job's queue, or let its tree share fairly.",
     is_freeable=True,
     tried=("quota",),
+)
+BORROWS: Final = PluginRefusal(
+    "TakesNothingToBorrow",
+    "its queue would borrow for it, and takes nothing for that",
+    cure="Wait, raise the quota, or let `borrowWithinCohort` of the job's queue allow it.",
+    is_freeable=True,
+    tried=("quota",),
+)
+NEXT_WAY: Final = PluginRefusal(
+    "TriedInAnotherWay",
+    "in one of the ways in which its queue may take, too little would go",
+    cure="Nothing: the next way is tried.",
+    is_freeable=True,
+    is_retried=True,
 )
 LATER: Final = PluginRefusal(
     "TriedByInitialShare",
@@ -82,6 +96,8 @@ ALL: Final = (
     NOT_BORROWING,
     HIGHER_SHARE,
     BY_QUOTA,
+    BORROWS,
+    NEXT_WAY,
     LATER,
     COMES_BACK,
 )

@@ -9,7 +9,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kaisched import GPU, PODS, UNLIMITED, Amounts, BoolVec, FloatVec, RowVec, Session
+from kaisched import (
+    GPU,
+    PODS,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    Claim,
+    FloatVec,
+    RowVec,
+    Session,
+    Units,
+)
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
 
@@ -44,7 +55,9 @@ class Table:
     root: RowVec
     """``(Q,)`` the top-level queue of each."""
     is_on: BoolVec
-    """``(Q,)`` False in trees that take by quota alone."""
+    """``(Q,)`` False in trees without fair sharing."""
+    has_levels: bool
+    """Whether any such tree has several queues: their order rests on all levels at once (F20)."""
     home: RowVec
     """``(Q,)`` the queue as which each counts: of queues in a pool the pool, else itself."""
     is_member: BoolVec
@@ -53,22 +66,30 @@ class Table:
     weight: FloatVec
     """``(Q,)`` as the queues say, whatever their past usage."""
 
+    def claim(self, claim: Claim) -> Claim:
+        """Return a claim as one of the queue as which its own counts."""
+        return replace(claim, queue=int(self.home[claim.queue])) if self.has_pools else claim
+
+    def units(self, units: Units) -> Units:
+        """Return units as those of the queues as which their own count."""
+        return replace(units, queue=self.home[units.queue]) if self.has_pools else units
+
     def ask(self, amounts: Amounts) -> Ask:
         """Return what of ``(R,)`` amounts is shared out."""
         some = amounts[self.rows].tolist()
         return [(at, amount) for at, amount in enumerate(some) if amount > 0]
 
 
-def table_of(session: Session) -> Table:
+def table_of(session: Session, *, is_classical: bool = False) -> Table:
     """Return the table of a session's queues, remembered while they are the same."""
     known: Table | None = session.hints.get(_TABLE)
     if known is None or known.queues is not session.queues or known.axis is not session.axis:
-        known = session.hints[_TABLE] = table_in(session)
+        known = session.hints[_TABLE] = table_in(session, is_classical=is_classical)
     return known
 
 
-def table_in(source: Source) -> Table:
-    """Make the table of a session's or a snapshot's queues."""
+def table_in(source: Source, *, is_classical: bool = False) -> Table:
+    """Make the table of a session's or a snapshot's queues; ``is_classical``: no tree is on."""
     queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
     is_bounded: BoolVec = np.logical_or.reduce(queues.deserved < UNLIMITED, axis=1)
@@ -88,7 +109,8 @@ def table_in(source: Source) -> Table:
     for row, above in enumerate(parent.tolist()):  # parents stand before children
         if above >= 0:
             root[row] = root[above]
-    is_on = np.array([each.is_on for each in queues.sharing], np.bool_)
+    is_on = np.array([each.is_on and not is_classical for each in queues.sharing], np.bool_)[root]
+    is_single = (parent < 0) & is_leaf
     return Table(
         queues,
         source.axis,
@@ -100,10 +122,12 @@ def table_in(source: Source) -> Table:
             lending,
             [each.weight for each in queues.sharing],
             np.arange(len(rows)),
+            is_member,
         ),
         is_leaf,
         root,
-        is_on[root],
+        is_on,
+        bool((~is_on & ~is_single & ~is_member).any()),
         home,
         is_member,
         bool(is_member.any()),

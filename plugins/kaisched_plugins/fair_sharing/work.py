@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kaisched import BoolVec, FloatVec, IntVec, RowVec
+from kaisched import BoolVec, FloatVec, IntVec
 from kaisched_plugins.fair_sharing.holdings import Ask
 from kaisched_plugins.fair_sharing.quotas import Rows
 from kaisched_plugins.fair_sharing.share import Ratio
@@ -36,11 +36,29 @@ class Work(NamedTuple):
     """Since when it holds what it holds."""
     name: str = ""
     usage: float = 0.0
-    """What its queue used lately, for queues of one pool (F20)."""
+    """What its queue used lately, for queues of one pool (F26)."""
     standing: int = 0
     """Inside a queue jobs below their minimum (0) go before those at it (1) and above it (2)."""
     is_high: bool = False
     """True for a priority that overrules fair sharing."""
+
+
+class Borrowing(NamedTuple):
+    """Whose work a claim may take while its queue borrows, in a tree without fair sharing."""
+
+    policy: str = NEVER
+    """NEVER or LOWER."""
+    up_to: int | None = None
+    """The highest priority that may go; None for any."""
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether any may go."""
+        return self.policy != NEVER
+
+    def may_take(self, taker: int, giver: int) -> bool:
+        """Tell whether work of one priority may go for work of another that borrows."""
+        return self.is_allowed and giver < taker and (self.up_to is None or giver <= self.up_to)
 
 
 def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) -> BoolVec:
@@ -55,26 +73,20 @@ def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) ->
     return may
 
 
-def line_order(
-    queue: RowVec,
-    priority: IntVec,
-    since_s: FloatVec,
-    *,
-    size: IntVec | None = None,
-    usage: FloatVec | None = None,
-) -> RowVec:
-    """Return the order of victims queue by queue, in each the first to go first (F12, F22).
+def line_columns(
+    since_s: FloatVec, priority: IntVec, size: IntVec | None, usage: FloatVec | None
+) -> list[IntVec | FloatVec]:
+    """Return the keys of victims of a queue for ``numpy.lexsort``, the most important last.
 
-    ``usage`` is that of the members of pools, ``size`` a rank for modes in which the smaller goes.
+    Args:
+        since_s: since when they hold what they hold.
+        priority: the lowest goes first.
+        size: a rank, the smallest first (F12); None where sizes do not count.
+        usage: what their queues used lately, for queues of one pool (F28); None without pools.
+
     """
-    columns: list[IntVec | FloatVec] = [-since_s]
-    if size is not None:
-        columns.append(size)
-    columns.append(priority)
-    if usage is not None:
-        columns.append(-usage)
-    order: RowVec = np.lexsort([*columns, queue])
-    return order
+    columns = (-since_s, size, priority, None if usage is None else -usage)
+    return [column for column in columns if column is not None]
 
 
 def victim_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:

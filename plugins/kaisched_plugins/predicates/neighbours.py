@@ -115,6 +115,24 @@ class Neighbours:
             room = one if room is None else np.minimum(room, one)
         return room
 
+    def beside_mig(self, session: Session, shape: int, codes: CodeVec | None) -> CodeVec | None:
+        """Refuse MIG instances of nodes where a pod has taken some by annotation.
+
+        The device plugin does not know which these are, and would give them away again. No pod is
+        placed in this way any more, so the answer holds for the whole cycle.
+        """
+        part = session.axis.gpu_part
+        if part is None or not (session.shapes.request[:, shape] * part).any():
+            return codes
+        members = _among(session, self.terms.mig_by_annotation)
+        crowd = replace(self._crowd(session, "mig", "annotation", members), states=HOLDING_STATES)
+        taken = crowd.counts(session) > 0
+        if not taken.any():
+            return codes
+        refused = np.zeros(len(session.nodes), np.int16) if codes is None else codes.copy()
+        _refuse(refused, taken, Refusal.MIG_BY_ANNOTATION)
+        return refused
+
     # -- the rules ---------------------------------------------------------------------------
 
     def _refuse_ports(
@@ -234,7 +252,7 @@ class Neighbours:
     def _crowd(self, session: Session, kind: str, key: object, members: BoolVec) -> Crowd:
         crowd = self._crowds.get((kind, key))
         if crowd is None:
-            is_by_shape = kind in ("shapes", "ports")
+            is_by_shape = kind in ("shapes", "ports", "mig")
             tasks = session.tasks
             column = tasks.shape_of_task if is_by_shape else tasks.label_set_of_task
             rows = np.flatnonzero(members[column] & (tasks.state != int(TaskState.GONE)))

@@ -36,6 +36,8 @@ class Predicates(Plugin):
         asks = constraints.host_ports or constraints.pod_affinity or constraints.pod_anti_affinity
         if asks or neighbours.terms.holders:
             codes = neighbours.codes(session, shape, codes)
+        if neighbours.terms.mig_by_annotation:
+            codes = neighbours.beside_mig(session, shape, codes)
         return None if codes is None else codes.take(rows)
 
     @hookimpl

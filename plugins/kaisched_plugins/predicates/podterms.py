@@ -32,6 +32,8 @@ class PodTerms:
         self.seen = 0
         self.last: Constraints | None = None
         self.port_shapes: list[int] = []
+        self.mig_by_annotation: list[int] = []
+        """Shapes whose pods took MIG instances by annotation."""
         self.dormant: set[int] = set()
         """Shapes with anti-affinity whose pods have been on no node so far."""
         self.holders = Holders()
@@ -78,6 +80,8 @@ class PodTerms:
     def _take_up(self, session: Session, shape: int, asked: Constraints) -> None:
         if asked.host_ports:
             self.port_shapes.append(shape)
+        if asked.devices is not None and asked.devices.legacy_slices:
+            self.mig_by_annotation.append(shape)
         if not (asked.pod_affinity or asked.pod_anti_affinity):
             return
         own = asked.label_set

@@ -105,14 +105,14 @@ def _running(session: Session, top: int) -> list[_Running]:
 
 
 def _pieces(session: Session, job: int) -> list[_Piece]:
-    jobs, request = session.jobs, session.shapes.request
+    jobs, charge = session.jobs, session.shapes.charge
     shape, active = int(jobs.shape_of_job[job]), int(jobs.active[job])
     if shape >= 0 and jobs.podset_count[job] == 1:
         minimum = int(session.podsets.minimum[jobs.first_podset[job]])
-        return [_Piece(request[:, shape].tolist(), min(minimum, active), active)]
+        return [_Piece(charge[:, shape].tolist(), min(minimum, active), active)]
     pieces = []
     for part in reversed(units_of(session, job, session.tasks.state)):
         shapes = session.tasks.shape_of_task[list(part.tasks)]
-        amounts: Row = request[:, shapes].sum(axis=1).tolist()
+        amounts: Row = charge[:, shapes].sum(axis=1).tolist()
         pieces.append(_Piece(amounts, int(part.is_core), 1))
     return pieces

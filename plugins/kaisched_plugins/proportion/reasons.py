@@ -149,7 +149,7 @@ def _undershoot(session: Session, units: Sequence[Unit], held: Amounts) -> str:
     for row in dict.fromkeys(row for path in paths for row in path):
         lost = [unit for unit, path in zip(units, paths, strict=True) if row in path]
         shapes = session.tasks.shape_of_task[[task for unit in lost for task in unit.tasks]]
-        is_lost = session.shapes.request[:, shapes].any(axis=1)
+        is_lost = session.shapes.charge[:, shapes].any(axis=1)
         quota = queues.deserved[:, row]
         if not (is_lost & (held[:, row] < quota) & (quota < UNLIMITED)).any():
             continue

@@ -20,7 +20,8 @@ class ResourceType(Plugin):
         self, session: Session, shape: int, rows: RowVec, extra: IntVec
     ) -> FloatVec | None:
         """Answer which nodes offer no GPU, for pods that ask for none."""
-        if session.shapes.request[GPU, shape] > 0:
+        if session.shapes.charge[GPU, shape] > 0:
             return None
-        has_none: FloatVec = (session.nodes.allocatable[GPU].take(rows) == 0).astype(np.float64)
+        offered = session.axis.charged(session.nodes.allocatable)[GPU]
+        has_none: FloatVec = (offered.take(rows) == 0).astype(np.float64)
         return has_none

@@ -146,5 +146,5 @@ def _least(session: Session, job: RowVec) -> Amounts:
     runs = active.take(first)
     pods = np.where(runs > podsets.minimum.take(first), 1, runs)
     is_plain = (jobs.podset_count.take(job) == 1) & (shape >= 0)
-    least: Amounts = session.shapes.request.take(shape, axis=1) * np.where(is_plain, pods, 0)
+    least: Amounts = session.shapes.charge.take(shape, axis=1) * np.where(is_plain, pods, 0)
     return least

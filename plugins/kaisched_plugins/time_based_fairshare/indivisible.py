@@ -110,7 +110,7 @@ def _amounts(session: Session, job: RowVec, runs: BoolVec) -> Amounts:
     jobs = session.jobs
     shape = jobs.shape_of_job.take(job)
     odd = ((jobs.podset_count.take(job) != 1) | (shape < 0)).nonzero()[0].tolist()
-    amounts: Amounts = session.shapes.request.take(shape, axis=1) * _sizes(session, job, runs)
+    amounts: Amounts = session.shapes.charge.take(shape, axis=1) * _sizes(session, job, runs)
     for at in odd:
         amounts[:, at] = _whole(session, int(job[at]), is_running=bool(runs[at]))
     return amounts
@@ -138,5 +138,5 @@ def _whole(session: Session, job: int, *, is_running: bool) -> Amounts:
             missing -= int(podsets.active[each])
         chosen.extend(rows[counts & (podset == each)][: max(missing, 0)].tolist())
     shape = tasks.shape_of_task[chosen]
-    amounts: Amounts = session.shapes.request[:, shape].sum(axis=1)
+    amounts: Amounts = session.shapes.charge[:, shape].sum(axis=1)
     return amounts

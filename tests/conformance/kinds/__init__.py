@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
-from tests.conformance.kueue import cycles, past_usage, preemptions
+from tests.conformance.kueue import classical, cycles, entries, past_usage, preemptions
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -42,6 +42,9 @@ JUDGES: dict[str, Judge] = {
     "entry_less": kueue.entry_less,
     "fair_preemption": preemptions.fair_preemption,
     "counterexamples": preemptions.counterexamples,
+    "classical_preemption": classical.classical_preemption,
+    "schedule_cycle_classical": classical.classical_cycle,
+    "entry_order": entries.entry_order,
     "schedule_cycle_fair": cycles.fair_cycle,
     "schedule_cycle_recompute": cycles.fair_cycle,
     "afs_usage": past_usage.afs_usage,

@@ -1,9 +1,12 @@
 """Families that are whole cycles: one through the product, with one head of each queue."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
+from kaisched import Plugin
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -11,9 +14,11 @@ from kaisched.core.states import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.units import MAX_QUOTA
 from tests.conformance.kueue.tree import cohort_row, priority_of
 from tests.conformance.outcome import NotBuiltError
 
@@ -27,14 +32,7 @@ ONE_HEAD: Final = dict.fromkeys(("allocate", "reclaim", "preempt"), 1)
 
 def fair_cycle(case: dict[str, Any]) -> str:
     """Compare who is admitted and who is preempted in one cycle, and why."""
-    gates: dict[str, bool] = case["feature_gates"]
-    odd = {gate for gate, is_on in gates.items() if is_on} - _GATES
-    if odd:
-        raise NotBuiltError(f"gate {min(odd)}")
-    if not gates.get(_RECOMPUTES, True):
-        raise NotBuiltError("whom claims would share is always worked out anew")
-    if not case["fair_sharing"]:
-        raise NotBuiltError("classical preemption")
+    check_built(case)
     result = one_cycle(case, {"isCompatible": True})
     got = {bind.pod_group for bind in result.binds}, preempted(case, result)
     wanted = (
@@ -44,32 +42,60 @@ def fair_cycle(case: dict[str, Any]) -> str:
     return "" if got == wanted else f"expected {wanted}, got {got}"
 
 
-def one_cycle(case: Mapping[str, Any], arguments: Mapping[str, Any]) -> CycleResult:
-    """Return the result of one cycle over the workloads of a case; arguments of the policy.
+def check_built(case: Mapping[str, Any]) -> None:
+    """Refuse cases of a whole cycle that need what the policy does not offer.
+
+    Raises:
+        NotBuiltError: a gate of Kueue is on or off that has no equivalent, or fair sharing is off.
+
+    """
+    gates: dict[str, bool] = case["feature_gates"]
+    odd = {gate for gate, is_on in gates.items() if is_on} - _GATES
+    if odd:
+        raise NotBuiltError(f"gate {min(odd)}")
+    if not gates.get(_RECOMPUTES, True):
+        raise NotBuiltError("whom claims would share is always worked out anew")
+    if not case["fair_sharing"]:
+        raise NotBuiltError("classical preemption")
+
+
+def one_cycle(
+    case: Mapping[str, Any], arguments: Mapping[str, Any], plugins: Sequence[type[Plugin]] = ()
+) -> CycleResult:
+    """Return the result of one cycle over the workloads of a case.
+
+    ``arguments`` are those of the policy; ``plugins`` take the place of installed ones.
 
     Raises:
         NotBuiltError: flavors are chosen in the case.
 
     """
     store = _store(case)
-    policy = policy_of(
-        {
-            "plugins": {
-                "proportion": {"enabled": False},
-                "fair-sharing": {"enabled": True, "arguments": dict(arguments)},
-            },
-            "queueDepthPerAction": ONE_HEAD,
-        },
-        actions=("allocate", "reclaim", "preempt"),
-    )
+    policy = _policy(json.dumps(arguments), tuple(plugins))
     result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
     assert not result.failures, f"{result.failures[0]}"
     return result
 
 
+@cache
+def _policy(arguments: str, plugins: tuple[type[Plugin], ...]) -> Policy:
+    """Return the policy with arguments given as JSON; made once, since it takes a while."""
+    return policy_of(
+        {
+            "plugins": {
+                "proportion": {"enabled": False},
+                "fair-sharing": {"enabled": True, "arguments": json.loads(arguments)},
+            },
+            "queueDepthPerAction": ONE_HEAD,
+        },
+        plugins,
+        actions=("allocate", "reclaim", "preempt"),
+    )
+
+
 def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
     """Return evicted workloads with Kueue's word for why."""
-    queue_of = {work["key"]: _queue_of(case, work) for work in case["workloads"]}
+    queue_of = {work["key"]: queue_of_work(case, work) for work in case["workloads"]}
     found = set()
     for each in result.evictions:
         mine = queue_of[each.pod_group] == queue_of[each.beneficiary]
@@ -78,7 +104,7 @@ def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, st
     return found
 
 
-def _queue_of(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
+def queue_of_work(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
     if work.get("cluster_queue"):
         return str(work["cluster_queue"])
     for local in case["local_queues"]:
@@ -89,7 +115,7 @@ def _queue_of(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
 
 def _store(case: Mapping[str, Any]) -> RowStore:
     """Return a store with one node that holds anything, the queues in use, and the workloads."""
-    used = {_queue_of(case, work) for work in case["workloads"]}
+    used = {queue_of_work(case, work) for work in case["workloads"]}
     trees = {q["cohort"] for q in case["cluster_queues"] if q["name"] in used and q.get("cohort")}
     queues = [
         q for q in case["cluster_queues"] if q["name"] in used or (q.get("cohort") or "") in trees
@@ -150,6 +176,7 @@ def _queue(each: Mapping[str, Any], name: str, parent: str, names: set[str]) -> 
         if quota.get("lending_limit") is not None:
             lending[resource] = quota["lending_limit"]
     preemption = each.get("preemption") or {}
+    borrow = preemption.get("borrow_within_cohort") or {}
     weight = each.get("weight")
     return QueueRow(
         name,
@@ -161,8 +188,14 @@ def _queue(each: Mapping[str, Any], name: str, parent: str, names: set[str]) -> 
             weight=Fraction("1" if weight is None else weight),
             within=preemption.get("within_cluster_queue", "Never"),
             across=preemption.get("reclaim_within_cohort", "Never"),
+            borrowing=borrow.get("policy", "Never"),
+            borrowing_up_to=borrow.get("max_priority_threshold"),
         ),
     )
+
+
+def _conditions(work: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return work.get("conditions") or ()
 
 
 def _add(store: RowStore, case: Mapping[str, Any], work: Mapping[str, Any], at: int) -> None:
@@ -181,11 +214,14 @@ def _add(store: RowStore, case: Mapping[str, Any], work: Mapping[str, Any], at: 
                 name = _name(resource)
                 total[name] = total.get(name, 0) + amount * podset["count"]
     namespace, _, name = work["key"].partition("/")
-    state = {"state": TaskState.RUNNING, "node": "n0"} if holds else {}
+    leaves = any(it["type"] == "Evicted" and it["status"] == "True" for it in _conditions(work))
+    runs = TaskState.RELEASING if leaves else TaskState.RUNNING
+    state = {"state": runs, "node": "n0"} if holds else {}
     created = work.get("created_at")
+    total = {name: min(amount, MAX_QUOTA - 1) for name, amount in total.items()}  # as when decoded
     job = Job(
         name,
-        _queue_of(case, work),
+        queue_of_work(case, work),
         (Task(f"{name}-0", total, **state),),
         priority=priority_of(case, work),
         is_preemptible=True,

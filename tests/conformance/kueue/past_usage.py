@@ -19,7 +19,7 @@ from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import parse_quantity
 from kaisched_plugins.fair_sharing.past_usage import penalties, scores
-from kaisched_plugins.fair_sharing.work import line_order
+from kaisched_plugins.fair_sharing.work import line_columns
 from tests.conformance.kueue import judges
 from tests.conformance.kueue.tree import priority_of
 from tests.conformance.outcome import NotBuiltError
@@ -132,13 +132,13 @@ def candidate_order(case: dict[str, Any]) -> str:
         if len({each.get("cluster_queue", "") for each in block}) > 1:
             raise NotBuiltError("members of pools are compared with each other only")
         block.sort(key=lambda each: each.get("uid") or each["name"])  # the last rule
-        order = line_order(
-            np.zeros(len(block), np.int64),
-            np.array([priority_of(case, each) for each in block]),
+        columns = line_columns(
             np.array([float(each.get("quota_reserved_at") or 0.0) for each in block]),
-            usage=np.array([each.get("local_queue_usage") or 0.0 for each in block]),
+            np.array([priority_of(case, each) for each in block]),
+            None,
+            np.array([each.get("local_queue_usage") or 0.0 for each in block]),
         )
-        got += [block[at]["name"] for at in order.tolist()]
+        got += [block[at]["name"] for at in np.lexsort(columns).tolist()]
     expected = case["expected"]["order"]
     return "" if got == expected else f"expected {expected}, got {got}"
 

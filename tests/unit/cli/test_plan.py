@@ -9,6 +9,7 @@ from kaisched import hookimpl
 from kaisched.engine import turn
 from kaisched.framework.session.ledger import Ledger
 from kaisched_plugins.binpack.plugin import Binpack
+from tests.unit.cli.conftest import POD
 
 TABLES = """\
 Binds
@@ -231,10 +232,26 @@ def test_what_fails_is_told(run, manifests, monkeypatch):
     monkeypatch.setattr(Ledger, "place_pending", fails)
     monkeypatch.setattr(Binpack, "node_score", hookimpl(fails))
     code, out, err = run("plan", "-f", manifests, "--rounds", 3)
-    assert code == 0
+    assert code == 1
     assert "team/pg-a-0-uid-6  a      ActionFailed    an action failed on it" in out
     plugin, *actions = err.splitlines()
     assert plugin == "kaisched: plugin binpack at node_score failed: KeyError: 'x'"
     for line, job in zip(actions, ("a-0-uid-6", "a-1-uid-7"), strict=True):
         assert line.startswith("kaisched: action allocate failed: KeyError: 'x' (in ")
         assert line.endswith(f"on team/pg-{job})")
+
+
+def test_mig_instances_are_placed_by_profile(run, manifests):
+    text = manifests.read_text("utf-8")
+    offer = 'nvidia.com/mig-1g.10gb: "1", nvidia.com/gpu: "8"'
+    text = text.replace('nvidia.com/gpu: "8"', offer, 1)
+    for name in ("m-0", "m-1"):
+        pod = POD % (name, "b", "kaisched", 1)
+        text += pod.replace("nvidia.com/gpu", "nvidia.com/mig-1g.10gb")
+    manifests.write_text(text, encoding="utf-8")
+    _, out, _ = run("plan", "-f", manifests, "-o", "json")
+    (cycle,) = parsed(out)["cycles"]
+    assert {"pod": "team/m-0", "node": "n0"} in cycle["binds"]
+    (waits,) = [it for it in cycle["pending"] if "m-1" in it["podGroup"]]
+    assert waits["reason"] == "NoRoom"
+    assert "nvidia.com/mig-1g.10gb short by at least 1" in str(waits)

@@ -9,11 +9,14 @@ from kaisched.cluster import accounts, compaction
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
-from kaisched.core.axis import GPU
+from kaisched.core.axis import GPU, ResourceAxis
+from kaisched.core.constraints import Constraints
+from kaisched.core.devices import DeviceDemand
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from tests.oracles.accounts import assert_adds_up, content
 
+MIG = "nvidia.com/mig-2g.20gb"
 ROOM = {"cpu": 64_000, "memory": 512_000, "gpu": 8_000, "pods": 110, "x.io/y": 5}
 
 
@@ -29,8 +32,8 @@ def store_of(nodes=2, queues=("a", "b"), jobs=0, each=2):
     return store
 
 
-def add(store, name, queue="a", count=1, gpus=1, **changes):
-    shape = store.intern_shape({"cpu": 1000, "gpu": gpus * 1000})
+def add(store, name, queue="a", count=1, gpus=1, mig=0, **changes):
+    shape = store.intern_shape({"cpu": 1000, "gpu": gpus * 1000, MIG: mig})
     tasks = [(f"{name}-{number}", shape) for number in range(count)]
     row = {"priority": 50, "is_preemptible": True, "created_s": 1.0, "minimum": 1} | changes
     return store.add_job(name, queue, tasks=tasks, **row)
@@ -216,6 +219,37 @@ def test_a_name_is_free_when_its_job_has_ended():
     assert store.row_of_job("j") == again
 
 
+def test_queues_count_mig_instances_as_parts_of_gpus_and_nodes_in_pieces():
+    store = store_of(nodes=1)
+    store.put_node(NodeRow("n1", {"pods": 110, "cpu": 64_000, MIG: 3}))
+    assert store.snapshot().total[GPU] == 8000 + 3 * 285  # whether or not a pod asks for them
+    assert store.snapshot().shapes.charge is store.snapshot().shapes.request
+    add(store, "j", count=3, gpus=0, mig=1)
+    assert store.snapshot().pending[GPU].tolist() == [3 * 285, 0]
+    store.place(np.array([0]), np.array([1]), TaskState.RUNNING)
+    s = store.snapshot()
+    assert s.allocated[GPU].tolist() == [285, 0]
+    assert s.nodes.idle[GPU].tolist() == [8000, 0]
+    assert s.nodes.idle[-1].tolist() == [0, 2]
+    assert_adds_up(s)
+
+
+def test_instances_of_one_gpu_never_count_as_more_than_the_gpu():
+    axis = ResourceAxis.of(f"nvidia.com/mig-{slices}g.10gb" for slices in range(1, 8))
+    assert axis.gpu_part[4:].tolist() == [142, 285, 428, 571, 714, 857, 1000]
+    assert all(7 // slices * part <= 1000 for slices, part in enumerate(axis.gpu_part[4:], 1))
+
+
+def test_what_pods_took_by_annotation_counts_in_their_queue_only():
+    store = store_of(nodes=1)
+    shape = store.intern_shape({"cpu": 1}, Constraints(devices=DeviceDemand(legacy_slices=3)))
+    columns = {"priority": 1, "is_preemptible": True, "created_s": 0.0}
+    store.add_job("j", "a", tasks=[("p", shape)], **columns)
+    store.place(np.array([0]), np.array([0]), TaskState.RUNNING)
+    s = store.snapshot()
+    assert (s.allocated[GPU, 0], s.nodes.idle[GPU, 0]) == (428, 8000)
+
+
 ops = st.lists(
     st.tuples(st.integers(0, 10), st.integers(0, 10_000), st.integers(0, 5), st.booleans()),
     min_size=5,
@@ -242,7 +276,8 @@ def _do(store, number, what, pick, which, flag):
     states = [state for state in TaskState if state != TaskState.PIPELINED]
     match what:
         case 0:
-            store.put_node(NodeRow(f"n{which}", ROOM | {"gpu": pick}, is_ready=flag))
+            mig = {MIG: pick % 4} if which > 3 else {}
+            store.put_node(NodeRow(f"n{which}", ROOM | {"gpu": pick} | mig, is_ready=flag))
         case 1:
             store.remove_node(f"n{which}")
         case 2:
@@ -250,7 +285,8 @@ def _do(store, number, what, pick, which, flag):
         case 3:
             store.remove_queue(f"q{which}")
         case 4 | 5 | 6:
-            add(store, f"j{number}", f"q{which}", pick % 9, pick % 3, is_preemptible=flag)
+            mig = pick % 2 if which > 3 else 0
+            add(store, f"j{number}", f"q{which}", pick % 9, pick % 3, mig, is_preemptible=flag)
         case 7 if tasks:
             node = store.row_of_node(f"n{which}")
             task = tasks[pick % len(tasks)]

@@ -68,10 +68,6 @@ WARNED = [
     ("admissionChecks: [quota]", "spec.admissionChecks"),
     ("admissionChecksStrategy: {admissionChecks: []}", "spec.admissionChecksStrategy"),
     ("concurrentAdmissionPolicy: {mode: x}", "spec.concurrentAdmissionPolicy"),
-    (
-        "preemption: {borrowWithinCohort: {policy: LowerPriority}}",
-        "spec.preemption.borrowWithinCohort",
-    ),
 ]
 
 
@@ -87,6 +83,7 @@ def test_a_field_without_a_meaning_is_named(line, path):
         "queueingStrategy: BestEffortFIFO",
         "flavorFungibility: {whenCanBorrow: Borrow, whenCanPreempt: TryNextFlavor}",
         "preemption: {borrowWithinCohort: {policy: Never}}",
+        "preemption: {borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: -5}}",
         "admissionScope: {admissionMode: NoAdmissionFairSharing}",
         "admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}",
     ],
@@ -123,6 +120,11 @@ WRONG = [
         "no such choice",
     ),
     (" {fairSharing: {weight: 1e-12}}", "spec.fairSharing.weight", "out of range"),
+    (
+        " {preemption: {borrowWithinCohort: {maxPriorityThreshold: 2147483648}}}",
+        "spec.preemption.borrowWithinCohort.maxPriorityThreshold",
+        "out of range",
+    ),
     (" {preemption: {reclaimWithinCohort: Some}}", "spec.preemption.reclaimWithinCohort", None),
     (
         QUOTA % ("cpu", "{name: cpu, nominalQuota: 5x}"),

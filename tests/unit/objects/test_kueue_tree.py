@@ -22,7 +22,14 @@ from kaisched.objects.kueue.wire import (
     Preemption,
     ResourceGroup,
 )
-from kaisched.objects.queue import BY_USAGE, Queue, QueueAdmissionScope, QueueResource, QueueSpec
+from kaisched.objects.queue import (
+    BY_USAGE,
+    BorrowWithinCohort,
+    Queue,
+    QueueAdmissionScope,
+    QueueResource,
+    QueueSpec,
+)
 from kaisched.objects.quotas import queue_shares
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import MAX_QUOTA, MEMORY_UNIT
@@ -123,7 +130,10 @@ def test_all_that_a_cluster_queue_says_is_carried_over():
         "c",
         ResourceGroup(covered_resources=covered, flavors=flavors),
         stop_policy="Hold",
-        preemption=Preemption(reclaim_within_cohort="LowerPriority"),
+        preemption=Preemption(
+            reclaim_within_cohort="LowerPriority",
+            borrow_within_cohort=BorrowWithinCohort(policy="LowerPriority"),
+        ),
     )
     tree = tree_of([queue], [])
     spec = by_name(tree)["a"]
@@ -136,6 +146,7 @@ def test_all_that_a_cluster_queue_says_is_carried_over():
     assert spec.stop_policy == "Hold"
     assert spec.preemption.within_cluster_queue == "Never"
     assert spec.preemption.reclaim_within_cohort == "LowerPriority"
+    assert spec.preemption.borrow_within_cohort == BorrowWithinCohort(policy="LowerPriority")
     assert tree.warnings == []
 
 

@@ -5,7 +5,7 @@ import pytest
 from kaisched.errors import ObjectError
 from kaisched.objects import Node, Pod
 from kaisched.objects.decode import decode_object
-from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
+from kaisched.objects.requests import legacy_mig_slices, node_allocatable, pod_requests, unsupported
 from kaisched.units import MAX_AMOUNT, MEBIBYTE, MEGABYTE
 
 
@@ -114,10 +114,11 @@ def test_a_bad_amount_is_an_error_with_its_path(spec, path):
 @pytest.mark.parametrize(
     ("made", "word"),
     [
-        (pod({"gpu-fraction": "0.5"}), "gpu-fraction"),
-        (pod({"gpu-memory": "2000"}), "gpu-memory"),
+        (pod({"gpu-fraction": "0.5"}), "sharing a GPU is not offered"),
+        (pod({"gpu-memory": "2000Mi"}), "MiB without a suffix"),
         (pod({"gpu-fraction-num-devices": "2"}), "gpu-fraction-num-devices"),
-        (pod(containers=[container(limits={"nvidia.com/mig-1g.5gb": 1})]), "mig-1g.5gb"),
+        (pod({"nvidia.com/mig-1g.5gb": "1"}), "nvidia.com/mig-1g.5gb"),
+        (pod(containers=[container(limits={"nvidia.com/mig-big": 1})]), "write one such as"),
         (pod(resourceClaims=[{"name": "gpu"}]), "resourceClaims"),
     ],
 )
@@ -125,8 +126,26 @@ def test_what_is_not_offered_is_said(made, word):
     assert word in unsupported(made)
 
 
-def test_a_plain_pod_is_supported():
-    assert not unsupported(pod(containers=[container(**{"nvidia.com/gpu": 1})]))
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"])
+def test_a_pod_that_asks_for_resources_is_supported(name):
+    assert not unsupported(pod(containers=[container(**{name: 1})]))
+
+
+def test_mig_instances_are_counted_in_pieces_by_profile():
+    made = pod(containers=[container(limits={"nvidia.com/mig-3g.20gb": "2"})])
+    assert pod_requests(made) == {"nvidia.com/mig-3g.20gb": 2, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "slices"),
+    [
+        ({}, 0),
+        ({"nvidia.com/mig-3g.20gb": "2", "nvidia.com/mig-1g.5gb": "1"}, 7),
+        ({"nvidia.com/mig-2g.10gb": "many"}, 2),
+    ],
+)
+def test_instances_taken_by_annotation_are_counted_where_they_run(annotations, slices):
+    assert legacy_mig_slices(pod(annotations)) == slices
 
 
 def node(**status):

@@ -32,6 +32,7 @@ class Cluster(SimpleNamespace):
         super().__init__(
             nodes=SimpleNamespace(allocatable=allocatable),
             shapes=SimpleNamespace(request=request),
+            axis=SimpleNamespace(gpu_part=None),
             free=lambda resource, rows: (idle + releasing)[resource, rows],
             state={},
         )

@@ -57,7 +57,7 @@ def test_a_tree_without_fair_sharing_takes_by_quota_alone(quota, taken):
     )
     assert len(ran.evicted) == taken
     if not taken:
-        assert "by quota alone, and its queue would borrow" in why(ran, "b1")
+        assert "its queue would borrow for it, and takes nothing for that" in why(ran, "b1")
 
 
 def test_in_its_own_queue_a_claim_takes_nobody_who_is_served_before_it():

@@ -209,7 +209,7 @@ def work_in(snapshot, table, job):
     return Work(
         job,
         int(jobs.queue_of_job[job]),
-        table.ask(snapshot.shapes.request[:, shape]),
+        table.ask(snapshot.shapes.charge[:, shape]),
         int(jobs.priority[job]),
         float(jobs.created_s[job]),
     )

@@ -2,7 +2,9 @@
 
 import pytest
 
-from kaisched import Constraints, PodTerm, Requirement
+from kaisched import Constraints, PodTerm, Requirement, TaskState
+from kaisched.cluster.nodes import NodeRow
+from kaisched.core.devices import DeviceDemand
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
 from kaisched.testing import ClusterBuilder, check_plugin
@@ -11,6 +13,7 @@ from kaisched.testing.rows import Job, Task, add_job
 from kaisched_plugins.predicates import Predicates
 from kaisched_plugins.predicates.ports import are_in_conflict
 
+MIG = "nvidia.com/mig-1g.10gb"
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 WEB, OTHER = 0, 1
 """Numbers of label sets: those of the first and of the second job of each test."""
@@ -279,3 +282,23 @@ def test_records_of_an_older_cycle_may_be_read_after_new_pods_came():
     later, _ = run_cycle(store.snapshot(), None, policy, NOW_S, memory)
     assert list(later.records)
     assert list(result.records) == expected
+
+
+# -- MIG instances taken by annotation -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("state", "takes"), [(TaskState.RUNNING, []), (TaskState.GONE, ["n0"])])
+def test_no_mig_instance_is_given_where_a_pod_took_some_by_annotation(state, takes):
+    store = cluster("a").store()
+    store.put_node(NodeRow("n0", {"cpu": 64_000, "pods": 110, MIG: 2}))
+    taken = Constraints(devices=DeviceDemand(legacy_slices=1))
+    add_job(store, Job("old", "q", [Task("old", {"cpu": 1}, taken, state=state, node="n0")]))
+    add_job(store, Job("new", "q", [Task("new", {MIG: 1})]))
+    add_job(store, Job("plain", "q", [Task("plain", {"cpu": 1})]))
+    snapshot = store.snapshot()
+    result, _ = run_cycle(snapshot, None, policy_of(), NOW_S, Memory())
+    assert [bind.node for bind in result.binds if bind.pod == "default/new"] == takes
+    assert "default/plain" in {bind.pod for bind in result.binds}
+    refused = {record.pod_group: record.node_misses for record in result.records}
+    said = [each.reason for each in refused.get("default/new", ())]
+    assert said == ([] if takes else ["MigByAnnotation"])

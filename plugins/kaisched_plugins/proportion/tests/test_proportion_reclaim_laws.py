@@ -64,7 +64,7 @@ def covered(world, top):
             if top not in path:
                 continue
             path = path[without : path.index(top) + 1]
-            pod = int(session.shapes.request[GPU, jobs.shape_of_job[job]])
+            pod = int(session.shapes.charge[GPU, jobs.shape_of_job[job]])
             room = [deserved[GPU, queue] - total[queue] for queue in path]
             pods = next(n for n in range(count, -1, -1) if all(n * pod <= has for has in room))
             is_started = count < jobs.active[job]

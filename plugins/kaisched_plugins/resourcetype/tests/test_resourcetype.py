@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from kaisched import GPU
+from kaisched.core.axis import ResourceAxis
 from kaisched.testing import check_plugin
 from kaisched_plugins.resourcetype import ResourceType
 
@@ -19,7 +20,9 @@ def score(shape, rows, gpus_of_nodes=(8000, 0, 0)):
     allocatable = np.zeros((4, len(gpus_of_nodes)), np.int64)
     allocatable[GPU] = gpus_of_nodes
     session: Any = SimpleNamespace(
-        shapes=SimpleNamespace(request=request), nodes=SimpleNamespace(allocatable=allocatable)
+        shapes=SimpleNamespace(charge=request),
+        nodes=SimpleNamespace(allocatable=allocatable),
+        axis=ResourceAxis.of(),
     )
     return PLUGIN.node_score(session, shape, np.array(rows), np.zeros(len(rows), np.int64))
 

@@ -1,0 +1,96 @@
+"""The sentence of an eviction in a tree without fair sharing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kaisched import Claim, Session, Unit, format_amount
+from kaisched_plugins.fair_sharing.allowed import Rules, claim_work, contested
+from kaisched_plugins.fair_sharing.classical.reach import Reach, Way
+from kaisched_plugins.fair_sharing.classical.search import borrowing_of
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.tables import Table
+
+_NAMED: Final = 3
+"""So many queues are named."""
+
+
+def taken(
+    session: Session,
+    table: Table,
+    holdings: Holdings,
+    claim: Claim,
+    units: Sequence[Unit],
+    rules: Rules,
+) -> Callable[[Session], str]:
+    """Return what makes ``reclaimed for team/job (queue b: gpu 3, ...) from queue a: gpu 6 to 4``.
+
+    ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
+    """
+    jobs, request = session.jobs, session.shapes.request
+    after = holdings.copy()
+    incoming = claim_work(session, table, rules, claim)
+    holdings.take(incoming.queue, incoming.ask)
+    for unit in units:
+        shapes = session.tasks.shape_of_task[list(unit.tasks)]
+        queue = int(table.home[jobs.queue_of_job[unit.job]])
+        holdings.add(queue, table.ask(request[:, shapes].sum(axis=1)))
+    lacks = contested(holdings, incoming)
+    reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
+    losers = sorted(
+        {
+            (queue, reach.way(queue, int(jobs.priority[unit.job])) is Way.BORROWING)
+            for unit in units
+            for queue in (int(table.home[jobs.queue_of_job[unit.job]]),)
+        }
+    )
+    names = session.queues.name
+    told = []
+    for queue, is_borrowing in losers[:_NAMED]:
+        if queue == claim.queue:
+            told.append(f"its own queue {names[queue]}")
+            continue
+        by = ", by borrowWithinCohort" if is_borrowing else ""
+        lost = _lost(session, table, holdings, after, queue, lacks)
+        told.append(f"queue {names[queue]}{by}: {lost}")
+    if len(losers) > _NAMED:
+        told.append(f"{len(losers) - _NAMED} more")
+    why = "preempted" if all(queue == claim.queue for queue, _ in losers) else "reclaimed"
+    mine = _held(session, table, after, claim.queue, lacks)
+    text = (
+        f"{why} for {jobs.name[claim.job]} (queue {names[claim.queue]}: {mine})"
+        f" from {'; '.join(told)}"
+    )
+    return lambda _: text
+
+
+def _held(
+    session: Session, table: Table, holdings: Holdings, queue: int, lacks: Sequence[int]
+) -> str:
+    """Return what a queue holds of the first resource that a claim lacked, and its quota."""
+    if not lacks:
+        return "nothing that is shared out"
+    name = session.axis.names[int(table.rows[lacks[0]])]
+    has, quota = holdings.used[queue][lacks[0]], holdings.rows.subtree[queue][lacks[0]]
+    return f"{name} {format_amount(name, has)}, its quota is {format_amount(name, quota)}"
+
+
+def _lost(
+    session: Session,
+    table: Table,
+    before: Holdings,
+    after: Holdings,
+    queue: int,
+    lacks: Sequence[int],
+) -> str:
+    """Return the same before and after, of the first of these resources that a queue loses."""
+    used = before.used[queue]
+    at = next(
+        (row for row in lacks if used[row] > after.used[queue][row]), lacks[0] if lacks else -1
+    )
+    if at < 0:
+        return "nothing that is shared out"
+    name = session.axis.names[int(table.rows[at])]
+    held = _held(session, table, after, queue, [at]).removeprefix(f"{name} ")
+    return f"{name} {format_amount(name, used[at])} to {held}"
