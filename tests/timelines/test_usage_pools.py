@@ -8,6 +8,8 @@ import pytest
 from kaisched.sim.running import policy_of, run_scenario
 from kaisched.sim.scenario.load import scenario_of
 
+pytestmark = pytest.mark.proportion  # its name is in the scenario
+
 PATH = Path("usage-pool.yaml")
 HOUR = 2
 """Ticks of half an hour."""

@@ -30,18 +30,17 @@ from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
 from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
 from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
-from kaisched_plugins.fair_sharing.classical.levels import borrowing_level
-from kaisched_plugins.fair_sharing.columns import Keys, is_beyond, order_keys
+from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
 from kaisched_plugins.fair_sharing.guard import unjust
+from kaisched_plugins.fair_sharing.heads import levels, turn_by_turn
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
-from kaisched_plugins.fair_sharing.order import entry_at
 from kaisched_plugins.fair_sharing.pools import Pools
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
-from kaisched_plugins.fair_sharing.work import NEVER, Work
+from kaisched_plugins.fair_sharing.work import NEVER
 
 _TAKING = frozenset({"reclaim", PREEMPT})
 _ORDINARY = int(np.iinfo(np.int64).max)
@@ -99,67 +98,22 @@ class FairSharing(Plugin):
         """
         table, jobs = self._table(session), session.jobs
         if table.quotas.lends_in_part:
-            keys = self._turn_by_turn(session, table, queue, job, ask)
+            keys = turn_by_turn(session, table, self._now(session), queue, job, ask)
         else:
             keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
         borrows, is_infinite, near, rest = keys
         off = np.flatnonzero(~table.is_on[queue])
         if off.size:
             is_infinite[off], near[off], rest[off] = 0, 0.0, 0.0
-            borrows[off] = self._levels(session, table, job[off], ask[:, off])
+            borrows[off] = levels(session, table, self._now(session), job[off], ask[:, off])
         if table.has_pools:
-            keys = self._in_pools(session, table, queue, held, (borrows, is_infinite, near, rest))
+            keys = borrows, is_infinite, near, rest
+            keys = self._pools(session, table).in_place_of(keys, queue, held)
             borrows, is_infinite, near, rest = keys
         priority = -jobs.priority[job]
         own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
         high = self.arguments.high_priority_from
         return own if high is None else (np.where(-priority >= high, priority, _ORDINARY), *own)
-
-    def _in_pools(
-        self, session: Session, table: Table, queue: RowVec, held: Amounts, keys: Keys
-    ) -> Keys:
-        """Return keys in which queues of pools are compared by their past usage."""
-        is_member = table.is_member[queue]
-        if not is_member.any():
-            return keys
-        is_infinite, usage = self._pools(session, table).keys(queue, held)
-        borrows, infinite, near, rest = keys
-        return (
-            np.where(is_member, 0, borrows),
-            np.where(is_member, is_infinite, infinite),
-            np.where(is_member, usage, near),
-            np.where(is_member, 0.0, rest),
-        )
-
-    def _turn_by_turn(
-        self, session: Session, table: Table, queue: RowVec, job: RowVec, ask: Amounts
-    ) -> Keys:
-        """Return the keys of now, where amounts do not add up."""
-        holdings = self._now(session).copy(session)
-        leaf = table.home[session.jobs.queue_of_job[job]].tolist()
-        asks = ask[table.rows].T.tolist()
-        found = []
-        for at, row in enumerate(queue.tolist()):
-            asked = [(each, amount) for each, amount in enumerate(asks[at]) if amount > 0]
-            entry = entry_at(holdings, row, Work(-1, leaf[at], asked))
-            near, rest = entry.share.doubles()
-            found.append((entry.borrows, entry.share.is_infinite, near, rest))
-        columns = list(zip(*found, strict=True)) or [(), (), (), ()]
-        return (
-            np.array(columns[0], np.int64),
-            np.array(columns[1], np.int64),
-            np.array(columns[2], np.float64),
-            np.array(columns[3], np.float64),
-        )
-
-    def _levels(self, session: Session, table: Table, job: RowVec, ask: Amounts) -> list[int]:
-        """Return the levels at which jobs would borrow now (F20)."""
-        holdings = self._now(session).holdings(session)
-        leaf = table.home[session.jobs.queue_of_job[job]].tolist()
-        asks = ask.T
-        return [
-            borrowing_level(holdings, queue, table.ask(asks[at])) for at, queue in enumerate(leaf)
-        ]
 
     # -- gates ---------------------------------------------------------------------------------
 

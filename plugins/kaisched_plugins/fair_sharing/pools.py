@@ -20,10 +20,10 @@ from kaisched import (
     PODS,
     Amounts,
     FloatVec,
-    IntVec,
     RowVec,
     Session,
 )
+from kaisched_plugins.fair_sharing.columns import Keys
 from kaisched_plugins.fair_sharing.past_usage import (
     part_of_history,
     penalties,
@@ -67,11 +67,26 @@ class Pools:
     table: Table
     terms: Terms
 
-    def keys(self, queue: RowVec, held: Amounts) -> tuple[IntVec, FloatVec]:
-        """Return key columns ``(K,)`` by which queues of pools are compared, the lowest first.
+    def in_place_of(self, keys: Keys, queue: RowVec, held: Amounts) -> Keys:
+        """Return keys in which queues of pools are compared by their past usage (F26).
 
         ``held`` ``(R, K)`` is what each would hold by then.
         """
+        is_member = self.table.is_member[queue]
+        if not is_member.any():
+            return keys
+        usage = self._usage_with(queue, held)
+        is_infinite = np.isinf(usage)
+        borrows, infinite, near, rest = keys
+        return (
+            np.where(is_member, 0, borrows),
+            np.where(is_member, is_infinite, infinite),
+            np.where(is_member, np.where(is_infinite, 0.0, usage), near),
+            np.where(is_member, 0.0, rest),
+        )
+
+    def _usage_with(self, queue: RowVec, held: Amounts) -> FloatVec:
+        """Return the usage of queues ``(K,)`` that hold so much; infinite for a weight of 0."""
         if self.session.usage is None:  # without a history, what they hold is all that is known
             consumed = self._counted(held)
             more = np.zeros_like(consumed)
@@ -79,16 +94,13 @@ class Pools:
             consumed = self._consumed[:, queue]
             new = np.maximum(held - self.session.held[:, queue], 0)
             more = self._penalty[:, queue] + self._counted(new) * self._whole_penalty
-        usage = scores(consumed, more, self._resource_weights, self.table.weight[queue])
-        is_infinite = np.isinf(usage)
-        return is_infinite.astype(np.int64), np.where(is_infinite, 0.0, usage)
+        return scores(consumed, more, self._resource_weights, self.table.weight[queue])
 
     @cached_property
     def usage(self) -> FloatVec:
         """``(Q,)`` the usage of every queue as the cycle began, infinite for a weight of 0."""
         every = np.arange(len(self.table.home))
-        is_infinite, usage = self.keys(every, self.session.held)
-        return np.where(is_infinite > 0, np.inf, usage)
+        return self._usage_with(every, self.session.held)
 
     @cached_property
     def _consumed(self) -> FloatVec:
