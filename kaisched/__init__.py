@@ -70,6 +70,7 @@ _HOME = {
     "main_resource": "kaisched.framework.session.next_batch",
     "Moves": "kaisched.framework.invariants.sums",
     "Step": "kaisched.framework.report.records",
+    "EvictionReason": "kaisched.framework.report.reason",
     "Problem": "kaisched.framework.report.reason",
     "Reason": "kaisched.framework.report.reason",
     "format_amount": "kaisched.units",
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.plugin import Arguments as Arguments
     from kaisched.framework.plugins.plugin import Plugin as Plugin
     from kaisched.framework.plugins.specification import hookimpl as hookimpl
+    from kaisched.framework.report.reason import EvictionReason as EvictionReason
     from kaisched.framework.report.reason import Problem as Problem
     from kaisched.framework.report.reason import Reason as Reason
     from kaisched.framework.report.records import Step as Step

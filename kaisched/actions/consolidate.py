@@ -254,7 +254,7 @@ class _Consolidation:
         reason = consolidate_reason(session, demand.claim, moved)
         if units:
             note_eviction(session, demand.claim.job)
-        plan.statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
+        plan.statement.commit(self._action, demand.claim.job, reason)
         # No pod moves twice in one cycle.
         for movable in self._movable.values():
             movable.forget(units)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from kaisched.core.axis import Amounts
     from kaisched.core.usage import Usage
+    from kaisched.framework.intents import Evict
     from kaisched.framework.report.records import CycleResult, QueueShare
 
 BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -24,6 +26,15 @@ BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 COMPLETED: Final = "completed"
 ABANDONED: Final = "abandoned"
 FAILED: Final = "failed"
+
+
+OTHER: Final = "other"
+"""The queue in which those are summed that have no series of their own."""
+PAIR_CAP: Final = 2000
+"""So many combinations of queues and reason have a series of their own."""
+
+Pairs: TypeAlias = Mapping[tuple[str, str, str], float]
+"""By (queue that lost pods, queue that they were evicted for, reason)."""
 
 
 def _sum(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
@@ -49,6 +60,7 @@ class Published:
     binds: int = 0
     nominations: int = 0
     evictions: Mapping[str, float] = field(default_factory=dict)
+    queue_evictions: Pairs = field(default_factory=dict)
     plugin_s: Mapping[str, float] = field(default_factory=dict)
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
     evictions_left: int = -1
@@ -113,6 +125,7 @@ class Published:
             binds=self.binds + len(result.binds),
             nominations=self.nominations + len(result.nominations),
             evictions=_sum(self.evictions, _count(evict.action for evict in result.evictions)),
+            queue_evictions=_with_pairs(self.queue_evictions, result.evictions),
             plugin_s=_sum(self.plugin_s, plugin_s),
             plugin_failures=_sum(
                 self.plugin_failures, _count(failure.plugin for failure in result.failures)
@@ -135,6 +148,19 @@ class Published:
             duration_sum_s=self.duration_sum_s + duration_s,
             last_cycle_s=now_s,
         )
+
+
+def _with_pairs(known: Pairs, evictions: Sequence[Evict]) -> Pairs:
+    """Return the evictions by queues and reason, with those of one more cycle."""
+    if not evictions:
+        return known
+    counts = dict(known)
+    for each in evictions:
+        pair = each.queue, each.beneficiary_queue, each.kind
+        if pair not in counts and len(counts) >= PAIR_CAP:
+            pair = OTHER, OTHER, each.kind
+        counts[pair] = counts.get(pair, 0) + 1
+    return counts
 
 
 def _count(names: Iterable[str]) -> dict[str, float]:

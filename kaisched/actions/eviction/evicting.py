@@ -185,7 +185,7 @@ class Evicting:
         if evicted:
             note_eviction(session, job)
         reason = eviction_reason(session, claim, plan)
-        plan.statement.commit(self._action, session.jobs.name[job], reason)
+        plan.statement.commit(self._action, job, reason)
         session.outcome.refusal[job] = _WAITING
         return 0
 

@@ -17,6 +17,7 @@ from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.registry import Registry
 from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.session.view import SessionView
 from kaisched.objects.known_workloads import KNOWN, WORKLOADS
 from kaisched.objects.workloads import table_of
@@ -171,6 +172,11 @@ class Questions:
         )
         self._proposals = self._asker(Plugin.proposals)
         self._eviction_reason = self._asker(Plugin.eviction_reason)
+        self._eviction_kinds = frozenset(
+            kind
+            for answer in self._answers["eviction_reason"]
+            for kind in answer.owner.eviction_kinds
+        )
         self.queue_figures: Callable[[SessionView], dict[str, FloatVec] | None] = self._asker(
             Plugin.queue_figures
         )
@@ -292,10 +298,10 @@ class Questions:
 
     def eviction_reason(
         self, session: AskingSession, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[..., str] | None:
-        """Return a function that makes the sentence of a claim's evictions, or None."""
+    ) -> Callable[..., EvictionReason] | None:
+        """Return a function that makes the reason of a claim's evictions, or None."""
         made = self._eviction_reason(session, claim, units)
-        return None if made is None else partial(_sentence, made)
+        return None if made is None else partial(_evicted_because, made, self._eviction_kinds)
 
     def gate_owner(self, session: AskingSession, question: str, arguments: dict[str, Any]) -> str:
         """Return the plugin that refuses first, asking one by one (for records only)."""
@@ -307,9 +313,19 @@ class Questions:
         return ""
 
 
-def _sentence(made: Callable[..., str], session: AskingSession) -> str:
-    """Return a plugin's sentence, or a substitute if it fails: the cycle may be long over."""
+def _evicted_because(
+    made: Callable[..., str | EvictionReason], kinds: frozenset[str], session: AskingSession
+) -> EvictionReason:
+    """Return a plugin's reason, or a substitute if it fails: the cycle may be long over.
+
+    Kinds that no plugin declares are left out: they become labels of a metric.
+    """
     try:
-        return str(made(session))
+        said = made(session)
+        if not isinstance(said, EvictionReason):
+            return EvictionReason(str(said))
+        known = {int(row): kind for row, kind in said.kinds.items() if kind in kinds}
+        return EvictionReason(str(said.sentence), known)
     except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
-        return f"evicted (the policy failed to say why: {type(error).__name__}: {error})"
+        failure = f"{type(error).__name__}: {error}"
+        return EvictionReason(f"evicted (the policy failed to say why: {failure})")

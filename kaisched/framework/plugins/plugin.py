@@ -82,6 +82,12 @@ class Plugin(Decisions, Words):
     refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
     """The plugin's own reasons to refuse; gates may also answer a host's ``Refusal``."""
 
+    eviction_kinds: ClassVar[tuple[str, ...]] = ()
+    """The words with which ``eviction_reason`` says what entitles a claim, in snake_case.
+
+    Values of the label ``reason`` of the metric ``kaisched_queue_evictions_total``.
+    """
+
     Arguments: ClassVar[type[_Arguments]] = _Arguments
 
     def __init_subclass__(cls, **options: Any) -> None:

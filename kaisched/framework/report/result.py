@@ -17,6 +17,7 @@ from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.codes import codes_of, counted
 from kaisched.framework.report.explain import record_of
+from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.report.records import DecisionRecord, QueueShare
 from kaisched.units import UNLIMITED
 
@@ -114,17 +115,29 @@ class Evictions(Lazy[Evict]):
 
     def _make(self) -> Iterable[Evict]:
         session = self._session
+        tasks, jobs, names = session.tasks, session.jobs, session.queues.name
+        made: tuple[object, EvictionReason] = None, EvictionReason("")
         for move in self._evictions:
+            if move.reason is not made[0]:  # all evictions of one claim have one reason
+                told = move.reason
+                made = told, EvictionReason(told) if isinstance(told, str) else told(session)
+            job = int(tasks.job_of_task[move.task])
+            queue = int(jobs.queue_of_job[job])
+            whose = move.beneficiary
+            claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
             yield Evict(
-                session.tasks.name[move.task],
-                session.tasks.uid[move.task],
+                tasks.name[move.task],
+                tasks.uid[move.task],
                 session.nodes.name[move.node],
-                _group(session, move.task),
+                jobs.name[job],
                 move.action,
-                move.beneficiary,
-                move.reason if isinstance(move.reason, str) else move.reason(session),
+                jobs.name[whose] if whose >= 0 else "",
+                made[1].sentence,
                 move.task,
                 move.node,
+                names[queue] if queue >= 0 else jobs.queue_name[job],
+                names[claimant] if claimant >= 0 else "",
+                made[1].kinds.get(queue, move.action),
             )
 
 

@@ -70,21 +70,14 @@ def most_named(enough: int) -> int:
 
 
 def victim_columns(
-    session: Session, table: Table, units: Units, rows: RowVec, rules: Rules, *, own: int = -1
+    session: Session, table: Table, units: Units, rows: RowVec, rules: Rules
 ) -> list[Any]:
-    """Return the key columns of F12 for ``numpy.lexsort``, the most important last.
-
-    Past usage counts inside a queue: with ``own`` in that queue only, since others are mixed.
-    """
+    """Return the key columns of F12 and F28 for ``numpy.lexsort``, the most important last."""
     jobs, job = session.jobs, units.job[rows]
     since = jobs.last_start_s[job]
     since = np.where(np.isnan(since), -np.inf, since)
     size = _sizes(table, units, rows) if rules.by_size else None
-    usage = None
-    if rules.usage is not None:
-        usage = rules.usage[jobs.queue_of_job[job]]
-        if own >= 0:
-            usage = np.where(units.queue[rows] == own, usage, 0.0)
+    usage = None if rules.usage is None else rules.usage[jobs.queue_of_job[job]]
     return line_columns(since, jobs.priority[job], size, usage)
 
 

@@ -13,6 +13,7 @@ from kaisched import (
     BoolVec,
     Claim,
     CodeVec,
+    EvictionReason,
     FloatVec,
     IntVec,
     Moves,
@@ -66,6 +67,7 @@ class FairSharing(Plugin):
     is_class_bound = True
     takes_from_own_queue = True
     lends = True
+    eviction_kinds = reasons.KINDS
     refusals = refusals.ALL
 
     Arguments = FairSharingArguments
@@ -315,7 +317,7 @@ class FairSharing(Plugin):
     @hookimpl
     def eviction_reason(
         self, session: Session, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[[Session], str] | None:
+    ) -> Callable[[Session], EvictionReason] | None:
         """Say whose share was higher, and what it comes to."""
         if claim.action not in _TAKING:
             return None

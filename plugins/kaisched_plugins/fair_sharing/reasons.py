@@ -9,6 +9,7 @@ from kaisched import (
     UNLIMITED,
     Change,
     Claim,
+    EvictionReason,
     Kind,
     Proposal,
     Reason,
@@ -27,6 +28,13 @@ from kaisched_plugins.fair_sharing.share import Terms
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import Work
 
+PRIORITY, RECLAMATION, FAIR_SHARING = "priority", "reclamation", "fair_sharing"
+KINDS = (FAIR_SHARING, PRIORITY, RECLAMATION)
+_WORDS = {
+    PRIORITY: "taken by high priority",
+    RECLAMATION: "reclaimed",
+    FAIR_SHARING: "fair sharing",
+}
 _NAMED = 3
 """So many queues are named."""
 
@@ -192,7 +200,7 @@ def taken(
     units: Sequence[Unit],
     *,
     is_high: bool,
-) -> Callable[[Session], str]:
+) -> Callable[[Session], EvictionReason]:
     """Return what makes ``fair sharing for team/job (queue b: share 0.1 ...) from queue a: ...``.
 
     ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
@@ -204,7 +212,9 @@ def taken(
         ask = table.ask(charge[:, shapes].sum(axis=1))
         lost.setdefault(int(table.home[jobs.queue_of_job[unit.job]]), []).extend(ask)
     incoming = Work(-1, claim.queue, table.ask(claim.ask), is_high=is_high)
-    why = _why(holdings, incoming, lost)
+    kind = _kind(holdings, incoming, lost)
+    kinds = {queue: PRIORITY if queue == claim.queue else kind for queue in lost}
+    why = _WORDS[kind] if set(lost) != {claim.queue} else "preempted"
     names = session.queues.name
     told = []
     for queue, asks in sorted(lost.items())[:_NAMED]:
@@ -224,7 +234,8 @@ def taken(
         told.append(f"{len(lost) - _NAMED} more queues")
     mine = _mine(session, table, holdings, claim, lost)
     text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
-    return lambda _: text
+    told_of = table.by_leaf(kinds, jobs.queue_of_job[[unit.job for unit in units]])
+    return lambda _: EvictionReason(text, told_of)
 
 
 def _mine(
@@ -237,12 +248,13 @@ def _mine(
     return f"{where}: share {_told(session, table, holdings.terms(node))}"
 
 
-def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
-    """Return the word for what entitles the claim to most: priority, its quota, or its share."""
-    if all(queue == incoming.queue for queue in lost):
-        return "preempted"
-    if incoming.is_high:
-        return "taken by high priority"
+def _kind(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
+    """Return what entitles the claim to most: priority, its quota, or its share.
+
+    In its own queue the order of jobs decides alone, of which priority is the first part.
+    """
+    if incoming.is_high or all(queue == incoming.queue for queue in lost):
+        return PRIORITY
     holdings.take(incoming.queue, incoming.ask)
     for queue, asks in lost.items():  # what it lacked before they went
         _put(holdings, queue, asks)
@@ -254,7 +266,7 @@ def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
     is_within = holdings.is_within(own, lacks) or all(
         holdings.is_within(meeting(holdings, own, queue)[0], lacks) for queue in others
     )
-    return "reclaimed" if is_within else "fair sharing"
+    return RECLAMATION if is_within else FAIR_SHARING
 
 
 def _put(holdings: Holdings, queue: int, asks: Ask) -> None:

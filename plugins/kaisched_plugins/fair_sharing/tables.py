@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
@@ -73,6 +73,10 @@ class Table:
     def units(self, units: Units) -> Units:
         """Return units as those of the queues as which their own count."""
         return replace(units, queue=self.home[units.queue]) if self.has_pools else units
+
+    def by_leaf(self, told: Mapping[int, str], leaves: RowVec) -> dict[int, str]:
+        """Return for leaf queues what is said of the queues as which they count."""
+        return {leaf: told[int(self.home[leaf])] for leaf in leaves.tolist()}
 
     def ask(self, amounts: Amounts) -> Ask:
         """Return what of ``(R,)`` amounts is shared out."""

@@ -26,7 +26,7 @@ NOW_S: Final = 1e6
 MOST: Final = 1 << 40
 _RECOMPUTES: Final = "RecomputeAssignmentUponPreemptionTargetsOverlap"
 _GATES: Final = {_RECOMPUTES, "PriorityBoost"}
-_WORDS: Final = {"reclaimed": "InCohortReclamation", "fair sharing": "InCohortFairSharing"}
+_WORDS: Final = {"reclamation": "InCohortReclamation", "fair_sharing": "InCohortFairSharing"}
 ONE_HEAD: Final = dict.fromkeys(("allocate", "reclaim", "preempt"), 1)
 
 
@@ -34,7 +34,7 @@ def fair_cycle(case: dict[str, Any]) -> str:
     """Compare who is admitted and who is preempted in one cycle, and why."""
     check_built(case)
     result = one_cycle(case, {"isCompatible": True})
-    got = {bind.pod_group for bind in result.binds}, preempted(case, result)
+    got = {bind.pod_group for bind in result.binds}, preempted(result)
     wanted = (
         set(case["expected"]["newly_admitted"]),
         {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]},
@@ -93,15 +93,15 @@ def _policy(arguments: str, plugins: tuple[type[Plugin], ...]) -> Policy:
     )
 
 
-def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
+def preempted(result: CycleResult) -> set[tuple[str, str]]:
     """Return evicted workloads with Kueue's word for why."""
-    queue_of = {work["key"]: queue_of_work(case, work) for work in case["workloads"]}
-    found = set()
-    for each in result.evictions:
-        mine = queue_of[each.pod_group] == queue_of[each.beneficiary]
-        word = next((said for key, said in _WORDS.items() if each.reason.startswith(key)), "")
-        found.add((each.pod_group, "InClusterQueue" if mine else word))
-    return found
+    return {
+        (
+            each.pod_group,
+            "InClusterQueue" if each.queue == each.beneficiary_queue else _WORDS[each.kind],
+        )
+        for each in result.evictions
+    }
 
 
 def queue_of_work(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:

@@ -99,7 +99,7 @@ def _decision(
 ) -> Decision:
     result = one_cycle(case, arguments, plugins)
     starts = sorted(bind.pod_group for bind in result.binds)
-    return starts, sorted(preempted(case, result))
+    return starts, sorted(preempted(result))
 
 
 def table(found: Iterable[Difference]) -> list[str]:

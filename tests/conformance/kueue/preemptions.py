@@ -38,7 +38,7 @@ def victims(case: Mapping[str, Any], *, is_compatible: bool) -> set[tuple[str, s
     """
     whole = as_cycle(case)
     arguments = {"isCompatible": is_compatible, "preemptionStrategies": case["strategies"]}
-    return preempted(whole, one_cycle(whole, arguments))
+    return preempted(one_cycle(whole, arguments))
 
 
 def as_cycle(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kaisched import Claim, Session, Unit, format_amount
+from kaisched import Claim, EvictionReason, Session, Unit, format_amount
 from kaisched_plugins.fair_sharing.allowed import Rules, claim_work, contested
 from kaisched_plugins.fair_sharing.classical.reach import Reach, Way
 from kaisched_plugins.fair_sharing.classical.search import borrowing_of
 from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.reasons import PRIORITY, RECLAMATION
 from kaisched_plugins.fair_sharing.tables import Table
 
 _NAMED: Final = 3
@@ -23,19 +24,19 @@ def taken(
     claim: Claim,
     units: Sequence[Unit],
     rules: Rules,
-) -> Callable[[Session], str]:
+) -> Callable[[Session], EvictionReason]:
     """Return what makes ``reclaimed for team/job (queue b: gpu 3, ...) from queue a: gpu 6 to 4``.
 
     ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
     """
-    jobs, request = session.jobs, session.shapes.request
+    jobs, charge = session.jobs, session.shapes.charge
     after = holdings.copy()
     incoming = claim_work(session, table, rules, claim)
     holdings.take(incoming.queue, incoming.ask)
     for unit in units:
         shapes = session.tasks.shape_of_task[list(unit.tasks)]
         queue = int(table.home[jobs.queue_of_job[unit.job]])
-        holdings.add(queue, table.ask(request[:, shapes].sum(axis=1)))
+        holdings.add(queue, table.ask(charge[:, shapes].sum(axis=1)))
     lacks = contested(holdings, incoming)
     reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
     losers = sorted(
@@ -62,7 +63,10 @@ def taken(
         f"{why} for {jobs.name[claim.job]} (queue {names[claim.queue]}: {mine})"
         f" from {'; '.join(told)}"
     )
-    return lambda _: text
+    by_priority = {queue for queue, is_borrowing in losers if is_borrowing} | {claim.queue}
+    kinds = {it: PRIORITY if it in by_priority else RECLAMATION for it, _ in losers}
+    told_of = table.by_leaf(kinds, jobs.queue_of_job[[unit.job for unit in units]])
+    return lambda _: EvictionReason(text, told_of)
 
 
 def _held(

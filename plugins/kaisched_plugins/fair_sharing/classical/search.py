@@ -7,12 +7,13 @@ and more work gives way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from kaisched import Claim, RowVec, Session, Units
+from kaisched import Claim, FloatVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.allowed import (
     Rules,
@@ -127,8 +128,12 @@ def _candidates(
         if is_open[queue]
     ]
     groups = np.array([_GROUP[way] for way in ways], np.int64)
-    columns = victim_columns(session, table, units, rows, rules, own=incoming.queue)
-    order = np.lexsort([units.queue[rows], *columns, groups]).tolist()
+    queue, by_queue = units.queue[rows], replace(rules, usage=None)
+    columns = victim_columns(session, table, units, rows, by_queue)
+    order = np.lexsort([queue, *columns, groups])
+    if rules.usage is not None:
+        used = rules.usage[session.jobs.queue_of_job[units.job[rows]]]
+        _put_usage_first(order, groups * len(rules.usage) + queue, used)
     asks = units.amounts[table.rows][:, rows].T.tolist()
     return [
         Candidate(
@@ -137,8 +142,19 @@ def _candidates(
             [(row, amount) for row, amount in enumerate(asks[at]) if amount > 0],
             ways[at],
         )
-        for at in order
+        for at in order.tolist()
     ]
+
+
+def _put_usage_first(order: RowVec, block: RowVec, used: FloatVec) -> None:
+    """Reorder the victims of each block among their places, the highest past usage first (F28).
+
+    A block is the victims of one queue in one group. Those of other queues keep their places.
+    """
+    for each in np.unique(block).tolist():
+        places = np.flatnonzero(block[order] == each)
+        rows = order[places]
+        order[places] = rows[np.argsort(-used[rows], kind="stable")]
 
 
 def _orders(

@@ -216,3 +216,18 @@ def test_time_based_fairshare_does_not_spare_one_member_from_another():
     made.job("a0", queue="a", priority=50)
     both = {**SHARD, "plugins": {**PLUGINS, "time-based-fairshare": {"enabled": True}}}
     assert list(made.run(shard=both, usage={"a": 0.2, "b": 0.2}).evicted) == ["b0-0"]
+
+
+def test_evictions_name_the_member_that_lost_and_by_what_right():
+    made = ClusterBuilder().node("n0", gpu=4).queue("top")
+    made.queue("pool", parent="top", deserved=2, sharing=POOL)
+    made.queue("a", parent="pool").queue("b", parent="pool")
+    made.queue("other", parent="top", deserved=2)
+    for at in range(2):
+        made.job(f"a{at}", queue="a", running={"n0": 1}).job(f"b{at}", queue="b")
+        made.job(f"x{at}", queue="b", running={"n0": 1})
+    made.job("o0", queue="other")
+    for name, kind in (("shares", "reclamation"), ("classical", "reclamation")):
+        shard = shard_with(isClassical=name == "classical")
+        (move,) = made.run(shard=shard, usage={"a": 0.3}).result.evictions
+        assert (move.pod[:9], move.kind) == ("default/a", kind)
