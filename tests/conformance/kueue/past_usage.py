@@ -15,6 +15,7 @@ from kaisched.core.tables import Sharing
 from kaisched.core.usage import PARTS, Usage
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import parse_quantity
@@ -28,17 +29,7 @@ NOW_S: Final = 1e6
 MOST: Final = 10**9
 """What the node has of each resource: few enough that parts of it are told apart."""
 BY_USAGE: Final = "UsageBasedAdmissionFairSharing"
-_POLICY: Final = policy_of(
-    {
-        "plugins": {
-            "proportion": {"enabled": False},
-            "time-based-fairshare": {"enabled": False},
-            "fair-sharing": {"enabled": True, "arguments": {"isCompatible": True}},
-        },
-        "usageDBConfig": {"clientType": "memory", "usageParams": {"halfLifePeriod": "10m"}},
-    },
-    actions=("allocate",),
-)
+_CONFIG: Final = {"resourceWeights", "usageHalfLifeTime", "usageSamplingInterval"}
 
 
 def afs_usage(case: dict[str, Any]) -> str:
@@ -65,12 +56,12 @@ def afs_penalty(case: dict[str, Any]) -> str:
     """
     admitted: dict[str, Mapping[str, Any]] = {}
     for each in case["ops"]:
-        if each.get("push"):
+        if each.get("push") is not None:
             admitted[each["wl"]] = each["push"]
         else:
             admitted.pop(each["wl"], None)
     wanted = case.get("wantMilli") or {}
-    names = sorted({*wanted, *(name for amounts in admitted.values() for name in amounts)})
+    names = sorted(wanted)
     amounts = [[_number(it.get(name, 0)) for it in admitted.values()] for name in names]
     count = len(admitted)
     total = penalties(
@@ -82,7 +73,7 @@ def afs_penalty(case: dict[str, Any]) -> str:
     got = {name: total[at, 0] * 1000 for at, name in enumerate(names)}
     if bool(admitted) != case["wantHas"]:
         return f"expected {case['wantHas']}, got {bool(admitted)}"
-    expected = {name: float(wanted.get(name, 0)) for name in names}
+    expected = {name: float(wanted[name]) for name in names}
     return "" if got == expected else f"expected {expected}, got {got}"
 
 
@@ -97,8 +88,6 @@ def afs_queue_head(case: dict[str, Any]) -> str:
 
 def afs_cycle(case: dict[str, Any]) -> str:
     """Compare who is admitted, one workload in each cycle, and who waits after as many cycles."""
-    if not case["feature_gates"].get("AdmissionFairSharing"):
-        raise NotBuiltError("without the gate usage does not count, which no queue asks for here")
     fixtures = case["fixtures"]
     used = {f"default/{name}": amounts for name, amounts in case["initial_usage"].items()}
     world = _World(fixtures["clusterQueues"], fixtures["queues"], case["workloads"], used, case)
@@ -143,6 +132,27 @@ def candidate_order(case: dict[str, Any]) -> str:
     return "" if got == expected else f"expected {expected}, got {got}"
 
 
+def _policy(config: Mapping[str, Any]) -> Policy:
+    """Return the policy of Kueue's configuration of admission fair sharing."""
+    odd = config.keys() - _CONFIG
+    if odd:
+        raise NotBuiltError(f"configuration {min(odd)}")
+    weights = config.get("resourceWeights") or {}
+    arguments = {
+        "isCompatible": True,
+        "usageSamplingInterval": config.get("usageSamplingInterval", "5m"),
+        "resourceWeights": {_name(resource): weight for resource, weight in weights.items()},
+    }
+    usage = {"halfLifePeriod": config.get("usageHalfLifeTime", "10m")}
+    plugins = {
+        "proportion": {"enabled": False},
+        "time-based-fairshare": {"enabled": False},
+        "fair-sharing": {"enabled": True, "arguments": arguments},
+    }
+    spec = {"plugins": plugins, "usageDBConfig": {"clientType": "memory", "usageParams": usage}}
+    return policy_of(spec, actions=("allocate",))
+
+
 def _number(quantity: float | str) -> float:
     parsed = parse_quantity(quantity)
     return parsed.numerator / parsed.denominator
@@ -165,6 +175,12 @@ class _World:
     ) -> None:
         self._queues, self._locals, self._case = queues, locals_, case
         self._consumed = consumed
+        self._policy = _policy(case.get("config") or {})
+        gates = case.get("feature_gates") or {}
+        is_on = gates.get("AdmissionFairSharing", True)
+        self._pools = {
+            queue["name"] for queue in queues if is_on and queue.get("admission_mode") == BY_USAGE
+        }
         self._works = list(works)
         self.holders = {work["key"] for work in works if work.get("cluster_queue")}
 
@@ -179,7 +195,7 @@ class _World:
         snapshot = store.snapshot()
         if self._case.get("deleted_queue"):  # while the cycle decides on what it has seen
             store.remove_queue(f"default/{self._case['deleted_queue']}")
-        result, _ = run_cycle(snapshot, self._usage(snapshot), _POLICY, NOW_S, Memory())
+        result, _ = run_cycle(snapshot, self._usage(snapshot), self._policy, NOW_S, Memory())
         if result.failures:
             raise RuntimeError(f"{result.failures[0]}")
         started = [bind.pod_group for bind in result.binds]
@@ -200,7 +216,7 @@ class _World:
         node = {**dict.fromkeys(names | {"cpu", "memory"}, MOST), "pods": len(self.holders) + 1}
         store.put_node(NodeRow("n0", node))
         for at, queue in enumerate(self._queues):
-            is_by_usage = queue.get("admission_mode") == BY_USAGE
+            is_by_usage = queue["name"] in self._pools
             quota = {name: self._quota_of(queue).get(name, 0) for name in names}
             sharing = Sharing(is_by_usage=is_by_usage, within="Never", across="Never")
             row = QueueRow(queue["name"], created_s=at, quota=quota, sharing=sharing)
@@ -226,8 +242,6 @@ class _World:
             for each in self._locals
             if (each["namespace"], each["name"]) == (work["namespace"], work["queue"])
         )
-        modes = {queue["name"]: queue.get("admission_mode") for queue in self._queues}
-        is_by_usage = modes[local["cluster_queue"]] == BY_USAGE
         total = {_name(resource): amount for resource, amount in _total(work).items()}
         namespace, _, name = work["key"].partition("/")
         holds = work["key"] in self.holders
@@ -235,7 +249,7 @@ class _World:
         created = work.get("created_at")
         job = Job(
             name,
-            _key(local) if is_by_usage else local["cluster_queue"],
+            _key(local) if local["cluster_queue"] in self._pools else local["cluster_queue"],
             (Task(f"{name}-0", total, **state),),
             priority=priority_of(self._case, work),
             created_s=at * 1e-3 if created is None else NOW_S + created,
