@@ -27,7 +27,7 @@ from kaisched.actions.order.fair_order import PredictedOrder
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.rations import rations_of
 from kaisched.actions.order.sequence import Pick
-from kaisched.actions.order.stepwise import FEW, StepwiseOrder
+from kaisched.actions.order.stepwise import StepwiseOrder, are_few
 from kaisched.actions.room.placing import place_mixed, place_waiting
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
@@ -103,7 +103,11 @@ class _Allocation:
         self._action = action
         self._candidates = candidates
         ask = session.ask
-        few = candidates.most <= FEW or len(candidates) == 1 or not ask.rests_on_sums(session)
+        few = (
+            len(candidates) == 1
+            or are_few(candidates.most, candidates.count_queues())
+            or not ask.rests_on_sums(session)
+        )
         self._fair_order: FairOrder = (StepwiseOrder if few else PredictedOrder)(
             session, action, candidates
         )

@@ -8,7 +8,7 @@ names a pod.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -267,7 +267,7 @@ def _plain(series: Series, published: Published) -> Metric:
     return family
 
 
-def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
+def _queue_families(shares: Sequence[QueueShare]) -> Iterator[Metric]:
     by_name = {series.name: series for series in METRICS}
     for share in _SHARES:
         families = {
@@ -285,7 +285,7 @@ def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
         yield from families.values()
 
 
-def _figures(shares: tuple[QueueShare, ...]) -> Metric:
+def _figures(shares: Sequence[QueueShare]) -> Metric:
     """Return the figures of the first queues: unlike amounts they cannot be added up."""
     family = GaugeMetricFamily(_FIGURE.name, _FIGURE.help, labels=_FIGURE.labels)
     for queue in shares[:QUEUE_CAP]:
@@ -294,7 +294,7 @@ def _figures(shares: tuple[QueueShare, ...]) -> Metric:
     return family
 
 
-def _capped(shares: tuple[QueueShare, ...], share: str) -> dict[tuple[str, str], float]:
+def _capped(shares: Sequence[QueueShare], share: str) -> dict[tuple[str, str], float]:
     """Return amounts by (queue, resource) in base units; infinite for no bound."""
     amounts: dict[tuple[str, str], float] = {}
     for row, queue in enumerate(shares):

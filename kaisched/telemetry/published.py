@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from kaisched.framework.report.result import without_session
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -77,7 +79,7 @@ class Published:
     observed_order: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_order", "other_order"), 0)
     )
-    shares: tuple[QueueShare, ...] = ()
+    shares: Sequence[QueueShare] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     """Divided amounts by resource in base units."""
     usage: Usage | None = None
@@ -130,7 +132,7 @@ class Published:
             plugin_failures=_sum(
                 self.plugin_failures, _count(failure.plugin for failure in result.failures)
             ),
-            shares=tuple(result.shares),
+            shares=without_session(result.shares),
         )
 
     def after_failure(self, duration_s: float, now_s: float) -> Published:

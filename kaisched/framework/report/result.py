@@ -19,6 +19,7 @@ from kaisched.framework.report.codes import codes_of, counted
 from kaisched.framework.report.explain import record_of
 from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.report.records import DecisionRecord, QueueShare
+from kaisched.framework.report.share_table import ShareTable
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -197,25 +198,22 @@ class Shares(Lazy[QueueShare]):
         """Keep the session."""
         self._session, self._abandoned = session, abandoned
 
-    def _make(self) -> Iterable[QueueShare]:
+    @lazy
+    def table(self) -> ShareTable:
+        """The shares as arrays, without the session."""
         session = self._session
-        queues = session.queues
-        fair = self._fair_share()
-        held = session.ledger.held if session.has_moved else session.held
-        problems = {} if self._abandoned else session.ask.queue_problems(session)
-        figures = {} if self._abandoned else session.ask.queue_figures(session) or {}
-        for row, name in enumerate(queues.name):
-            parent = int(queues.tree.parent_of_queue[row])
-            yield QueueShare(
-                name,
-                queues.name[parent] if parent >= 0 else None,
-                self._amounts(fair[:, row]),
-                self._amounts(held[:, row]),
-                self._amounts(session.requested[:, row]),
-                self._amounts(queues.deserved[:, row]),
-                problems.get(row),
-                {figure: float(numbers[row]) for figure, numbers in figures.items()},
-            )
+        return ShareTable(
+            session.axis.names,
+            session.queues,
+            self._fair_share(),
+            session.ledger.held if session.has_moved else session.held,
+            session.requested,
+            {} if self._abandoned else session.ask.queue_problems(session),
+            {} if self._abandoned else session.ask.queue_figures(session) or {},
+        )
+
+    def _make(self) -> Iterable[QueueShare]:
+        return self.table
 
     def fair_share_of(self, resource: str) -> list[int]:
         """Return every queue's fair share of one resource, in preorder; -1 for unlimited.
@@ -235,8 +233,7 @@ class Shares(Lazy[QueueShare]):
                 pass
         return np.zeros_like(session.held)
 
-    def _amounts(self, column: Amounts) -> dict[str, int]:
-        return {
-            name: -1 if amount >= UNLIMITED else amount
-            for name, amount in zip(self._session.axis.names, column.tolist(), strict=True)
-        }
+
+def without_session(shares: Sequence[QueueShare]) -> Sequence[QueueShare]:
+    """Return shares that may be kept: they do not keep the session of their cycle."""
+    return shares.table if isinstance(shares, Shares) else tuple(shares)

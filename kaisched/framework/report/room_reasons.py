@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 
+_LACKS: Final = "lacks"
+
+
 class Lack(NamedTuple):
     """The part of a record about room."""
 
@@ -28,8 +31,20 @@ class Lack(NamedTuple):
 
 
 def lack_of(session: Session, job: int, code: int) -> Lack:
-    """Return why a job has no room; the code is ``code`` unless a stronger reason is found."""
+    """Return why a job has no room; the code is ``code`` unless a stronger reason is found.
+
+    Jobs with equal batches share the answer: thousands of them may wait.
+    """
     shapes, size = batch_of(session, job)
+    known: dict[object, Lack] = session.found.setdefault(_LACKS, {})
+    asked = session.moves, tuple(shapes), size, code
+    lack = known.get(asked)
+    if lack is None:
+        lack = known[asked] = _lack(session, shapes, size, code)
+    return lack._replace(numbers=dict(lack.numbers))
+
+
+def _lack(session: Session, shapes: list[tuple[int, int]], size: int, code: int) -> Lack:
     for shape, _ in shapes:
         if (wait := session.shapes.constraints[shape].wait) is not None:
             return Lack(int(wait[0]), wait[1], {}, ())

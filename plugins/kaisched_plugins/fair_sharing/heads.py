@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kaisched import Amounts, RowVec, Session
-from kaisched_plugins.fair_sharing.classical.levels import borrowing_level
+from kaisched import Amounts, IntVec, RowVec, Session
+from kaisched_plugins.fair_sharing.classical.levels import borrowing_levels
 from kaisched_plugins.fair_sharing.columns import Keys
 from kaisched_plugins.fair_sharing.order import entry_at
 from kaisched_plugins.fair_sharing.tables import Now, Table
@@ -34,9 +34,7 @@ def turn_by_turn(
     )
 
 
-def levels(session: Session, table: Table, now: Now, job: RowVec, ask: Amounts) -> list[int]:
-    """Return the levels at which jobs would borrow now (F20)."""
-    holdings = now.holdings(session)
-    leaf = table.home[session.jobs.queue_of_job[job]].tolist()
-    asks = ask.T
-    return [borrowing_level(holdings, queue, table.ask(asks[at])) for at, queue in enumerate(leaf)]
+def levels(session: Session, table: Table, now: Now, job: RowVec, ask: Amounts) -> IntVec:
+    """Return the levels at which jobs would borrow now (F20), ``(K,)``."""
+    leaf = table.home[session.jobs.queue_of_job[job]]
+    return borrowing_levels(table.quotas, now.columns(session), leaf, ask[table.rows])

@@ -1,7 +1,7 @@
 """What holds after each cycle in which fair-sharing has a say: room, limits, and who gives way.
 
 F3 and F4: no queue grows beyond its room, its limit, or strictly beyond its quota. F11: nobody
-takes from another tree, or against the policy of its queue.
+takes from another tree, from a queue that borrows nothing, or against the policy of its queue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kaisched import UNLIMITED, Amounts, Moves, format_amount, roll_up
+from kaisched import UNLIMITED, Amounts, BoolVec, Moves, format_amount, roll_up
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import LOWER, NEVER, Work, may_take
@@ -68,6 +68,8 @@ def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
     wanted = {each.beneficiary for each in moves.result.evictions if each.action in _TAKING}
     row_of = {name: row for row, name in enumerate(jobs.name) if name in wanted}
     moved = set(moves.moved.tolist())
+    most = table.by_home((snapshot.allocated + moves.by_queue(moves.placed))[table.rows])
+    has_borrowed: BoolVec = np.logical_or.reduce(most > table.quotas.subtree, axis=0)
     for each in moves.result.evictions:
         taker = row_of.get(each.beneficiary)
         if each.action not in _TAKING or taker is None or each.task in moved:
@@ -83,3 +85,5 @@ def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
             yield f"F11 pod {each.pod} gives way to another tree"
         elif not may_take(policy, work, jobs.priority[[giver]], jobs.created_s[[giver]])[0]:
             yield f"F11 pod {each.pod} gives way against the policy {policy} of its taker's queue"
+        elif mine != theirs and not has_borrowed[theirs]:
+            yield f"F11 pod {each.pod} gives way to another queue, but its queue borrowed nothing"

@@ -31,6 +31,7 @@ from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
 from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
 from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
+from kaisched_plugins.fair_sharing.classical.gate import Gate
 from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
@@ -192,16 +193,7 @@ class FairSharing(Plugin):
             return None
         table = self._table(session)
         queue = table.home[session.jobs.queue_of_job[job]]
-        own = may_take_own(session, table, job)
-        if action == PREEMPT:
-            codes: CodeVec = ~own * np.int16(refusals.POLICY)
-        else:
-            holdings = self._now(session).copy(session)
-            codes = np.where(own, 0, Hope(session, table, holdings).codes(job, ask))
-            if self._rules.high_from is not None:  # shares do not matter to them
-                codes[session.jobs.priority[job] >= self._rules.high_from] = 0
-        codes = codes.astype(np.int16)
-        self._bar_borrowers(session, table, job, ask, codes)
+        codes = self._claim_codes(session, action, job, ask)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
         if strict.size and table.quotas.lends_in_part:
             some = ask[table.rows][:, strict]
@@ -216,24 +208,27 @@ class FairSharing(Plugin):
                 codes[at] = refusals.STRICT
         return codes
 
-    def _bar_borrowers(
-        self, session: Session, table: Table, job: RowVec, ask: Amounts, codes: CodeVec
-    ) -> None:
-        """Refuse the claims of trees without fair sharing that must not take to borrow (F22)."""
-        queue, rules = table.home[session.jobs.queue_of_job[job]], self._rules
-        off = np.flatnonzero(~table.is_on[queue] & (codes == 0))
-        holdings = self._now(session).holdings(session) if off.size else None
-        known: dict[tuple[int, ...], bool] = {}
-        for at in off.tolist():
-            row, some = int(queue[at]), table.ask(ask[:, at])
-            if holdings is None or rules.is_high(int(session.jobs.priority[job[at]])):
-                continue
-            key = (row, *(each for pair in some for each in pair))
-            if key not in known:
-                borrowing = classical.borrowing_of(session, row)
-                known[key] = classical.may_claim(holdings, row, some, borrowing)
-            if not known[key]:
-                codes[at] = refusals.BORROWS
+    def _claim_codes(self, session: Session, action: str, job: RowVec, ask: Amounts) -> CodeVec:
+        """Return why claims may take from nobody (F11, F14, F22), ``(K,)``; 0 where they might."""
+        table = self._table(session)
+        own = may_take_own(session, table, job)
+        is_on = table.is_on[session.jobs.queue_of_job[job]]
+        codes = np.zeros(len(job), np.int16)
+        off = np.flatnonzero(~is_on)
+        if off.size:
+            gate = Gate(session, table, self._now(session).holdings(session))
+            across = action != PREEMPT
+            codes[off] = gate.codes(job[off], ask[:, off], own[off], across=across)
+        on = np.flatnonzero(is_on)
+        if action == PREEMPT:
+            codes[on] = ~own[on] * np.int16(refusals.POLICY)
+        elif on.size:
+            hope = Hope(session, table, self._now(session).copy(session))
+            codes[on] = np.where(own[on], 0, hope.codes(job[on], ask[:, on]))
+        if self._rules.high_from is not None:  # neither shares nor levels matter to them
+            is_high = session.jobs.priority[job] >= self._rules.high_from
+            codes[is_high & ((action != PREEMPT) | (codes == refusals.BORROWS))] = 0
+        return codes
 
     # -- victims -------------------------------------------------------------------------------
 

@@ -101,6 +101,15 @@ class Quotas:
         return lendable
 
     @cached_property
+    def height(self) -> RowVec:
+        """``(Q,)`` how far the furthest leaf below each queue is; 0 for a leaf, and for a pool."""
+        height = np.zeros(len(self), np.int64)
+        for level in self._levels[:0:-1]:
+            rows = level if self.is_member is None else level[~self.is_member[level]]
+            np.maximum.at(height, self.parent[rows], height[rows] + 1)
+        return height
+
+    @cached_property
     def weight_columns(self) -> tuple[RowVec, RowVec]:
         """Numerators and denominators of the weights, ``(Q,)``."""
         numerators = [each.numerator for each in self.weight]
@@ -111,7 +120,7 @@ class Quotas:
     def weighted(self, weight: Sequence[Fraction]) -> Quotas:
         """Return the same quotas with other weights; all that rests on quotas alone is kept."""
         made = replace(self, weight=weight)
-        for name in ("subtree", "local", "potential", "cap", "lendable"):
+        for name in ("subtree", "local", "potential", "cap", "lendable", "height"):
             made.__dict__[name] = getattr(self, name)
         return made
 
@@ -145,15 +154,7 @@ class Rows:
         for row, above in enumerate(self.parent):
             if above >= 0:
                 self.children[above].append(row)
-        self.height = [0] * len(self.parent)
-        """How far the furthest leaf below a queue is; what counts as one with it is not below."""
-        is_member = [False] * len(self.parent)
-        if quotas.is_member is not None:
-            is_member = quotas.is_member.tolist()
-        for row in range(len(self.parent) - 1, 0, -1):
-            above = self.parent[row]
-            if above >= 0 and not is_member[row]:
-                self.height[above] = max(self.height[above], self.height[row] + 1)
+        self.height: list[int] = quotas.height.tolist()
 
     def path(self, queue: int) -> list[int]:
         """Return the queue, its parent, and so on up to the root."""

@@ -74,6 +74,14 @@ class Table:
         """Return units as those of the queues as which their own count."""
         return replace(units, queue=self.home[units.queue]) if self.has_pools else units
 
+    def by_home(self, amounts: Amounts) -> Amounts:
+        """Return amounts of leaf queues ``(F, Q)`` at the queues as which they count."""
+        if not self.has_pools:
+            return amounts
+        at_home = np.zeros_like(amounts)
+        np.add.at(at_home.T, self.home, amounts.T)
+        return at_home
+
     def by_leaf(self, told: Mapping[int, str], leaves: RowVec) -> dict[int, str]:
         """Return for leaf queues what is said of the queues as which they count."""
         return {leaf: told[int(self.home[leaf])] for leaf in leaves.tolist()}
@@ -181,14 +189,24 @@ class Now:
         self._leaves = np.zeros((len(table.rows), len(table.is_leaf)), np.int64)
         self._holdings = Holdings(table.quotas, self._leaves)
         self._moves = -1
+        self._columns: Amounts | None = None
 
     def holdings(self, session: Session) -> Holdings:
         """Return what is held; nobody may change it."""
         if session.moves != self._moves:
             self._moves = session.moves
+            self._columns = None
             held = session.held_non_preemptible_now if self._is_strict else session.held_now
             self._catch_up(held[self._table.rows] * self._table.is_leaf)
         return self._holdings
+
+    def columns(self, session: Session) -> Amounts:
+        """Return the same as columns, ``(F, Q)``; nobody may change them."""
+        holdings = self.holdings(session)
+        if self._columns is None:
+            shape = len(self._table.is_leaf), len(self._table.rows)
+            self._columns = np.array(holdings.used, np.int64).reshape(shape).T
+        return self._columns
 
     def copy(self, session: Session) -> Holdings:
         """Return the same, to be changed by whoever asks."""

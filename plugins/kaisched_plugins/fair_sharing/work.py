@@ -56,9 +56,10 @@ class Borrowing(NamedTuple):
         """Whether any may go."""
         return self.policy != NEVER
 
-    def may_take(self, taker: int, giver: int) -> bool:
-        """Tell whether work of one priority may go for work of another that borrows."""
-        return self.is_allowed and giver < taker and (self.up_to is None or giver <= self.up_to)
+    def may_take(self, taker: int, priority: IntVec) -> BoolVec:
+        """Tell, ``(K,)``, work of which priorities may go for work of another that borrows."""
+        most = taker - 1 if self.up_to is None else min(taker - 1, self.up_to)
+        return self.is_allowed & (priority <= most)
 
 
 def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) -> BoolVec:

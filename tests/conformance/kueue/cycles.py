@@ -25,15 +25,19 @@ from tests.conformance.outcome import NotBuiltError
 NOW_S: Final = 1e6
 MOST: Final = 1 << 40
 _RECOMPUTES: Final = "RecomputeAssignmentUponPreemptionTargetsOverlap"
-_GATES: Final = {_RECOMPUTES, "PriorityBoost"}
-_WORDS: Final = {"reclamation": "InCohortReclamation", "fair_sharing": "InCohortFairSharing"}
+_GATES: Final = {_RECOMPUTES, "PriorityBoost", "PartialAdmission"}
+_WORDS: Final = {
+    "reclamation": "InCohortReclamation",
+    "fair_sharing": "InCohortFairSharing",
+    "priority": "InCohortReclaimWhileBorrowing",
+}
 ONE_HEAD: Final = dict.fromkeys(("allocate", "reclaim", "preempt"), 1)
 
 
-def fair_cycle(case: dict[str, Any]) -> str:
+def cycle(case: dict[str, Any]) -> str:
     """Compare who is admitted and who is preempted in one cycle, and why."""
     check_built(case)
-    result = one_cycle(case, {"isCompatible": True})
+    result = one_cycle(case, {**arguments_of(case), "isCompatible": True})
     got = {bind.pod_group for bind in result.binds}, preempted(result)
     wanted = (
         set(case["expected"]["newly_admitted"]),
@@ -42,11 +46,17 @@ def fair_cycle(case: dict[str, Any]) -> str:
     return "" if got == wanted else f"expected {wanted}, got {got}"
 
 
+def arguments_of(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the policy that a case is about."""
+    return {"isClassical": not case["fair_sharing"]}
+
+
 def check_built(case: Mapping[str, Any]) -> None:
     """Refuse cases of a whole cycle that need what the policy does not offer.
 
     Raises:
-        NotBuiltError: a gate of Kueue is on or off that has no equivalent, or fair sharing is off.
+        NotBuiltError: a gate of Kueue is on or off that has no equivalent, or the case is about
+            what Kueue checks of objects before it decides.
 
     """
     gates: dict[str, bool] = case["feature_gates"]
@@ -55,8 +65,16 @@ def check_built(case: Mapping[str, Any]) -> None:
         raise NotBuiltError(f"gate {min(odd)}")
     if not gates.get(_RECOMPUTES, True):
         raise NotBuiltError("whom claims would share is always worked out anew")
-    if not case["fair_sharing"]:
-        raise NotBuiltError("classical preemption")
+    for each in case.get("objects") or ():
+        raise NotBuiltError(f"objects made by {each['make']}")
+    calls = [
+        call[0]
+        for work in case["workloads"]
+        for podset in work["podsets"]
+        for call in podset.get("other_calls") or ()
+    ]
+    if "Limit" in calls:
+        raise NotBuiltError("limits of pods below their requests")
 
 
 def one_cycle(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.conformance.kueue.classical import ARGUMENTS
 from tests.conformance.kueue.cycles import one_cycle
 from tests.conformance.outcome import NotBuiltError
 
@@ -40,7 +39,7 @@ def entry_order(case: dict[str, Any]) -> str:
             ],
             "workloads": heads,
         },
-        ARGUMENTS,
+        {"isClassical": True, "isCompatible": True},
     )
     got = [bind.pod_group.removeprefix("/") for bind in result.binds]
     return "" if got == case["wantOrder"] else f"expected {case['wantOrder']}, got {got}"

@@ -10,15 +10,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from kaisched import Claim, CodeVec, Plugin, Session, Units, hookimpl
 from kaisched_plugins.fair_sharing import FairSharing
-from tests.conformance.kueue.cycles import check_built, one_cycle, preempted
+from tests.conformance.kueue.classical import as_cycle as as_classical
+from tests.conformance.kueue.cycles import arguments_of, check_built, one_cycle, preempted
 from tests.conformance.kueue.judges import queues_in_order, victims_in_order
 from tests.conformance.kueue.preemptions import as_cycle
 from tests.conformance.outcome import NotBuiltError
 
 BY_SIZE: Final = "F12"
 GUARDED: Final = "F16"
+"""Without fair sharing F25, its counterpart."""
 _CLAIMS: Final = ("fair_preemption", "counterexamples")
-_CYCLES: Final = ("schedule_cycle_fair", "schedule_cycle_recompute")
+_CYCLES: Final = ("schedule_cycle_fair", "schedule_cycle_recompute", "schedule_cycle_classical")
 _ORDERS: Final = {
     "candidate_order": victims_in_order,
     "target_queue_order": queues_in_order,
@@ -80,8 +82,11 @@ def difference(case: Mapping[str, Any]) -> Difference | None:
     if kind in _CLAIMS:
         arguments["preemptionStrategies"] = case["strategies"]
         case = as_cycle(case)
+    elif kind == "classical_preemption":
+        arguments, case = arguments_of(case), as_classical(case)
     elif kind in _CYCLES:
         check_built(case)
+        arguments = arguments_of(case)
     else:
         return None
     compatible = _decision(case, {**arguments, "isCompatible": True})

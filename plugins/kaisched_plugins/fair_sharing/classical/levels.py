@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
+from kaisched import Amounts, IntVec, RowVec
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
+from kaisched_plugins.fair_sharing.quotas import Quotas
 from kaisched_plugins.fair_sharing.work import Work
 
 
@@ -32,6 +36,21 @@ def level_at(holdings: Holdings, queue: int, at: int, amount: int) -> Level:
 def borrowing_level(holdings: Holdings, queue: int, ask: Ask) -> int:
     """Return the highest level at which a leaf gets any part of what it asks for."""
     return max((level_at(holdings, queue, at, amount).height for at, amount in ask), default=0)
+
+
+def borrowing_levels(quotas: Quotas, used: Amounts, leaf: RowVec, ask: Amounts) -> IntVec:
+    """Return :func:`borrowing_level` of many asks ``(F, K)``, with what queues use ``(F, Q)``."""
+    node, more = leaf.copy(), ask.copy()
+    found, is_open = np.zeros_like(ask), ask > 0
+    while np.count_nonzero(is_open):
+        has, above = used[:, node], quotas.parent[node]
+        fits = (above < 0) | (has + more <= quotas.subtree[:, node])
+        found = np.where(is_open & fits, quotas.height[node], found)
+        is_open &= ~fits
+        more -= np.maximum(quotas.local[:, node] - has, 0)
+        node = np.where(above < 0, node, above)
+    levels: IntVec = found.max(axis=0, initial=0)
+    return levels
 
 
 def turn_of(holdings: Holdings, work: Work) -> tuple[float, int, int, float]:

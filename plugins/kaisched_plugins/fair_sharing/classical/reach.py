@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
 
+import numpy as np
+
+from kaisched import IntVec, RowVec, Session
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.work import Borrowing, Work
 
 
-class Way(Enum):
+def borrowing_of(session: Session, queue: int) -> Borrowing:
+    """Return whose work the claims of a queue may take while it borrows."""
+    sharing = session.queues.sharing[queue]
+    return Borrowing(sharing.borrowing, sharing.borrowing_up_to)
+
+
+class Way(IntEnum):
     """What entitles a claim to a victim."""
 
-    CLOSER = "closer"
+    CLOSER = 0
     """The claim fits within the quota of a queue on its path that the victim is not below."""
-    BORROWING = "borrowing"
+    BORROWING = 1
     """``borrowWithinCohort`` lets the victim go even if the claim borrows."""
-    QUOTA = "quota"
+    QUOTA = 2
     """The claim's queue stays within its quota."""
-    OWN = "own queue"
+    OWN = 3
 
 
 class Reach:
@@ -34,10 +43,19 @@ class Reach:
         fits, ask = False, list(incoming.ask)
         for node in rows.path(incoming.queue):
             self._is_closer[node] = fits
-            has, quota, local = used[node], rows.subtree[node], rows.local[node]
-            fits = fits or all(has[at] + amount <= quota[at] for at, amount in ask)
+            has, local = used[node], rows.local[node]
+            fits = fits or holdings.stays_within(node, ask)
             ask = [(at, max(0, amount - max(0, local[at] - has[at]))) for at, amount in ask]
         self._below: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def may_borrow(self) -> bool:
+        """Whether ``borrowWithinCohort`` lets any work go while the claim's queue borrows."""
+        return self._borrowing.is_allowed
+
+    def is_closer(self, node: int) -> bool:
+        """Tell whether the claim is closer than work whose path meets its own at a queue."""
+        return self._is_closer[node]
 
     def below(self, queue: int) -> tuple[int, ...]:
         """Return a queue and those above it, up to where its path meets that of the claim."""
@@ -51,11 +69,15 @@ class Reach:
             known = self._below[queue] = tuple(found)
         return known
 
-    def way(self, queue: int, priority: int) -> Way:
-        """Return what entitles to work of a queue of the same tree, if anything does."""
-        if queue == self._incoming.queue:
-            return Way.OWN
-        if self._is_closer[self._parent[self.below(queue)[-1]]]:
-            return Way.CLOSER
-        may_borrow = self._borrowing.may_take(self._incoming.priority, priority)
-        return Way.BORROWING if may_borrow else Way.QUOTA
+    def ways(self, queue: RowVec, priority: IntVec) -> IntVec:
+        """Return what entitles to work of queues of the same tree, ``(K,)``: a :class:`Way`."""
+        own = self._incoming.queue
+        found = np.where(
+            self._borrowing.may_take(self._incoming.priority, priority), Way.BORROWING, Way.QUOTA
+        )
+        for each in np.unique(queue).tolist():
+            if each == own:
+                found[queue == each] = Way.OWN
+            elif self._is_closer[self._parent[self.below(each)[-1]]]:
+                found[queue == each] = Way.CLOSER
+        return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from kaisched import Claim, EvictionReason, Session, Unit, format_amount
 from kaisched_plugins.fair_sharing.allowed import Rules, claim_work, contested
-from kaisched_plugins.fair_sharing.classical.reach import Reach, Way
-from kaisched_plugins.fair_sharing.classical.search import borrowing_of
+from kaisched_plugins.fair_sharing.classical.reach import Reach, Way, borrowing_of
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.reasons import PRIORITY, RECLAMATION
 from kaisched_plugins.fair_sharing.tables import Table
@@ -39,13 +40,10 @@ def taken(
         holdings.add(queue, table.ask(charge[:, shapes].sum(axis=1)))
     lacks = contested(holdings, incoming)
     reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
-    losers = sorted(
-        {
-            (queue, reach.way(queue, int(jobs.priority[unit.job])) is Way.BORROWING)
-            for unit in units
-            for queue in (int(table.home[jobs.queue_of_job[unit.job]]),)
-        }
-    )
+    job = np.array([unit.job for unit in units], np.int64)
+    queues = table.home[jobs.queue_of_job[job]]
+    ways = reach.ways(queues, jobs.priority[job]) == Way.BORROWING
+    losers = sorted(set(zip(queues.tolist(), ways.tolist(), strict=True)))
     names = session.queues.name
     told = []
     for queue, is_borrowing in losers[:_NAMED]:

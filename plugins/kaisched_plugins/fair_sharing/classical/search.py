@@ -6,14 +6,14 @@ and more work gives way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from kaisched import Claim, FloatVec, RowVec, Session, Units
+from kaisched import Amounts, Claim, FloatVec, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.allowed import (
     Rules,
@@ -23,22 +23,10 @@ from kaisched_plugins.fair_sharing.allowed import (
     most_named,
     victim_columns,
 )
-from kaisched_plugins.fair_sharing.classical.levels import level_at
-from kaisched_plugins.fair_sharing.classical.reach import Reach, Way
-from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
+from kaisched_plugins.fair_sharing.classical.reach import Reach, Way, borrowing_of
+from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
-from kaisched_plugins.fair_sharing.work import Borrowing, Work
-
-_GROUP: Final = {Way.CLOSER: 0, Way.BORROWING: 1, Way.QUOTA: 1, Way.OWN: 2}
-
-
-class Candidate(NamedTuple):
-    """Work that may go, and what entitles the claim to it."""
-
-    row: int
-    queue: int
-    ask: Ask
-    way: Way
+from kaisched_plugins.fair_sharing.work import Work
 
 
 class Order(NamedTuple):
@@ -64,86 +52,115 @@ def in_order(
     ``holdings`` stay as they are.
     """
     incoming = claim_work(session, table, rules, claim)
-    lacks = contested(holdings, incoming)
-    borrowing = borrowing_of(session, claim.queue)
-    reach = Reach(holdings, incoming, borrowing)
-    candidates = _candidates(session, table, holdings, claim, incoming, units, rules, reach)
-    number = claim.pass_number
-    found = list(
-        islice(_orders(holdings, incoming, lacks, candidates, reach, borrowing), number, number + 2)
-    )
-    if not found:
-        code = int(refusals.BY_QUOTA if candidates else refusals.NOT_BORROWING)
+    reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
+    search = _Search(holdings, incoming, reach)
+    candidates = search.candidates(session, table, claim, units, rules)
+    orders = search.orders(candidates)
+    found = next(islice(orders, claim.pass_number, None), None)
+    if found is None:
+        code = int(refusals.BY_QUOTA if len(candidates.rows) else refusals.NOT_BORROWING)
         return Order(np.empty(0, np.int64), code)
-    rows, is_borrowing = found[0]
+    rows, is_borrowing, is_cut = found
     code = int(refusals.BY_QUOTA) if len(rows) < len(units) else 0
-    if len(found) > 1:
+    if is_cut or next(orders, None) is not None:
         code = int(refusals.NEXT_WAY)
     return Order(np.array(rows, np.int64), code, is_borrowing)
 
 
-def borrowing_of(session: Session, queue: int) -> Borrowing:
-    """Return whose work the claims of a queue may take while it borrows."""
-    sharing = session.queues.sharing[queue]
-    return Borrowing(sharing.borrowing, sharing.borrowing_up_to)
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Units that may go, the first to go first. Columns ``(K,)``."""
+
+    rows: RowVec
+    queue: RowVec
+    ways: IntVec
+    """A :class:`Way` each."""
+    amounts: Amounts
+    """``(F, K)``."""
 
 
-def may_claim(holdings: Holdings, queue: int, ask: Ask, borrowing: Borrowing) -> bool:
-    """Tell whether what a claim borrows entitles it to take anything (F22)."""
-    if borrowing.is_allowed:
-        return True
-    quota = holdings.rows.subtree[queue]
-    return all(
-        amount <= quota[at]
-        or amount <= holdings.available(queue, at)
-        or level_at(holdings, queue, at, amount).is_below_root
-        for at, amount in ask
-    )
+class _Search:
+    """The search for one claim, with what is held before anything goes."""
 
+    def __init__(self, holdings: Holdings, incoming: Work, reach: Reach) -> None:
+        self._holdings = holdings
+        self._incoming = incoming
+        self._reach = reach
+        self._lacks = contested(holdings, incoming)
 
-def _candidates(
-    session: Session,
-    table: Table,
-    holdings: Holdings,
-    claim: Claim,
-    incoming: Work,
-    units: Units,
-    rules: Rules,
-    reach: Reach,
-) -> list[Candidate]:
-    """Return the units that may go, the first to go first (F23)."""
-    lacks = contested(holdings, incoming)
-    rows = allowed(session, table, holdings, incoming, units, lacks, rules)
-    rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
-    queues, priorities = units.queue[rows].tolist(), session.jobs.priority[units.job[rows]].tolist()
-    is_open = {
-        queue: all(holdings.is_over(node, lacks) for node in reach.below(queue))
-        for queue in set(queues)
-    }
-    keep = np.array([is_open[queue] for queue in queues], np.bool_)
-    rows = rows[keep]
-    ways = [
-        reach.way(queue, priority)
-        for queue, priority in zip(queues, priorities, strict=True)
-        if is_open[queue]
-    ]
-    groups = np.array([_GROUP[way] for way in ways], np.int64)
-    queue, by_queue = units.queue[rows], replace(rules, usage=None)
-    columns = victim_columns(session, table, units, rows, by_queue)
-    order = np.lexsort([queue, *columns, groups])
-    if rules.usage is not None:
-        used = rules.usage[session.jobs.queue_of_job[units.job[rows]]]
-        _put_usage_first(order, groups * len(rules.usage) + queue, used)
-    asks = units.amounts[table.rows][:, rows].T.tolist()
-    return [
-        Candidate(
-            int(rows[at]),
-            int(units.queue[rows[at]]),
-            [(row, amount) for row, amount in enumerate(asks[at]) if amount > 0],
-            ways[at],
-        )
-        for at in order.tolist()
-    ]
+    def candidates(
+        self, session: Session, table: Table, claim: Claim, units: Units, rules: Rules
+    ) -> _Candidates:
+        """Return the units that may go (F21) in their order (F23)."""
+        rows = allowed(session, table, self._holdings, self._incoming, units, self._lacks, rules)
+        rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
+        queue = units.queue[rows]
+        closed = [it for it in np.unique(queue).tolist() if not self._borrows(self._holdings, it)]
+        rows = rows[~np.isin(queue, closed)]
+        queue = units.queue[rows]
+        ways = self._reach.ways(queue, session.jobs.priority[units.job[rows]])
+        group = np.where(ways == Way.QUOTA, Way.BORROWING, ways)
+        by_queue = replace(rules, usage=None)
+        columns = victim_columns(session, table, units, rows, by_queue)
+        order = np.lexsort([queue, *columns, group])
+        if rules.usage is not None:
+            used = rules.usage[session.jobs.queue_of_job[units.job[rows]]]
+            _put_usage_first(order, group * len(rules.usage) + queue, used)
+        rows = rows[order]
+        amounts = units.amounts[table.rows][:, rows]
+        return _Candidates(rows, queue[order], ways[order], amounts)
+
+    def orders(self, candidates: _Candidates) -> Iterator[tuple[list[int], bool, bool]]:
+        """Yield what would go in each way, whether the queue may borrow, and whether more could go.
+
+        Nodes may need more victims than quotas do, so that a second order has all.
+        """
+        for is_borrowing in self._ways(candidates):
+            rows, is_cut = self._taken(candidates, is_borrowing=is_borrowing, is_short=True)
+            if rows:
+                yield rows, is_borrowing, is_cut
+            if is_cut:
+                rows, _ = self._taken(candidates, is_borrowing=is_borrowing, is_short=False)
+                yield rows, is_borrowing, False
+
+    def _ways(self, candidates: _Candidates) -> tuple[bool, ...]:
+        """Return whether the claim's queue may borrow, for each attempt in turn (F24)."""
+        queue = self._incoming.queue
+        used, quota = self._holdings.used[queue], self._holdings.rows.subtree[queue]
+        is_below = all(used[at] < quota[at] for at in self._lacks)
+        may_borrow = self._reach.may_borrow
+        if (candidates.ways == Way.OWN).all() or not (may_borrow or is_below):
+            return (True,)
+        has_closer = bool((candidates.ways == Way.CLOSER).any())
+        return (True, False) if may_borrow or has_closer else (False, True)
+
+    def _taken(
+        self, candidates: _Candidates, *, is_borrowing: bool, is_short: bool
+    ) -> tuple[list[int], bool]:
+        """Return who would go, none if quotas leave no room; and whether the list was cut short."""
+        now, incoming = self._holdings.copy(), self._incoming
+        taken: list[int] = []
+        enough = 0
+        some = np.arange(len(candidates.rows))
+        if is_borrowing:
+            some = some[candidates.ways != Way.QUOTA]
+        for at in some.tolist():
+            if is_short and enough and len(taken) >= most_named(enough):
+                return taken, True
+            queue = int(candidates.queue[at])
+            if queue != incoming.queue and not self._borrows(now, queue):
+                continue
+            ask = candidates.amounts[:, at].tolist()
+            now.take(queue, [(row, amount) for row, amount in enumerate(ask) if amount > 0])
+            taken.append(int(candidates.rows[at]))
+            is_within = is_borrowing or now.stays_within(incoming.queue, incoming.ask)
+            if not enough and is_within and now.fits(incoming.queue, incoming.ask):
+                enough = len(taken)
+        return (taken if enough else []), False
+
+    def _borrows(self, holdings: Holdings, queue: int) -> bool:
+        """Tell whether a queue and those above it hold more than their quota of what is lacked."""
+        return all(holdings.is_over(node, self._lacks) for node in self._reach.below(queue))
 
 
 def _put_usage_first(order: RowVec, block: RowVec, used: FloatVec) -> None:
@@ -155,71 +172,3 @@ def _put_usage_first(order: RowVec, block: RowVec, used: FloatVec) -> None:
         places = np.flatnonzero(block[order] == each)
         rows = order[places]
         order[places] = rows[np.argsort(-used[rows], kind="stable")]
-
-
-def _orders(
-    holdings: Holdings,
-    incoming: Work,
-    lacks: Sequence[int],
-    candidates: Sequence[Candidate],
-    reach: Reach,
-    borrowing: Borrowing,
-) -> Iterator[tuple[list[int], bool]]:
-    """Yield what would go in each way, and whether the queue may borrow in it.
-
-    Nodes may need more victims than quotas do, so that a second order has all.
-    """
-    for is_borrowing in _ways(holdings, incoming, lacks, candidates, borrowing):
-        rows, enough = _taken(holdings, incoming, lacks, candidates, reach, is_borrowing)
-        if not enough:
-            continue
-        some = most_named(enough)
-        if some < len(rows):
-            yield rows[:some], is_borrowing
-        yield rows, is_borrowing
-
-
-def _ways(
-    holdings: Holdings,
-    incoming: Work,
-    lacks: Sequence[int],
-    candidates: Sequence[Candidate],
-    borrowing: Borrowing,
-) -> tuple[bool, ...]:
-    """Return whether the claim's queue may borrow, for each attempt in turn (F24)."""
-    ways = {candidate.way for candidate in candidates}
-    used, quota = holdings.used[incoming.queue], holdings.rows.subtree[incoming.queue]
-    is_below = all(used[at] < quota[at] for at in lacks)
-    is_bound = not borrowing.is_allowed
-    if not ways - {Way.OWN} or (is_bound and not is_below):
-        return (True,)
-    return (False, True) if is_bound and Way.CLOSER not in ways else (True, False)
-
-
-def _taken(
-    holdings: Holdings,
-    incoming: Work,
-    lacks: Sequence[int],
-    candidates: Sequence[Candidate],
-    reach: Reach,
-    is_borrowing: bool,
-) -> tuple[list[int], int]:
-    """Return who would go one after the other, and how many make room by quota; 0 for never."""
-    now = holdings.copy()
-    quota = now.rows.subtree[incoming.queue]
-    rows: list[int] = []
-    enough = 0
-    for candidate in candidates:
-        queue, way = candidate.queue, candidate.way
-        if way is not Way.OWN:
-            if is_borrowing and way is Way.QUOTA:
-                continue
-            if not all(now.is_over(node, lacks) for node in reach.below(queue)):
-                continue
-        now.take(queue, candidate.ask)
-        rows.append(candidate.row)
-        if not enough and now.fits(incoming.queue, incoming.ask):
-            used = now.used[incoming.queue]
-            if is_borrowing or all(used[at] + more <= quota[at] for at, more in incoming.ask):
-                enough = len(rows)
-    return rows, enough

@@ -3,14 +3,20 @@
 import random
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kaisched import Moves
 from kaisched.core.tables import Sharing
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
-from kaisched_plugins.fair_sharing.tests.lending import until_rest
+from kaisched_plugins.fair_sharing.classical.levels import borrowing_level, borrowing_levels
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.invariants import broken
+from kaisched_plugins.fair_sharing.tables import table_in
+from kaisched_plugins.fair_sharing.tests.lending import some_tree, until_rest
 
 PLUGINS = {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}
 SHARD = {"plugins": PLUGINS}
@@ -181,6 +187,20 @@ def test_all_trees_are_without_fair_sharing_if_the_shard_says_so():
     assert not made.run(shard={"plugins": {**PLUGINS, "fair-sharing": enabled}}).evicted
 
 
+def test_a_queue_that_borrowed_nothing_and_loses_work_is_told():
+    def made(quota):
+        cluster = tree(1, deserved=1).queue("a", parent="top", deserved=1)
+        cluster.queue("b", parent="top", deserved=quota)
+        cluster.job("b1", queue="b", gpu=1, running={"n0": 1})
+        return cluster.job("a1", queue="a", gpu=1)
+
+    result = made(0).run(shard=SHARD).result
+    for quota, told in ((0, 0), (1, 1)):
+        snapshot = made(quota).store().snapshot()
+        lines = list(broken(Moves(snapshot, result), table_in(snapshot), None))
+        assert len([it for it in lines if "its queue borrowed nothing" in it]) == told
+
+
 # -- laws ------------------------------------------------------------------------------------------
 
 
@@ -229,6 +249,22 @@ def some_trees(rng):
             running={"n0": 1} if runs else None,
         )
     return made
+
+
+@given(seeds)
+def test_levels_of_many_are_those_of_each(rng):
+    quotas = some_tree(rng, depth=rng.randint(1, 4))
+    leaves = [row for row, below in enumerate(quotas.rows.children) if not below]
+    holdings = Holdings(quotas, np.zeros_like(quotas.nominal))
+    for _ in range(rng.randint(0, 12)):
+        holdings.add(rng.choice(leaves), [(rng.randrange(2), rng.randint(1, 5))])
+    leaf = np.array([rng.choice(leaves) for _ in range(6)])
+    ask = np.array([[rng.randint(0, 6) for _ in leaf] for _ in "ab"])
+    many = borrowing_levels(quotas, np.array(holdings.used).T, leaf, ask)
+    assert many.tolist() == [
+        borrowing_level(holdings, queue, [(row, it) for row, it in enumerate(ask[:, at]) if it])
+        for at, queue in enumerate(leaf.tolist())
+    ]
 
 
 def worst(rng):
