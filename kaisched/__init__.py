@@ -57,6 +57,7 @@ _HOME = {
     "UNLIMITED": "kaisched.units",
     "parse_duration": "kaisched.units",
     "roll_up": "kaisched.core.tree",
+    "divide_level": "kaisched.core.division",
     "fairshare": "kaisched.core",
     "shares": "kaisched.core",
     "worth": "kaisched.core.worth",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
     from kaisched.core.division import Entitlements as Entitlements
+    from kaisched.core.division import divide_level as divide_level
     from kaisched.core.refusals import PluginRefusal as PluginRefusal
     from kaisched.core.refusals import Refusal as Refusal
     from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
 from kaisched.framework.advice.adviser import BUDGET, Adviser
+from kaisched.framework.report.turns import Turns
 from kaisched.units import MEMORY_UNIT, is_in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kaisched.framework.advice.advice import Advice
-    from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
+    from kaisched.framework.report.records import CycleResult, QueueShare
 
 SCHEMA: Final = "kaisched.io/plan/v1"
 
@@ -51,7 +52,7 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
             for evict in result.evictions
         ],
         "nominations": [{"pod": it.pod, "node": it.node} for it in result.nominations],
-        "pending": [_pending(record) for record in Adviser(result, budget).records()],
+        "pending": _pending(result, budget),
         "queues": [_queue(share) for share in result.shares],
         "failures": [
             {"plugin": fault.plugin, "question": fault.question, "error": fault.error}
@@ -60,14 +61,19 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
     }
 
 
-def _pending(record: DecisionRecord) -> dict[str, Any]:
-    return {
-        "podGroup": record.pod_group,
-        "queue": record.queue,
-        "reason": record.reason,
-        "message": record.message,
-        "advice": [_advice(advice) for advice in record.advice],
-    }
+def _pending(result: CycleResult, budget: int) -> list[dict[str, Any]]:
+    adviser, turns = Adviser(result, budget), Turns(result)
+    return [
+        {
+            "podGroup": record.pod_group,
+            "queue": record.queue,
+            "reason": record.reason,
+            "message": record.message,
+            "advice": [_advice(advice) for advice in record.advice],
+            "turn": turns.document(job),
+        }
+        for job, record in adviser.records_by_row()
+    ]
 
 
 def _advice(advice: Advice) -> dict[str, Any]:

@@ -153,10 +153,8 @@ def _queue_tree(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _shards(loaded: Loaded) -> Iterator[Finding]:
-    reported = {problem.path for problem in loaded.problems if problem.kind == SchedulingShard.KIND}
     for error, source in shard_errors(loaded):
-        if getattr(error, "path", "") not in reported:
-            yield Finding("shard", error, document=source.document)
+        yield Finding("shard", error, document=source.document)
     shards = [
         (shard, loaded.sources[identity_of(shard)].file) for shard in loaded.of(SchedulingShard)
     ]

@@ -92,19 +92,29 @@ def shard_for(loaded: Loaded, files: Sequence[Path]) -> FoundShard:
     return read_shard(files[0]) if files else shard_among(loaded)
 
 
+def policy_errors(
+    shard: SchedulingShard, file: str = "", reported: Iterable[KaischedError] = ()
+) -> list[KaischedError]:
+    """Return the errors of the policy of a shard, apart from those at paths that are reported."""
+    errors = Collector()
+    with errors.collecting():
+        build_policy(shard, file)
+    paths = {getattr(error, "path", "") for error in reported} - {""}
+    return [error for error in errors.errors if getattr(error, "path", "") not in paths]
+
+
 def shard_errors(loaded: Loaded) -> list[tuple[KaischedError, Source]]:
     """Return the errors of the policies of all shards, faulty ones included, with their sources."""
-    found = []
+    reported = [problem for problem in loaded.problems if problem.kind == SchedulingShard.KIND]
     shards = [
         *((it, loaded.sources[identity_of(it)]) for it in loaded.of(SchedulingShard)),
         *((it, source) for it, source in loaded.faulty if isinstance(it, SchedulingShard)),
     ]
-    for shard, source in shards:
-        errors = Collector()
-        with errors.collecting():
-            build_policy(shard, source.file)
-        found += [(error, source) for error in errors.errors]
-    return found
+    return [
+        (error, source)
+        for shard, source in shards
+        for error in policy_errors(shard, source.file, reported)
+    ]
 
 
 def shared_pools(found: Iterable[tuple[SchedulingShard, str]]) -> Iterator[ConfigError]:
@@ -135,11 +145,7 @@ def _stop_if_wrong(loaded: Loaded, problems: Sequence[ObjectError]) -> None:
     """Raise the problems of shards, with those that only the policy of a shard has."""
     if not problems:
         return
-    reported = {problem.path for problem in problems}
-    errors = Collector(problems)
-    errors.errors += [
-        error for error, _ in shard_errors(loaded) if getattr(error, "path", "") not in reported
-    ]
+    errors = Collector([*problems, *(error for error, _ in shard_errors(loaded))])
     errors.stop_if_any()
 
 

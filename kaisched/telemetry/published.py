@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kaisched.framework.report.result import without_session
+from kaisched.framework.report.share_table import ShareTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -120,6 +121,7 @@ class Published:
     ) -> Published:
         """Return the state after a cycle with a result."""
         timed = self._timed(duration_s, now_s, ABANDONED if result.stats.abandoned else COMPLETED)
+        shares = without_session(result.shares)
         return replace(
             timed,
             pending=result.records.counts(),
@@ -127,13 +129,24 @@ class Published:
             binds=self.binds + len(result.binds),
             nominations=self.nominations + len(result.nominations),
             evictions=_sum(self.evictions, _count(evict.action for evict in result.evictions)),
-            queue_evictions=_with_pairs(self.queue_evictions, result.evictions),
+            queue_evictions=self._pairs(result.evictions, shares),
             plugin_s=_sum(self.plugin_s, plugin_s),
             plugin_failures=_sum(
                 self.plugin_failures, _count(failure.plugin for failure in result.failures)
             ),
-            shares=without_session(result.shares),
+            shares=shares,
         )
+
+    def _pairs(self, evictions: Sequence[Evict], shares: Sequence[QueueShare]) -> Pairs:
+        """Return the evictions by queues and reason, with those of one more cycle.
+
+        Those of queues that are gone are forgotten, as their other metrics are.
+        """
+        counts = self.queue_evictions
+        if counts and len(shares) and _queues_of(shares) is not _queues_of(self.shares):
+            known = {share.name for share in shares} | {"", OTHER}
+            counts = {it: count for it, count in counts.items() if {it[0], it[1]} <= known}
+        return _with_pairs(counts, evictions)
 
     def after_failure(self, duration_s: float, now_s: float) -> Published:
         """Return the state after a cycle that raised."""
@@ -152,8 +165,13 @@ class Published:
         )
 
 
+def _queues_of(shares: Sequence[QueueShare]) -> object:
+    """Return what is the same object for as long as no queue changes."""
+    return shares.queues if isinstance(shares, ShareTable) else shares
+
+
 def _with_pairs(known: Pairs, evictions: Sequence[Evict]) -> Pairs:
-    """Return the evictions by queues and reason, with those of one more cycle."""
+    """Return counts with those of evictions."""
     if not evictions:
         return known
     counts = dict(known)

@@ -8,7 +8,7 @@ is named in the session's failures. The question declares what happens then, see
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -68,6 +68,20 @@ class AskingSession(SessionView, Protocol):
     def gates(self) -> dict[str, Callable[..., CodeVec | None] | None]:
         """Queue gates by action, each compiled on first use."""
         ...
+
+
+class NamedKey(NamedTuple):
+    """A key column of a question about order, with the plugin that answered it."""
+
+    plugin: str
+    name: str
+    column: IntVec | FloatVec
+    is_negative: bool
+    """True where the key is the named number with its sign turned."""
+
+    def shown(self, value: float) -> float:
+        """Return the named number of a key."""
+        return -value if self.is_negative else value
 
 
 class Questions:
@@ -225,6 +239,21 @@ class Questions:
         return partial(self._over(question, answers), session) if answers else None
 
     # -- order -----------------------------------------------------------------------------------
+
+    def named_keys(self, question: str, session: AskingSession, *asked: object) -> list[NamedKey]:
+        """Return the key columns of a question about order with their names (for reports only)."""
+        found = []
+        for answer in self._answers[question]:
+            try:
+                names = list(answer.owner.key_names(question))
+            except Exception:  # noqa: BLE001 - any failure of a plugin is contained
+                names = []
+            columns = self._over(question, (answer,))(session, *asked)
+            for at, column in enumerate(columns):
+                name = names[at] if at < len(names) else f"key {at + 1}"
+                key = NamedKey(answer.plugin, name.lstrip("-"), column, name.startswith("-"))
+                found.append(key)
+        return found
 
     def contest(
         self, session: AskingSession, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts

@@ -15,6 +15,8 @@ from kaisched.framework.plugins.questions import Decisions
 from kaisched.framework.plugins.words import Words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kaisched.core.refusals import PluginRefusal
     from kaisched.framework.session.view import SessionView
 
@@ -99,6 +101,15 @@ class Plugin(Decisions, Words):
     def __init__(self, arguments: _Arguments) -> None:
         """Keep the typed arguments of this shard."""
         self.arguments: Any = arguments
+
+    def key_names(self, question: str) -> Sequence[str]:
+        """Name the key columns that this plugin answers to a question about order, for people.
+
+        Of ``job_order``, ``queue_order`` and ``head_order``, in the order of the columns. A name
+        that begins with ``-`` is that of a number whose sign the key turns, such as ``-priority``.
+        """
+        del question
+        return ()
 
     def has_gates(self, session: SessionView, action: str) -> bool:
         """Promise with False that ``queue_gate`` has no objection to the action in this cycle.

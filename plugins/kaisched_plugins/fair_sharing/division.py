@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from kaisched import UNLIMITED, Amounts, Entitlements, Session, fairshare
+from kaisched import (
+    UNLIMITED,
+    Amounts,
+    Entitlements,
+    IntVec,
+    RowVec,
+    Session,
+    divide_level,
+    fairshare,
+)
 from kaisched_plugins.fair_sharing.tables import Table
 
 
@@ -28,8 +39,58 @@ def divided(session: Session, table: Table) -> Amounts:
         priority=np.zeros(len(queues), np.int64),
         rank=np.arange(len(queues)),
     )
+    unit = session.axis.unit[table.rows]
+    if quotas.lends_in_part:
+        own = np.minimum(session.requested_by_jobs[table.rows], most)
+        share[table.rows] = _by_levels(
+            table, queues.tree.levels, entitlements._replace(request=own), unit
+        )
+        return share
     roots = quotas.parent < 0
     total = np.minimum(quotas.subtree[:, roots], most).sum(axis=1)
-    unit = session.axis.unit[table.rows]
     share[table.rows] = fairshare.fair_share(queues.tree, total, entitlements, unit)
     return share
+
+
+def _by_levels(table: Table, levels: Sequence[RowVec], own: Entitlements, unit: IntVec) -> Amounts:
+    """Divide level by level where queues keep a part of their quota (F2).
+
+    What a queue asks for within that part, it has, and only the rest is divided among siblings. A
+    queue above has, besides what counts there, what those below it keep. ``own`` has the requests
+    of each queue's own jobs.
+    """
+    quotas, local = table.quotas, table.quotas.local
+    asked = own.request.copy()
+    for queue in levels[:0:-1]:
+        beyond = np.maximum(asked[:, queue] - local[:, queue], 0)
+        _add_above(asked, quotas.parent[queue], beyond)
+    kept = np.minimum(local, asked)
+    counted = np.minimum(quotas.subtree, asked)  # of roots, which keep nothing to themselves
+    for queue in levels[1:]:
+        above, group = np.unique(quotas.parent[queue], return_inverse=True)
+        lent = _beyond(own, asked, local, queue)
+        got, _ = divide_level(counted[:, above], group, lent, unit)
+        counted[:, queue] = kept[:, queue] + got
+    below = np.zeros_like(counted)
+    for queue in levels[:0:-1]:
+        _add_above(below, quotas.parent[queue], kept[:, queue] + below[:, queue])
+    return counted + below
+
+
+def _add_above(amounts: Amounts, parent: RowVec, more: Amounts) -> None:
+    for row, added in zip(amounts, more, strict=True):
+        np.add.at(row, parent, added)
+
+
+def _beyond(own: Entitlements, asked: Amounts, local: Amounts, queue: RowVec) -> Entitlements:
+    """Return what queues are entitled to and ask for beyond what they keep to themselves."""
+    keeps = local[:, queue]
+    limit = own.limit[:, queue]
+    return Entitlements(
+        np.maximum(own.deserved[:, queue] - keeps, 0),
+        np.where(limit >= UNLIMITED, UNLIMITED, np.maximum(limit - keeps, 0)),
+        np.maximum(asked[:, queue] - keeps, 0),
+        own.weights[:, queue],
+        own.priority[queue],
+        own.rank[queue],
+    )

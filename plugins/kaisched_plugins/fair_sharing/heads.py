@@ -1,40 +1,39 @@
-"""Keys of waiting jobs that are worked out one by one, from what is held now: F8 and F20."""
+"""Keys of queues with their heads: by shares, or by levels without fair sharing (F8, F20)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kaisched import Amounts, IntVec, RowVec, Session
+from kaisched import Amounts, RowVec, Session
 from kaisched_plugins.fair_sharing.classical.levels import borrowing_levels
-from kaisched_plugins.fair_sharing.columns import Keys
-from kaisched_plugins.fair_sharing.order import entry_at
+from kaisched_plugins.fair_sharing.columns import Keys, order_keys
+from kaisched_plugins.fair_sharing.order import keys_one_by_one
 from kaisched_plugins.fair_sharing.tables import Now, Table
-from kaisched_plugins.fair_sharing.work import Work
 
 
-def turn_by_turn(
-    session: Session, table: Table, now: Now, queue: RowVec, job: RowVec, ask: Amounts
+def head_keys(
+    session: Session,
+    table: Table,
+    now: Now,
+    queue: RowVec,
+    job: RowVec,
+    held: Amounts,
+    ask: Amounts,
 ) -> Keys:
-    """Return the keys of now, where amounts do not add up."""
-    holdings = now.copy(session)
-    leaf = table.home[session.jobs.queue_of_job[job]].tolist()
-    asks = ask[table.rows].T.tolist()
-    found = []
-    for at, row in enumerate(queue.tolist()):
-        asked = [(each, amount) for each, amount in enumerate(asks[at]) if amount > 0]
-        entry = entry_at(holdings, row, Work(-1, leaf[at], asked))
-        near, rest = entry.share.doubles()
-        found.append((entry.borrows, entry.share.is_infinite, near, rest))
-    columns = list(zip(*found, strict=True)) or [(), (), (), ()]
-    return (
-        np.array(columns[0], np.int64),
-        np.array(columns[1], np.int64),
-        np.array(columns[2], np.float64),
-        np.array(columns[3], np.float64),
-    )
-
-
-def levels(session: Session, table: Table, now: Now, job: RowVec, ask: Amounts) -> IntVec:
-    """Return the levels at which jobs would borrow now (F20), ``(K,)``."""
+    """Return what queues ``(K,)`` are compared by before the priority of their heads."""
     leaf = table.home[session.jobs.queue_of_job[job]]
-    return borrowing_levels(table.quotas, now.columns(session), leaf, ask[table.rows])
+    borrows, is_infinite = np.zeros(len(queue), np.int64), np.zeros(len(queue), np.int64)
+    near, rest = np.zeros(len(queue)), np.zeros(len(queue))
+    is_on = table.is_on[queue]
+    on, off = np.flatnonzero(is_on), np.flatnonzero(~is_on)
+    some = ask[table.rows]
+    if on.size:
+        if table.quotas.lends_in_part:
+            keys = keys_one_by_one(now.copy(session), queue[on], leaf[on], some[:, on])
+        else:
+            keys = order_keys(table.quotas, queue[on], held[table.rows][:, on], some[:, on])
+        borrows[on], is_infinite[on], near[on], rest[on] = keys
+    if off.size:
+        columns = now.columns(session)
+        borrows[off] = borrowing_levels(table.quotas, columns, leaf[off], some[:, off])
+    return borrows, is_infinite, near, rest

@@ -32,14 +32,15 @@ from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, 
 from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
 from kaisched_plugins.fair_sharing.classical.gate import Gate
-from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
+from kaisched_plugins.fair_sharing.columns import is_beyond
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
-from kaisched_plugins.fair_sharing.guard import unjust
-from kaisched_plugins.fair_sharing.heads import levels, turn_by_turn
+from kaisched_plugins.fair_sharing.guard import lacked, unjust
+from kaisched_plugins.fair_sharing.heads import head_keys
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
+from kaisched_plugins.fair_sharing.overtaking import undone
 from kaisched_plugins.fair_sharing.pools import Pools
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER
@@ -90,6 +91,19 @@ class FairSharing(Plugin):
 
     # -- order ---------------------------------------------------------------------------------
 
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the keys of queues with their best jobs."""
+        del question
+        own = (
+            "borrows with the job (0 no, 1 yes; without fair sharing the level)",
+            "infinite share with the job, or usage in a usage pool (0 no, 1 yes)",
+            "share with the job, or usage in a usage pool",
+            "share with the job, beyond 16 digits",
+            "-priority of the job",
+            "creation of the job",
+        )
+        return own if self.arguments.high_priority_from is None else ("-high priority", *own)
+
     @hookimpl
     def head_order(
         self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
@@ -100,23 +114,15 @@ class FairSharing(Plugin):
         queues of one pool their past usage (F26).
         """
         table, jobs = self._table(session), session.jobs
-        if table.quotas.lends_in_part:
-            keys = turn_by_turn(session, table, self._now(session), queue, job, ask)
-        else:
-            keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
-        borrows, is_infinite, near, rest = keys
-        off = np.flatnonzero(~table.is_on[queue])
-        if off.size:
-            is_infinite[off], near[off], rest[off] = 0, 0.0, 0.0
-            borrows[off] = levels(session, table, self._now(session), job[off], ask[:, off])
+        keys = head_keys(session, table, self._now(session), queue, job, held, ask)
         if table.has_pools:
-            keys = borrows, is_infinite, near, rest
             keys = self._pools(session, table).in_place_of(keys, queue, held)
-            borrows, is_infinite, near, rest = keys
-        priority = -jobs.priority[job]
-        own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
+        own = *keys, -jobs.priority[job], jobs.created_s[job]
         high = self.arguments.high_priority_from
-        return own if high is None else (np.where(-priority >= high, priority, _ORDINARY), *own)
+        if high is None:
+            return own
+        priority = jobs.priority[job]
+        return np.where(priority >= high, -priority, _ORDINARY), *own
 
     # -- gates ---------------------------------------------------------------------------------
 
@@ -268,7 +274,7 @@ class FairSharing(Plugin):
 
     @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
-        """Take nobody who would come first again, nor what is owed to its queue (F16)."""
+        """Take nothing that comes first again, is owed, or would go to a third job (F16)."""
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = self._table(session)
@@ -283,9 +289,12 @@ class FairSharing(Plugin):
         codes = np.zeros(len(units), np.int16)
         # One is enough: where any of them may not go, there is no such plan.
         by_share = bool(table.is_on[claim.queue])
-        work = next(unjust(holdings, incoming, works, by_share=by_share), None)
+        lacks = lacked(holdings, incoming, works)
+        work = next(unjust(holdings, incoming, works, lacks, by_share=by_share), None)
         if work is not None:
             codes[work.row] = refusals.COMES_BACK
+        else:
+            codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
         return codes
 
     @hookimpl
@@ -302,6 +311,8 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
+        if code == refusals.BORROWS:
+            return classical_reasons.borrows(session, self._table(session), holdings, job)
         return reasons.refused(session, self._table(session), holdings, job, code)
 
     @hookimpl

@@ -87,6 +87,13 @@ COMES_BACK: Final = PluginRefusal(
     is_freeable=True,
     tried=("quota",),
 )
+OVERTAKEN: Final = PluginRefusal(
+    "WouldBeOvertaken",
+    "a waiting job of another queue would come before it, and take the place",
+    cure="Wait for the other job, or raise the quota or the weight of the job's queue.",
+    is_freeable=True,
+    tried=("quota",),
+)
 ALL: Final = (
     NO_ROOM,
     OVER_LIMIT,
@@ -100,4 +107,5 @@ ALL: Final = (
     NEXT_WAY,
     LATER,
     COMES_BACK,
+    OVERTAKEN,
 )

@@ -25,6 +25,7 @@ from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
 
 _TABLE = "fair-sharing.table"
+_CLASSICAL = "fair-sharing.table.classical"
 _FINEST = 1 << 20
 """Weights from history are no finer than one part in so many: products with amounts stay small."""
 
@@ -94,9 +95,10 @@ class Table:
 
 def table_of(session: Session, *, is_classical: bool = False) -> Table:
     """Return the table of a session's queues, remembered while they are the same."""
-    known: Table | None = session.hints.get(_TABLE)
+    key = _CLASSICAL if is_classical else _TABLE  # a shard's arguments may change
+    known: Table | None = session.hints.get(key)
     if known is None or known.queues is not session.queues or known.axis is not session.axis:
-        known = session.hints[_TABLE] = table_in(session, is_classical=is_classical)
+        known = session.hints[key] = table_in(session, is_classical=is_classical)
     return known
 
 

@@ -175,7 +175,10 @@ def test_the_plan_page_names_every_field_of_the_document(run, manifests):
     page = (ROOT / "docs" / "reference" / "plan-json.md").read_text("utf-8")
     document = json.loads(run("plan", "-f", manifests, "-o", "json")[1])
     (cycle,) = document["cycles"]
+    turns = [pending["turn"] for pending in cycle["pending"]]
+    (ahead,) = [turn["ahead"] for turn in turns if turn["ahead"]]
     names = [*document, *cycle, *cycle["pending"][0], *cycle["queues"][0]]
+    names += [*turns[0], *turns[0]["levels"][0], *ahead]
     assert [name for name in names if f"`{name}`" not in page] == []
 
 

@@ -128,7 +128,7 @@ def test_evictions_are_counted_by_queue_preemptor_and_reason():
     gone = [evicted("a", "b", "fair_sharing")] * 2 + [evicted("a", "a", "priority")]
     published = Published()
     for _ in range(2):
-        said = dataclasses.replace(result([share("a")]), evictions=gone)
+        said = dataclasses.replace(result([share("a"), share("b")]), evictions=gone)
         published = published.after(said, 0.02, 0.0, {})
     name = "kaisched_queue_evictions_total"
     values = {key: value for key, value in scrape(published).items() if key.startswith(name)}
@@ -136,6 +136,16 @@ def test_evictions_are_counted_by_queue_preemptor_and_reason():
         f'{name}{{preemptor="b",queue="a",reason="fair_sharing"}}': "4.0",
         f'{name}{{preemptor="a",queue="a",reason="priority"}}': "2.0",
     }
+
+
+@pytest.mark.fault("I132")
+def test_evictions_of_queues_that_are_gone_are_forgotten():
+    gone = [evicted("a", "b", "reclaim"), evicted("b", "c", "reclaim"), evicted("b", "", "drain")]
+    published = Published()
+    for names, evictions in (("abc", gone), ("bc", ())):
+        said = dataclasses.replace(result([share(name) for name in names]), evictions=evictions)
+        published = published.after(said, 0.02, 0.0, {})
+    assert published.queue_evictions == {("b", "c", "reclaim"): 1, ("b", "", "drain"): 1}
 
 
 def test_combinations_of_queues_beyond_the_cap_are_one_series_for_each_reason():

@@ -1,4 +1,4 @@
-"""The sentence of an eviction in a tree without fair sharing."""
+"""The sentences of evictions and refusals in a tree without fair sharing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kaisched import Claim, EvictionReason, Session, Unit, format_amount
+from kaisched import Claim, EvictionReason, Reason, Session, Unit, asked_of, format_amount
+from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.allowed import Rules, claim_work, contested
 from kaisched_plugins.fair_sharing.classical.reach import Reach, Way, borrowing_of
 from kaisched_plugins.fair_sharing.holdings import Holdings
@@ -16,6 +17,22 @@ from kaisched_plugins.fair_sharing.tables import Table
 
 _NAMED: Final = 3
 """So many queues are named."""
+
+
+def borrows(session: Session, table: Table, holdings: Holdings, job: int) -> Reason | None:
+    """Return the resource for which a queue would borrow, with its quota."""
+    queue = int(table.home[session.jobs.queue_of_job[job]])
+    for at, asked in table.ask(asked_of(session, job)):
+        quota = holdings.rows.subtree[queue][at]
+        if asked > quota and asked > holdings.available(queue, at):
+            name = session.axis.names[int(table.rows[at])]
+            own = session.queues.name[queue]
+            told = f"{name} {format_amount(name, asked)} asked, queue {own} has a quota of"
+            return Reason(
+                f"{refusals.BORROWS.text.sentence}: {told} {format_amount(name, quota)}",
+                {"queue": own, "resource": name, "asked": asked, "quota": quota},
+            )
+    return None
 
 
 def taken(
