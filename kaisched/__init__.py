@@ -17,6 +17,7 @@ _HOME = {
     "hookimpl": "kaisched.framework.plugins.specification",
     "Session": "kaisched.framework.session.view",
     "Claim": "kaisched.framework.session.claims",
+    "NodeSet": "kaisched.framework.session.claims",
     "Units": "kaisched.framework.session.claims",
     "SubGroup": "kaisched.core.tables",
     "Constraints": "kaisched.core.constraints",
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from kaisched.framework.report.reason import Reason as Reason
     from kaisched.framework.report.records import Step as Step
     from kaisched.framework.session.claims import Claim as Claim
+    from kaisched.framework.session.claims import NodeSet as NodeSet
     from kaisched.framework.session.claims import Unit as Unit
     from kaisched.framework.session.claims import Units as Units
     from kaisched.framework.session.job_order import jobs_by_age as jobs_by_age

@@ -269,9 +269,11 @@ def parse_duration(text: object, *, allow_negative: bool = False) -> float:
     if text in ("0", 0) and not isinstance(text, bool):
         return 0.0
     if not isinstance(text, str):
-        is_number = isinstance(text, int | float) and not isinstance(text, bool)
-        fix = f'write "{_shown(text)}s" for seconds' if is_number else _DURATION_FIX
-        raise UnitError(f"{_shown(text)} has no unit" if is_number else "no duration", fix)
+        if not isinstance(text, int | float) or isinstance(text, bool):
+            raise UnitError("no duration", _DURATION_FIX)
+        is_usable = text >= 0 or allow_negative
+        fix = f'write "{_shown(text)}s" for seconds' if is_usable else _DURATION_FIX
+        raise UnitError(f"{_shown(text)} has no unit", fix)
     if len(text) > 2 * MAX_CHARS:
         raise UnitError(f"{_shown(text)} is longer than {2 * MAX_CHARS} characters", _DURATION_FIX)
     is_negative = text.startswith("-")

@@ -49,6 +49,8 @@ COMMANDS: Final = {
     "plan": Entry(
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
+    "why": Entry("kaisched.cli.why", "Say why a job or pod waits, and what would let it start."),
+    "queue": Entry("kaisched.cli.queue", "Show queues, their shares and their waiting jobs."),
     "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),

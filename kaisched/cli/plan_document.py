@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kaisched.framework.advice.advice import Advice
-    from kaisched.framework.report.records import CycleResult, QueueShare
+    from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
 
 SCHEMA: Final = "kaisched.io/plan/v1"
 
@@ -53,7 +53,7 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
         ],
         "nominations": [{"pod": it.pod, "node": it.node} for it in result.nominations],
         "pending": _pending(result, budget),
-        "queues": [_queue(share) for share in result.shares],
+        "queues": [queue_document(share) for share in result.shares],
         "failures": [
             {"plugin": fault.plugin, "question": fault.question, "error": fault.error}
             for fault in result.failures
@@ -63,17 +63,19 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
 
 def _pending(result: CycleResult, budget: int) -> list[dict[str, Any]]:
     adviser, turns = Adviser(result, budget), Turns(result)
-    return [
-        {
-            "podGroup": record.pod_group,
-            "queue": record.queue,
-            "reason": record.reason,
-            "message": record.message,
-            "advice": [_advice(advice) for advice in record.advice],
-            "turn": turns.document(job),
-        }
-        for job, record in adviser.records_by_row()
-    ]
+    return [pending_job(record, turns.document(job)) for job, record in adviser.records_by_row()]
+
+
+def pending_job(record: DecisionRecord, turn: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a pending pod group, with its place in the order."""
+    return {
+        "podGroup": record.pod_group,
+        "queue": record.queue,
+        "reason": record.reason,
+        "message": record.message,
+        "advice": [_advice(advice) for advice in record.advice],
+        "turn": turn,
+    }
 
 
 def _advice(advice: Advice) -> dict[str, Any]:
@@ -91,7 +93,8 @@ def _advice(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _queue(share: QueueShare) -> dict[str, Any]:
+def queue_document(share: QueueShare) -> dict[str, Any]:
+    """Return a queue with its amounts."""
     return {
         "name": share.name,
         "parent": share.parent,

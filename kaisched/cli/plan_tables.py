@@ -63,7 +63,11 @@ def print_waiting(result: CycleResult) -> None:
         _PENDING,
         [(it.pod_group, it.queue, it.reason, it.message) for it in Adviser(result).records()],
     )
-    shares = result.shares
+    print_queues(result.shares)
+
+
+def print_queues(shares: Sequence[QueueShare]) -> None:
+    """Print a table of queues for each resource that any of them uses."""
     for resource in _resources(shares):
         print_table(_queue_title(resource), _queue_columns(), list(_queues(shares, resource)))
 

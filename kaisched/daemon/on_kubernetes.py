@@ -107,6 +107,7 @@ class KubernetesDaemon:
             self._of_kind = {it.watched.group_kind: it for it in self.reflectors}
             if self._shard_reports is not None:
                 self._shard_reports.start()
+            garbage.begin()
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
@@ -311,6 +312,7 @@ class KubernetesDaemon:
         logged_s = monotonic_s()
         while (missing := self._unsynced()) and not self._end.wait(0.01):
             self._keep_up()
+            garbage.tend()
             if monotonic_s() - logged_s > _REPORT_S:
                 logged_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)

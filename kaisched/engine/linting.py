@@ -83,8 +83,10 @@ def lint(files: Sequence[str]) -> list[Finding]:
     ]
     _use_all_that_have_a_form(loaded)
     found += _together(loaded)
-    # The last of equal lines is dropped: what a check of all objects finds again.
-    return list({str(finding.error): finding for finding in reversed(found)}.values())[::-1]
+    once: dict[str, Finding] = {}
+    for finding in found:
+        once.setdefault(str(finding.error), finding)
+    return list(once.values())
 
 
 def _of_object(rule: str, error: ObjectError, *, is_error: bool = True) -> Finding:
@@ -194,10 +196,13 @@ def _owners(
         if template is not None:
             metas.append(ObjectMeta(name="", labels=template.metadata.labels))
         kind, name = identity_of(obj)
-        source = loaded.sources.get((kind, name)) or source_of_other.get((kind, name), Source())
-        for queue in {queue_of(meta) for meta in metas} - {None, *snapshot.queues.name}:
-            where = (kind.partition(".")[0], name)
-            yield _queue_error(int(Refusal.QUEUE_MISSING), str(queue), snapshot, where, source)
+        kind = kind.partition(".")[0]
+        other = source_of_other.get((kind, obj.metadata.name), Source())
+        source = loaded.sources.get((kind, name), other)
+        for queue in dict.fromkeys(filter(None, map(queue_of, metas))):
+            if queue not in snapshot.queues.row_of_name:
+                missing = int(Refusal.QUEUE_MISSING)
+                yield _queue_error(missing, queue, snapshot, (kind, name), source)
 
 
 def _queue_error(

@@ -215,7 +215,7 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
             break
         least_s = cluster.clock.now_s() + PERIOD_S
         cluster.advance_to(least_s if next_s is None else max(next_s, least_s))
-    planned.warnings.extend(_failures(planned.cycles))
+    planned.warnings.extend(failures_of(planned.cycles))
     planned.warnings.extend(
         f"{it.what.replace('_', ' ')}: pod {it.pod} on {it.node}: {it.detail}"
         for it in cluster.history
@@ -224,7 +224,7 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
     return planned
 
 
-def _failures(cycles: Iterable[CycleResult]) -> list[str]:
+def failures_of(cycles: Iterable[CycleResult]) -> list[str]:
     """Describe each failure of a plugin or an action once."""
     failures = (each for cycle in cycles for each in cycle.failures)
     texts = (f"{who_failed(each.plugin, each.question)} failed: {each.error}" for each in failures)

@@ -1,4 +1,4 @@
-"""Simulated days of queues that share one quota in the order of their past usage (F26, F27)."""
+"""Simulated days of queues that share one quota in the order of their past usage (F31, F32)."""
 
 from itertools import pairwise
 from pathlib import Path

@@ -22,7 +22,8 @@ _NAMED = 3
 
 def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
     """Return a function that makes the reason of a plan's evictions, once it is read."""
-    claim = replace(claim, pass_number=plan.pass_number)
+    if plan.pass_number != claim.pass_number:
+        claim = replace(claim, pass_number=plan.pass_number)
     own = session.ask.eviction_reason(session, claim, plan.units)
     plain = _preempted if claim.action == "preempt" else _taken
     return partial(_reason, own or partial(plain, claim, tuple(plan.units)), plan.moved)

@@ -6,8 +6,8 @@ priority and preemptibility, takes in the rows that changed since the last cycle
 first few of the classes that fit: as many as could possibly be placed, and one more. Where queues
 may refuse some of them, or very many classes fit, it hands out all jobs of those classes. They
 decide the same as all candidates would. Where that is not certain the backlog answers None: several
-pod sets or shapes in a job, elastic pods, room being released, or a plugin that does not promise to
-read a job's own row only.
+pod sets or shapes in a job, elastic pods, sets of nodes, room being released, or a plugin that does
+not promise to read a job's own row only.
 
 Actions that evict ask about the classes as a whole, see claimants.py.
 """
@@ -50,7 +50,7 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
         return None
     if not is_worth_keeping(session):
         return None
-    if session.capacity.has_releasing:
+    if session.capacity.has_releasing or ask.node_sets(session) is not None:
         return None
     backlog = backlog_of(session, action)
     if backlog.odd:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.report.reason import Problem, Reason
-    from kaisched.framework.session.claims import Claim, Unit, Units
+    from kaisched.framework.session.claims import Claim, NodeSet, Unit, Units
     from kaisched.framework.session.view import Fold
     from kaisched.objects.workloads import Table
 
@@ -313,6 +313,18 @@ class Questions:
         codes = np.zeros(len(units), np.int16) if refused is None else refused
         judged: CodeVec = self._scenario_gate(session, claim, units, codes)
         return judged
+
+    def node_sets(
+        self, session: AskingSession
+    ) -> Callable[[AskingSession, str, int, Amounts], list[NodeSet] | None] | None:
+        """Return the question about sets of nodes; None if no plugin answers in this cycle."""
+        if not self._answers["node_sets"]:
+            return None
+        if "node_sets" not in session.found:
+            answers = self._may_speak["node_sets"](session, "node_sets")
+            session.found["node_sets"] = self._over("node_sets", answers) if answers else None
+        found: Callable[..., list[NodeSet] | None] | None = session.found["node_sets"]
+        return found
 
     # -- words -----------------------------------------------------------------------------------
 

@@ -120,8 +120,10 @@ class Catalogue:
                 path=join_path("spec", "plugins", name),
                 fix=self._fix(name),
             )
-        if entry.error is not None:
-            raise entry.error
+        if (error := entry.error) is not None:
+            # A new one each time: an error that is raised holds those found together with it.
+            parts = {"plugin": error.plugin, "distribution": error.distribution, "fix": error.fix}
+            raise type(error)(error.message, **parts) from error
         assert entry.plugin is not None
         typed = typed_arguments(entry.plugin, arguments or {}, file)
         return PluginSetting(

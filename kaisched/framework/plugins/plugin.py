@@ -134,7 +134,8 @@ class Plugin(Decisions, Words):
         """Promise with True that a question has no answer from this plugin in this cycle.
 
         Asked about ``over_quota_weights`` and ``head_start`` before the division. If no plugin has
-        an answer, the division is quick, and its result is kept between cycles.
+        an answer, the division is quick, and its result is kept between cycles. Asked about
+        ``node_sets`` when the first job is tried.
         """
         del session, question
         return False

@@ -9,24 +9,27 @@ once.
 from __future__ import annotations
 
 import weakref
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from kaisched.core.refusals import PASSING
+from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.plugins.dispatch import AskingSession
 from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.session.rooms import Rooms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
+    from kaisched.framework.session.claims import NodeSet
 
 _HINT = "rooms"
+_OUTSIDE = np.int16(Refusal.OUTSIDE_NODE_SET)
 _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
 _LEVEL_CELLS = 400_000
@@ -120,12 +123,30 @@ class Placement:
         self._rows, self._none = rooms.rows, rooms.none
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
+        """Plans for all nodes."""
+        self._plans_within: dict[tuple[str, bytes], dict[int, ShapePlan]] = {}
+        """Plans for sets of nodes."""
+        self._here = self._plans
+        """The plans of the set that is tried now."""
+        self.nodes: NodeSet | None = None
+        """The set of nodes that is tried now; None for all nodes."""
 
     @property
     def _session(self) -> PlacingSession:
         session = self._of()
         assert session is not None
         return session
+
+    @contextmanager
+    def within(self, nodes: NodeSet | None) -> Iterator[None]:
+        """Place pods on nodes of a set only while the context lasts; on all nodes with None."""
+        before = self.nodes, self._here
+        self.nodes = nodes
+        self._here = self._plans if nodes is None else self._plans_within.setdefault(nodes.key, {})
+        try:
+            yield
+        finally:
+            self.nodes, self._here = before
 
     # -- room ----------------------------------------------------------------------------------
 
@@ -157,15 +178,30 @@ class Placement:
 
     def plan(self, shape: int) -> ShapePlan:
         """Return the shape's plan, after asking its filter."""
-        plan = self._plans.get(shape)
+        plan = self._here.get(shape)
         if plan is None:
-            plan = ShapePlan(shape)
-            codes = self._ask.node_filter(self._session, shape, self._rows)
-            if codes is not None and codes.any():
-                plan.codes = codes
-            if self._ask.has_rooms:
-                plan.cap = self._ask.node_room(self._session, shape, self._rows)
-            self._plans[shape] = plan
+            plan = self._here[shape] = (
+                self._made(shape) if self.nodes is None else self._within(shape, self.nodes.nodes)
+            )
+        return plan
+
+    def _made(self, shape: int) -> ShapePlan:
+        plan = ShapePlan(shape)
+        codes = self._ask.node_filter(self._session, shape, self._rows)
+        if codes is not None and codes.any():
+            plan.codes = codes
+        if self._ask.has_rooms:
+            plan.cap = self._ask.node_room(self._session, shape, self._rows)
+        return plan
+
+    def _within(self, shape: int, nodes: BoolVec) -> ShapePlan:
+        """Return the shape's plan for some nodes: the others are refused."""
+        with self.within(None):
+            whole = self.plan(shape)
+        plan = ShapePlan(shape)
+        plan.codes = np.where(nodes, 0 if whole.codes is None else whole.codes, _OUTSIDE)
+        if self._ask.has_rooms:
+            plan.cap = self._ask.node_room(self._session, shape, self._rows)
         return plan
 
     def vacancy(self, shape: int) -> Vacancy:
@@ -257,6 +293,8 @@ class Placement:
                 codes = self._ask.node_filter(self._session, shape, self._rows)
                 plan.codes = codes if codes is not None and codes.any() else None
                 plan.mask = Mask()
+                for plans in self._plans_within.values():
+                    plans.pop(shape, None)
             del rows  # a filter is asked whole: affinity domains span more rows than moved
 
     # -- upkeep ------------------------------------------------------------------------------------

@@ -27,17 +27,9 @@ NO_MEANING: Final[dict[str, tuple[tuple[object, ...], str]]] = {
         ("BestEffortFIFO",),
         "jobs that fit are started past one that does not, as with BestEffortFIFO",
     ),
-    "flavorFungibility": (
-        (
-            {},
-            {"whenCanBorrow": "Borrow", "whenCanPreempt": "TryNextFlavor"},
-            {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
-        ),
-        "one flavor of a resource counts",
-    ),
     "admissionChecks": (([],), "nothing waits for checks"),
     "admissionChecksStrategy": (({},), "nothing waits for checks"),
-    "concurrentAdmissionPolicy": (({},), "one flavor of a resource counts"),
+    "concurrentAdmissionPolicy": (({},), "a job is tried in one flavor after the other"),
 }
 """Fields of a ClusterQueue: values that need no warning, and what holds here instead."""
 
@@ -51,7 +43,6 @@ def cluster_queue_faults(queue: ClusterQueue) -> Iterator[Fault]:
     yield from threshold_faults(spec.preemption.borrow_within_cohort)
     values = {
         "queueingStrategy": spec.queueing_strategy,
-        "flavorFungibility": spec.flavor_fungibility,
         "admissionChecks": spec.admission_checks,
         "admissionChecksStrategy": spec.admission_checks_strategy,
         "concurrentAdmissionPolicy": spec.concurrent_admission_policy,

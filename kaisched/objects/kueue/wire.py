@@ -7,12 +7,13 @@ Fields without a meaning here are of type Any: they are known, and a warning nam
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from kaisched.objects.pod import Toleration
 from kaisched.objects.queue import (
     BY_USAGE,
     BorrowWithinCohort,
+    FlavorPreference,
     QueueAdmissionScope,
     StopPolicy,
     WithinPolicy,
@@ -65,6 +66,14 @@ class Preemption(StrictWire, frozen=True, kw_only=True):
     borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
 
 
+class FlavorFungibility(StrictWire, frozen=True, kw_only=True):
+    """Which flavor a workload gets if its first does not fit at once."""
+
+    when_can_borrow: Literal["MayStopSearch", "TryNextFlavor", "Borrow"] = "MayStopSearch"
+    when_can_preempt: Literal["MayStopSearch", "TryNextFlavor", "Preempt"] = "TryNextFlavor"
+    preference: FlavorPreference = "BorrowingOverPreemption"
+
+
 class ClusterQueueSpec(StrictWire, frozen=True, kw_only=True):
     """Quotas of a ClusterQueue, and its place in the tree."""
 
@@ -77,7 +86,7 @@ class ClusterQueueSpec(StrictWire, frozen=True, kw_only=True):
     stop_policy: StopPolicy = "None"
     namespace_selector: Any = None
     queueing_strategy: Any = None
-    flavor_fungibility: Any = None
+    flavor_fungibility: FlavorFungibility = FlavorFungibility()
     admission_checks: Any = None
     admission_checks_strategy: Any = None
     admission_scope: QueueAdmissionScope = QueueAdmissionScope()

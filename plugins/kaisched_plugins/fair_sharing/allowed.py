@@ -1,6 +1,7 @@
 """Which running work a claim may take at all, and what that work is ordered by.
 
 Rules F10 to F12 of docs/explanation/fair-sharing.md, in trees with fair sharing and without.
+Units have what they hold by row of the quotas, as :meth:`Table.by_row` returns them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from kaisched import Claim, FloatVec, IntVec, RowVec, Session, Units
+from kaisched_plugins.fair_sharing.by_flavor import flavors_of
+from kaisched_plugins.fair_sharing.columns import by_resource
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import NEVER, Work, line_columns, may_take
@@ -30,7 +33,7 @@ class Rules:
     by_size: bool
     high_from: int | None
     usage: FloatVec | None = None
-    """``(Q,)`` what queues used lately, where there are pools (F26)."""
+    """``(Q,)`` what queues used lately, where there are pools (F31)."""
 
     def used_by(self, queue: int) -> float:
         """Return what a queue used lately; 0 without pools."""
@@ -48,7 +51,7 @@ def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Wo
     return Work(
         -1,
         claim.queue,
-        table.ask(claim.ask),
+        table.ask_of(claim.queue, claim.ask, flavors_of(claim.within)),
         priority,
         float(jobs.created_s[job]),
         name=jobs.name[job],
@@ -72,7 +75,7 @@ def most_named(enough: int) -> int:
 def victim_columns(
     session: Session, table: Table, units: Units, rows: RowVec, rules: Rules
 ) -> list[Any]:
-    """Return the key columns of F12 and F28 for ``numpy.lexsort``, the most important last."""
+    """Return the key columns of F12 and F33 for ``numpy.lexsort``, the most important last."""
     jobs, job = session.jobs, units.job[rows]
     since = jobs.last_start_s[job]
     since = np.where(np.isnan(since), -np.inf, since)
@@ -110,7 +113,7 @@ def allowed(
             is_less = ~is_safe & (priority < incoming.priority)
             may |= ~is_own & is_less & is_open[units.queue]
     if len(lacks):
-        may &= (units.amounts[table.rows[list(lacks)]] > 0).any(axis=0)
+        may &= (units.amounts[list(lacks)] > 0).any(axis=0)
     else:
         may[:] = False
     rows: RowVec = np.flatnonzero(may)
@@ -119,7 +122,7 @@ def allowed(
 
 def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
     """``(K,)`` ranks by the part of its dominant resource; a core is no smaller than its pods."""
-    amounts = units.amounts[:, rows][table.rows]
+    amounts = by_resource(table.quotas, units.amounts[:, rows])
     whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
     part = (amounts / whole).max(axis=0, initial=0.0)
     cores: dict[int, float] = {}

@@ -18,7 +18,7 @@ from kaisched_plugins.fair_sharing.allowed import (
     victim_columns,
 )
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.tables import Table
+from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.targets import targets
 from kaisched_plugins.fair_sharing.work import Work
 
@@ -104,7 +104,7 @@ def _lines(
     at = units.queue[order]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
-        int(units.queue[part[0]]): _Line(session, table, rules, units, part)
+        int(units.queue[part[0]]): _Line(session, rules, units, part)
         for part in np.split(order, cuts)
     }
 
@@ -112,13 +112,10 @@ def _lines(
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rows", "_rules", "_session", "_table", "_units")
+    __slots__ = ("_rows", "_rules", "_session", "_units")
 
-    def __init__(
-        self, session: Session, table: Table, rules: Rules, units: Units, rows: RowVec
-    ) -> None:
+    def __init__(self, session: Session, rules: Rules, units: Units, rows: RowVec) -> None:
         self._session = session
-        self._table = table
         self._rules = rules
         self._units = units
         self._rows = rows
@@ -134,20 +131,20 @@ class _Line(Sequence[Work]):
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
         row = int(self._rows[at])
-        return work_of(self._session, self._table, self._rules, self._units, row)
+        return work_of(self._session, self._rules, self._units, row)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))
 
 
-def work_of(session: Session, table: Table, rules: Rules, units: Units, row: int) -> Work:
+def work_of(session: Session, rules: Rules, units: Units, row: int) -> Work:
     """Return a unit as work that holds."""
     jobs, job = session.jobs, int(units.job[row])
     since, priority = float(jobs.last_start_s[job]), int(jobs.priority[job])
     return Work(
         row,
         int(units.queue[row]),
-        table.ask(units.amounts[:, row]),
+        some_of(units.amounts[:, row]),
         priority,
         float(jobs.created_s[job]),
         since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself

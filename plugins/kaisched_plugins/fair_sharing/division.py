@@ -16,6 +16,7 @@ from kaisched import (
     divide_level,
     fairshare,
 )
+from kaisched_plugins.fair_sharing.quotas import Quotas, added
 from kaisched_plugins.fair_sharing.tables import Table
 
 
@@ -25,41 +26,44 @@ def divided(session: Session, table: Table) -> Amounts:
     A queue that asks for less has less; the rest goes to its siblings, then up the tree. Resources
     that nobody bounds have no end.
     """
-    queues, quotas = session.queues, table.quotas
+    queues, quotas = session.queues, _without_flavors(table.quotas)
     share = np.full((len(session.axis), len(queues)), UNLIMITED, np.int64)
     if not len(queues) or not len(table.rows):
         return share
+    rows, count = table.resources, len(table.resources)
     most = max(int(session.total.max()), 1)
     weights = np.array([float(weight) for weight in quotas.weight])
     entitlements = Entitlements(
         deserved=np.minimum(quotas.subtree, most),
-        limit=np.minimum(quotas.cap, queues.limit[table.rows]),
-        request=np.minimum(session.requested[table.rows], most),
-        weights=np.repeat(weights[None], len(table.rows), axis=0),
+        limit=np.minimum(quotas.cap, queues.limit[rows]),
+        request=np.minimum(session.requested[rows], most),
+        weights=np.repeat(weights[None], count, axis=0),
         priority=np.zeros(len(queues), np.int64),
         rank=np.arange(len(queues)),
     )
-    unit = session.axis.unit[table.rows]
+    unit = session.axis.unit[rows]
     if quotas.lends_in_part:
-        own = np.minimum(session.requested_by_jobs[table.rows], most)
-        share[table.rows] = _by_levels(
-            table, queues.tree.levels, entitlements._replace(request=own), unit
+        own = np.minimum(session.requested_by_jobs[rows], most)
+        share[rows] = _by_levels(
+            quotas, queues.tree.levels, entitlements._replace(request=own), unit
         )
         return share
     roots = quotas.parent < 0
     total = np.minimum(quotas.subtree[:, roots], most).sum(axis=1)
-    share[table.rows] = fairshare.fair_share(queues.tree, total, entitlements, unit)
+    share[rows] = fairshare.fair_share(queues.tree, total, entitlements, unit)
     return share
 
 
-def _by_levels(table: Table, levels: Sequence[RowVec], own: Entitlements, unit: IntVec) -> Amounts:
+def _by_levels(
+    quotas: Quotas, levels: Sequence[RowVec], own: Entitlements, unit: IntVec
+) -> Amounts:
     """Divide level by level where queues keep a part of their quota (F2).
 
     What a queue asks for within that part, it has, and only the rest is divided among siblings. A
     queue above has, besides what counts there, what those below it keep. ``own`` has the requests
     of each queue's own jobs.
     """
-    quotas, local = table.quotas, table.quotas.local
+    local = quotas.local
     asked = own.request.copy()
     for queue in levels[:0:-1]:
         beyond = np.maximum(asked[:, queue] - local[:, queue], 0)
@@ -78,8 +82,8 @@ def _by_levels(table: Table, levels: Sequence[RowVec], own: Entitlements, unit: 
 
 
 def _add_above(amounts: Amounts, parent: RowVec, more: Amounts) -> None:
-    for row, added in zip(amounts, more, strict=True):
-        np.add.at(row, parent, added)
+    for row, each in zip(amounts, more, strict=True):
+        np.add.at(row, parent, each)
 
 
 def _beyond(own: Entitlements, asked: Amounts, local: Amounts, queue: RowVec) -> Entitlements:
@@ -94,3 +98,19 @@ def _beyond(own: Entitlements, asked: Amounts, local: Amounts, queue: RowVec) ->
         own.priority[queue],
         own.rank[queue],
     )
+
+
+def _without_flavors(quotas: Quotas) -> Quotas:
+    """Return quotas and limits of each resource, added up over its flavors."""
+    count = int(quotas.resource.max(initial=-1)) + 1
+    if count == len(quotas.resource):
+        return quotas
+    shape = count, len(quotas)
+    sums: list[Amounts] = []
+    for column in (quotas.nominal, quotas.borrowing_limit, quotas.lending_limit):
+        total = np.zeros(shape, np.int64)
+        for row, resource in enumerate(quotas.resource.tolist()):
+            total[resource] = added(total[resource], column[row])
+        sums.append(total)
+    nominal, borrowing, lending = sums
+    return Quotas(quotas.parent, nominal, borrowing, lending, quotas.weight, np.arange(count))

@@ -9,10 +9,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from kaisched import Amounts, RowVec
-from kaisched_plugins.fair_sharing.columns import Keys
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.share import Share, Terms
 from kaisched_plugins.fair_sharing.work import Work
@@ -44,26 +40,6 @@ def entry_at(holdings: Holdings, queue: int, work: Work) -> Entry:
     borrows = terms.is_borrowing and holdings.is_over(queue, [at for at, _ in work.ask])
     holdings.take(work.queue, work.ask)
     return entry_of(terms, work, borrows=borrows)
-
-
-def keys_one_by_one(holdings: Holdings, queue: RowVec, leaf: RowVec, ask: Amounts) -> Keys:
-    """Return key columns ``(K,)`` of queues with their heads, where amounts do not add up.
-
-    ``leaf`` has the queues of the heads, ``ask`` ``(F, K)`` what they ask for.
-    """
-    found = []
-    for row, own, asks in zip(queue.tolist(), leaf.tolist(), ask.T.tolist(), strict=True):
-        asked = [(each, amount) for each, amount in enumerate(asks) if amount > 0]
-        entry = entry_at(holdings, row, Work(-1, own, asked))
-        near, rest = entry.share.doubles()
-        found.append((entry.borrows, entry.share.is_infinite, near, rest))
-    columns = list(zip(*found, strict=True)) or [(), (), (), ()]
-    return (
-        np.array(columns[0], np.int64),
-        np.array(columns[1], np.int64),
-        np.array(columns[2], np.float64),
-        np.array(columns[3], np.float64),
-    )
 
 
 def meeting(holdings: Holdings, one: int, other: int) -> tuple[int, int]:

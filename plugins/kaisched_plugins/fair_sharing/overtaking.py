@@ -60,10 +60,11 @@ def undone(
     """Return why a plan would be undone at once, or 0; ``holdings`` lost the victims.
 
     Only what shares entitle to undoes a plan: a claim of high priority, one that is not preemptible
-    and one of a tree without fair sharing keep their places.
+    and one of a tree without fair sharing keep their places. With flavors nobody is asked: a job
+    that waits has chosen none yet.
     """
     is_open = table.is_on[claim.queue] and session.jobs.is_preemptible[claim.job]
-    if incoming.is_high or not is_open:
+    if incoming.is_high or not is_open or table.flavors is not None:
         return 0
     if returning(session, table, rules, holdings, claim, incoming, victims, units):
         return int(refusals.COMES_BACK)

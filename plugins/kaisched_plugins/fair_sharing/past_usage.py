@@ -1,4 +1,4 @@
-"""Past usage of queues that share one quota in the order of usage: the sums behind F26 to F28.
+"""Past usage of queues that share one quota in the order of usage: the sums behind F31 to F33.
 
 The history is an average of what was held, recent times weighing more. What was started lately is
 hardly in it yet, so it counts at once as much as the history will hold of it a little later.

@@ -17,6 +17,7 @@ from kaisched import (
     FloatVec,
     IntVec,
     Moves,
+    NodeSet,
     Plugin,
     Proposal,
     Reason,
@@ -28,19 +29,20 @@ from kaisched import (
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
 from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
+from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
+from kaisched_plugins.fair_sharing.claims import claim_codes
 from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
-from kaisched_plugins.fair_sharing.classical.gate import Gate
 from kaisched_plugins.fair_sharing.columns import is_beyond
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
 from kaisched_plugins.fair_sharing.guard import lacked, unjust
-from kaisched_plugins.fair_sharing.heads import head_keys
-from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
+from kaisched_plugins.fair_sharing.heads import KEYS, head_keys
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.overtaking import undone
+from kaisched_plugins.fair_sharing.paths import are_full, borrow_for_good, would_borrow
 from kaisched_plugins.fair_sharing.pools import Pools
 from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER
@@ -57,6 +59,7 @@ class Cycle:
     table: Table | None = None
     now: Now | None = None
     strict: Now | None = None
+    choices: Choices | None = None
     pools: Pools | None = None
     within: set[tuple[str, int]] = field(default_factory=set)
     """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
@@ -79,10 +82,42 @@ class FairSharing(Plugin):
         """Return an empty state."""
         return Cycle()
 
+    @hookimpl
+    def session_close(self, session: Session) -> object:
+        """Remember the jobs that waited for evictions in vain (F28)."""
+        if self._table_of(session).flavors is None:
+            return None
+        return self._choices(session).waiting(session)
+
     def rests_on_sums(self, session: Session) -> bool:
-        """Promise it while no queue lends in part, and no order rests on several levels (F20)."""
+        """Promise it where amounts add up, and no order rests on several levels (F20)."""
         table = self._table_of(session)
-        return not (table.quotas.lends_in_part or table.has_levels)
+        return not (table.goes_by_paths or table.has_levels)
+
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise it about sets of nodes while no queue has flavors."""
+        return question == "node_sets" and self._table_of(session).flavors is None
+
+    # -- flavors -------------------------------------------------------------------------------
+
+    @hookimpl
+    def node_sets(
+        self, session: Session, action: str, job: int, ask: Amounts
+    ) -> Sequence[NodeSet] | None:
+        """Return the nodes of each flavor that has room for the job, the first choice first."""
+        return self._choices(session).sets(session, job, ask, after_evictions=action in _TAKING)
+
+    @hookimpl
+    def on_moves(
+        self, session: Session, task: RowVec, node: RowVec, sign: int
+    ) -> tuple[RowVec, RowVec] | None:
+        """Count what queues hold of each flavor; no filter is stale."""
+        cycle: Cycle = session.state[self.name]
+        if cycle.table is not None and cycle.table.flavors is not None:
+            for now in (cycle.now, cycle.strict):
+                if now is not None:
+                    now.note(session, task, node, sign)
+        return None
 
     @hookimpl
     def fair_share(self, session: Session) -> Amounts:
@@ -94,15 +129,7 @@ class FairSharing(Plugin):
     def key_names(self, question: str) -> tuple[str, ...]:
         """Name the keys of queues with their best jobs."""
         del question
-        own = (
-            "borrows with the job (0 no, 1 yes; without fair sharing the level)",
-            "infinite share with the job, or usage in a usage pool (0 no, 1 yes)",
-            "share with the job, or usage in a usage pool",
-            "share with the job, beyond 16 digits",
-            "-priority of the job",
-            "creation of the job",
-        )
-        return own if self.arguments.high_priority_from is None else ("-high priority", *own)
+        return KEYS if self.arguments.high_priority_from is None else ("-high priority", *KEYS)
 
     @hookimpl
     def head_order(
@@ -111,10 +138,11 @@ class FairSharing(Plugin):
         """Put first who borrows nothing, the lowest share, the job's priority, its age (F8).
 
         Without fair sharing the level at which the job borrows stands for both (F20), and between
-        queues of one pool their past usage (F26).
+        queues of one pool their past usage (F31).
         """
         table, jobs = self._table(session), session.jobs
-        keys = head_keys(session, table, self._now(session), queue, job, held, ask)
+        choices = self._choices(session) if table.goes_by_paths else None
+        keys = head_keys(session, table, self._now(session), choices, queue, job, held, ask)
         if table.has_pools:
             keys = self._pools(session, table).in_place_of(keys, queue, held)
         own = *keys, -jobs.priority[job], jobs.created_s[job]
@@ -141,54 +169,32 @@ class FairSharing(Plugin):
         table = self._table(session)
         quotas, rows, some = table.quotas, table.rows, ask[table.rows]
         codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
-        if quotas.lends_in_part:
-            full = self._is_full(session, table, queue, job, some)
+        if (by_flavor := self._choices(session) if table.flavors is not None else None) is not None:
+            some = by_flavor.amounts(session, job, ask)
+            codes = np.where(codes == 0, by_flavor.codes(session, queue, job, ask), codes)
+            full = np.zeros(len(queue), np.bool_)
+        elif quotas.lends_in_part:
+            full = are_full(self._now(session).holdings(session), table, queue, some)
         else:
             full = is_beyond(quotas.cap[:, queue], held[rows], some)
         codes = np.where(codes == 0, full * np.int16(refusals.NO_ROOM), codes)
         within = session.state[self.name].within
         if within:
-            bound = np.array([(action, it) in within for it in job.tolist()]) & table.is_leaf[queue]
-            over = bound & is_beyond(quotas.subtree[:, queue], held[rows], some)
+            is_in = [(action, it) in within for it in job.tolist()]
+            bound = np.array(is_in, np.bool_) & table.is_leaf[queue]
+            has = self._now(session).columns(session)[:, queue] if by_flavor else held[rows]
+            over = bound & is_beyond(quotas.subtree[:, queue], has, some)
             codes = np.where(codes == 0, over * np.int16(refusals.BORROWS), codes)
         strict = ~session.jobs.is_preemptible[job]
-        if strict.any():
+        if strict.any() and by_flavor is None:
             if quotas.lends_in_part:
-                over = self._borrows_for_good(session, table, queue, some)
+                firm = self._strict(session).copy(session)
+                over = borrow_for_good(firm, table, queue, some)
             else:
                 over = is_beyond(quotas.subtree[:, queue], held_non_preemptible[rows], some)
                 over &= ~table.is_member[queue]
             codes = np.where((codes == 0) & strict, over * np.int16(refusals.STRICT), codes)
         return codes
-
-    def _borrows_for_good(
-        self, session: Session, table: Table, queue: RowVec, some: Amounts
-    ) -> BoolVec:
-        """Tell, asked about leaves, where strict work would borrow on its path (F2, F4)."""
-        cycle: Cycle = session.state[self.name]
-        if cycle.strict is None:
-            cycle.strict = Now(table, is_strict=True)
-        holdings = cycle.strict.copy(session)
-        over = np.zeros(len(queue), np.bool_)
-        for at in np.flatnonzero(table.is_leaf[queue]).tolist():
-            leaf = int(queue[at])
-            ask = [(row, it) for row, it in enumerate(some[:, at].tolist()) if it > 0]
-            rows = [row for row, _ in ask]
-            holdings.add(leaf, ask)
-            over[at] = any(holdings.is_over(node, rows) for node in holdings.rows.path(leaf))
-            holdings.take(leaf, ask)
-        return over
-
-    def _is_full(
-        self, session: Session, table: Table, queue: RowVec, job: RowVec, some: Amounts
-    ) -> BoolVec:
-        """Tell, asked about the leaf of a job, whether its path has no room now."""
-        holdings = self._now(session).holdings(session)
-        full = np.zeros(len(queue), np.bool_)
-        for at in np.flatnonzero(table.is_leaf[queue]).tolist():
-            asked = enumerate(some[:, at].tolist())
-            full[at] = not holdings.fits(int(queue[at]), [(row, it) for row, it in asked if it > 0])
-        return full
 
     @hookimpl
     def claim_gate(
@@ -199,41 +205,22 @@ class FairSharing(Plugin):
             return None
         table = self._table(session)
         queue = table.home[session.jobs.queue_of_job[job]]
-        codes = self._claim_codes(session, action, job, ask)
+        now, choices = self._now(session), self._choices(session)
+        codes = claim_codes(session, table, now, choices, self._rules, action, job, ask)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
+        if table.flavors is not None:
+            over = self._choices(session).always_borrow(session, queue[strict], ask[:, strict])
+            codes[strict[over]] = refusals.STRICT
+            return codes
         if strict.size and table.quotas.lends_in_part:
             some = ask[table.rows][:, strict]
-            over = self._borrows_for_good(session, table, queue[strict], some)
+            holdings = self._strict(session).copy(session)
+            over = borrow_for_good(holdings, table, queue[strict], some)
             codes[strict[over]] = refusals.STRICT
             return codes
         for at in strict.tolist():
-            path = session.queues.tree.path(int(queue[at]))
-            firm = session.held_non_preemptible_now[:, path][table.rows]
-            some = np.repeat(ask[table.rows, at : at + 1], len(path), axis=1)
-            if is_beyond(table.quotas.subtree[:, path], firm, some).any():
+            if would_borrow(session, table, int(queue[at]), ask[:, at]):
                 codes[at] = refusals.STRICT
-        return codes
-
-    def _claim_codes(self, session: Session, action: str, job: RowVec, ask: Amounts) -> CodeVec:
-        """Return why claims may take from nobody (F11, F14, F22), ``(K,)``; 0 where they might."""
-        table = self._table(session)
-        own = may_take_own(session, table, job)
-        is_on = table.is_on[session.jobs.queue_of_job[job]]
-        codes = np.zeros(len(job), np.int16)
-        off = np.flatnonzero(~is_on)
-        if off.size:
-            gate = Gate(session, table, self._now(session).holdings(session))
-            across = action != PREEMPT
-            codes[off] = gate.codes(job[off], ask[:, off], own[off], across=across)
-        on = np.flatnonzero(is_on)
-        if action == PREEMPT:
-            codes[on] = ~own[on] * np.int16(refusals.POLICY)
-        elif on.size:
-            hope = Hope(session, table, self._now(session).copy(session))
-            codes[on] = np.where(own[on], 0, hope.codes(job[on], ask[:, on]))
-        if self._rules.high_from is not None:  # neither shares nor levels matter to them
-            is_high = session.jobs.priority[job] >= self._rules.high_from
-            codes[is_high & ((action != PREEMPT) | (codes == refusals.BORROWS))] = 0
         return codes
 
     # -- victims -------------------------------------------------------------------------------
@@ -261,6 +248,7 @@ class FairSharing(Plugin):
             return None
         table = self._table(session)
         rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
+        units = table.by_row(session, units)
         holdings = self._now(session).copy(session)
         is_high = rules.is_high(int(session.jobs.priority[claim.job]))
         if table.is_on[claim.queue] or is_high:
@@ -279,8 +267,9 @@ class FairSharing(Plugin):
             return None
         table = self._table(session)
         rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
+        by_row = table.by_row(session, units)
         works = [
-            work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
+            work_of(session, rules, by_row, row)._replace(standing=standing(session, job))
             for row, job in enumerate(units.job.tolist())
         ]
         incoming = claim_work(session, table, rules, claim)
@@ -300,8 +289,11 @@ class FairSharing(Plugin):
     @hookimpl
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
-        table, held = self._table(session), session.held_now
+        table = self._table(session)
         queue = table.home[session.jobs.queue_of_job[job]]
+        if table.flavors is not None:
+            return self._choices(session).stay_within(session, queue, ask)
+        held = session.held_now
         quota, some = table.quotas.subtree[:, queue], ask[table.rows]
         return ~is_beyond(quota, held[table.rows][:, queue], some)
 
@@ -311,9 +303,10 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
+        table = self._table(session)
         if code == refusals.BORROWS:
-            return classical_reasons.borrows(session, self._table(session), holdings, job)
-        return reasons.refused(session, self._table(session), holdings, job, code)
+            return classical_reasons.borrows(session, table, holdings, job)
+        return reasons.refused(session, table, holdings, self._choices(session), job, code)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
@@ -386,3 +379,19 @@ class FairSharing(Plugin):
         if cycle.now is None:
             cycle.now = Now(self._table(session))
         return cycle.now
+
+    def _strict(self, session: Session) -> Now:
+        """Return what non-preemptible work holds."""
+        cycle: Cycle = session.state[self.name]
+        if cycle.strict is None:
+            cycle.strict = Now(self._table(session), is_strict=True)
+        return cycle.strict
+
+    def _choices(self, session: Session) -> Choices:
+        cycle: Cycle = session.state[self.name]
+        if cycle.choices is None:
+            waited = session.facts_before.get(self.name) or ()
+            counted = self._table(session), self._now(session), self._strict(session)
+            is_pinned = self.arguments.is_compatible
+            cycle.choices = Choices(*counted, waited, is_nominating=is_pinned)
+        return cycle.choices

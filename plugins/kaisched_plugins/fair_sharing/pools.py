@@ -1,4 +1,4 @@
-"""Past usage of the queues in pools, as of a cycle: rules F26 to F28.
+"""Past usage of the queues in pools, as of a cycle: rules F31 to F33.
 
 A pool is a queue that has the queues below it served in the order of their usage.
 """
@@ -68,7 +68,7 @@ class Pools:
     terms: Terms
 
     def in_place_of(self, keys: Keys, queue: RowVec, held: Amounts) -> Keys:
-        """Return keys in which queues of pools are compared by their past usage (F26).
+        """Return keys in which queues of pools are compared by their past usage (F31).
 
         ``held`` ``(R, K)`` is what each would hold by then.
         """

@@ -145,6 +145,7 @@ class Rows:
         self.nominal: list[Row] = quotas.nominal.T.tolist()
         self.subtree: list[Row] = quotas.subtree.T.tolist()
         self.local: list[Row] = quotas.local.T.tolist()
+        self.potential: list[Row] = quotas.potential.T.tolist()
         self.cap: list[Row] = quotas.cap.T.tolist()
         self.lendable: list[Row] = quotas.lendable.T.tolist()
         self.has_several = len(set(self.resource)) > 1

@@ -26,6 +26,18 @@ STRICT: Final = PluginRefusal(
     cure="Raise the quota, or make the job preemptible.",
     tried=("quota", "preemptible", "end"),
 )
+NO_FLAVOR: Final = PluginRefusal(
+    "NoMatchingFlavor",
+    "no flavor of its queue has nodes for its pods, or so much quota",
+    cure="Ask for less, select nodes of a flavor of the queue, or add the flavor to it.",
+    tried=("quota",),
+)
+EVICTIONS_FIRST: Final = PluginRefusal(
+    "EvictionsPreferred",
+    "its queue prefers evictions in one flavor to room in another",
+    cure="Wait, or leave out `whenCanPreempt` and `preference` of its queue's `flavorFungibility`.",
+    is_freeable=True,
+)
 OTHER_TREE: Final = PluginRefusal(
     "OtherTree",
     "the queue that holds it is under another top-level queue",
@@ -98,6 +110,8 @@ ALL: Final = (
     NO_ROOM,
     OVER_LIMIT,
     STRICT,
+    NO_FLAVOR,
+    EVICTIONS_FIRST,
     OTHER_TREE,
     POLICY,
     NOT_BORROWING,

@@ -36,7 +36,7 @@ class Work(NamedTuple):
     """Since when it holds what it holds."""
     name: str = ""
     usage: float = 0.0
-    """What its queue used lately, for queues of one pool (F26)."""
+    """What its queue used lately, for queues of one pool (F31)."""
     standing: int = 0
     """Inside a queue jobs below their minimum (0) go before those at it (1) and above it (2)."""
     is_high: bool = False
@@ -83,7 +83,7 @@ def line_columns(
         since_s: since when they hold what they hold.
         priority: the lowest goes first.
         size: a rank, the smallest first (F12); None where sizes do not count.
-        usage: what their queues used lately, for queues of one pool (F28); None without pools.
+        usage: what their queues used lately, for queues of one pool (F33); None without pools.
 
     """
     columns = (-since_s, size, priority, None if usage is None else -usage)

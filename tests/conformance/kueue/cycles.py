@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final
@@ -19,6 +20,14 @@ from kaisched.framework.report.records import CycleResult
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
 from kaisched.units import MAX_QUOTA
+from tests.conformance.kueue.flavored import (
+    flavors_of,
+    has_choice,
+    labels_of,
+    nodes_of,
+    parts_of,
+    taints_of,
+)
 from tests.conformance.kueue.tree import cohort_row, priority_of
 from tests.conformance.outcome import NotBuiltError
 
@@ -132,7 +141,10 @@ def queue_of_work(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
 
 
 def _store(case: Mapping[str, Any]) -> RowStore:
-    """Return a store with one node that holds anything, the queues in use, and the workloads."""
+    """Return a store with the queues in use, the workloads, and nodes that hold anything.
+
+    There is one node, or one for each combination of flavors if flavors are chosen.
+    """
     used = {queue_of_work(case, work) for work in case["workloads"]}
     trees = {q["cohort"] for q in case["cluster_queues"] if q["name"] in used and q.get("cohort")}
     queues = [
@@ -144,7 +156,6 @@ def _store(case: Mapping[str, Any]) -> RowStore:
     for parent in [each.get("parent") for each in list(cohorts.values())]:
         if parent:
             cohorts.setdefault(parent, {"name": parent})
-    _check_flavors(case, queues)
     objects = [*cohorts.values(), *queues]
     asked = {
         resource
@@ -154,28 +165,35 @@ def _store(case: Mapping[str, Any]) -> RowStore:
     }
     names = {_name(q["resource"]) for each in objects for q in each.get("quotas") or ()}
     names |= {_name(resource) for resource in asked}
+    nodes = nodes_of(queues) if has_choice(objects) else {}
     store = RowStore()
-    store.put_node(NodeRow("n0", {**dict.fromkeys(names, MOST), "pods": 10_000}))
+    room = {**dict.fromkeys(names, MOST), "pods": 10_000}
+    for flavors, node in (nodes or {frozenset[str](): "n0"}).items():
+        store.put_node(NodeRow(node, room, labels_of(flavors), taints_of(flavors)))
     for each in cohorts.values():
         parent = each.get("parent")
-        row = cohort_row(each["name"])
-        store.put_queue(_queue(each, row, cohort_row(parent) if parent else "", names))
+        row = _queue(each, cohort_row(each["name"]), cohort_row(parent) if parent else "", names)
+        store.put_queue(_with_flavors(each, row) if nodes else row)
     for each in queues:
         parent = cohort_row(each["cohort"]) if each.get("cohort") else ""
-        store.put_queue(_queue(each, each["name"], parent, names))
+        row = _queue(each, each["name"], parent, names)
+        store.put_queue(_with_flavors(each, row) if nodes else row)
     for at, work in enumerate(case["workloads"]):
-        _add(store, case, work, at)
+        _add(store, case, work, at, nodes)
     return store
 
 
-def _check_flavors(case: Mapping[str, Any], queues: list[Any]) -> None:
-    """Refuse cases in which a flavor is chosen, or usage of several is told apart."""
-    flavors: dict[str, set[str]] = {}
-    for each in [*queues, *case["cohorts"]]:
-        for quota in each.get("quotas") or ():
-            flavors.setdefault(quota["resource"], set()).add(quota["flavor"])
-    if any(len(some) > 1 for some in flavors.values()):
-        raise NotBuiltError("flavors")
+def _with_flavors(each: Mapping[str, Any], row: QueueRow) -> QueueRow:
+    """Return a queue's row with its quotas by flavor."""
+    said = each.get("flavor_fungibility") or {}
+    sharing = replace(
+        row.sharing,
+        flavors=flavors_of(each, _name),
+        when_can_borrow=said.get("when_can_borrow", "MayStopSearch"),
+        when_can_preempt=said.get("when_can_preempt", "TryNextFlavor"),
+        flavor_preference=said.get("preference", "BorrowingOverPreemption"),
+    )
+    return replace(row, sharing=sharing)
 
 
 def _name(resource: str) -> str:
@@ -216,35 +234,68 @@ def _conditions(work: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return work.get("conditions") or ()
 
 
-def _add(store: RowStore, case: Mapping[str, Any], work: Mapping[str, Any], at: int) -> None:
-    """Add a workload as a gang; all its pods together hold or ask what it says."""
-    total: dict[str, int] = {}
-    holds = bool(work.get("cluster_queue"))
-    if holds:
-        for each in work["usage"]:
-            resource = _name(each["resource"])
-            total[resource] = total.get(resource, 0) + each["amount"]
-    else:
-        for podset in work["podsets"]:
-            if podset.get("min_count"):
-                raise NotBuiltError("partial admission")
-            for resource, amount in podset["requests"].items():
-                name = _name(resource)
-                total[name] = total.get(name, 0) + amount * podset["count"]
-    namespace, _, name = work["key"].partition("/")
+def _add(
+    store: RowStore,
+    case: Mapping[str, Any],
+    work: Mapping[str, Any],
+    at: int,
+    nodes: Mapping[frozenset[str], str],
+) -> None:
+    """Add a workload as a gang; all its pods together hold or ask what it says.
+
+    If flavors are chosen, each pod set that holds some is a pod on a node of its flavors.
+    """
     leaves = any(it["type"] == "Evicted" and it["status"] == "True" for it in _conditions(work))
     runs = TaskState.RELEASING if leaves else TaskState.RUNNING
-    state = {"state": runs, "node": "n0"} if holds else {}
+    namespace, _, name = work["key"].partition("/")
+    if not work.get("cluster_queue"):
+        tasks = [Task(f"{name}-0", _bounded(_asked(work)))]
+    else:
+        parts = list(parts_of(work, nodes, _name)) if nodes else [("n0", _used(work))]
+        tasks = [
+            Task(f"{name}-{number}", _bounded(amounts), state=runs, node=node)
+            for number, (node, amounts) in enumerate(parts)
+        ]
     created = work.get("created_at")
-    total = {name: min(amount, MAX_QUOTA - 1) for name, amount in total.items()}  # as when decoded
     job = Job(
         name,
         queue_of_work(case, work),
-        (Task(f"{name}-0", total, **state),),
+        tuple(tasks),
         priority=priority_of(case, work),
         is_preemptible=True,
         created_s=at * 1e-3 if created is None else NOW_S + created,
-        root=Group("default", 1),
+        root=Group("default", len(tasks)),
         started_s=work.get("quota_reserved_at") or 0.0,
     )
     add_job(store, job, namespace)
+
+
+def _bounded(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts cut off as when they are decoded."""
+    return {name: min(amount, MAX_QUOTA - 1) for name, amount in amounts.items()}
+
+
+def _used(work: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a workload holds, by resource."""
+    total: dict[str, int] = {}
+    for each in work["usage"]:
+        resource = _name(each["resource"])
+        total[resource] = total.get(resource, 0) + each["amount"]
+    return total
+
+
+def _asked(work: Mapping[str, Any]) -> dict[str, int]:
+    """Return what all pods of a workload ask for together.
+
+    Raises:
+        NotBuiltError: the workload may start with some of its pods.
+
+    """
+    total: dict[str, int] = {}
+    for podset in work["podsets"]:
+        if podset.get("min_count"):
+            raise NotBuiltError("partial admission")
+        for resource, amount in podset["requests"].items():
+            name = _name(resource)
+            total[name] = total.get(name, 0) + amount * podset["count"]
+    return total

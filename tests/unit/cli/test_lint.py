@@ -129,6 +129,15 @@ def test_workloads_name_queues_too(lint, labels):
     assert rules(lint(text)) == [("team/w", "unknown-queue")]
 
 
+def test_a_workload_of_any_kind_that_owns_pods_has_its_place(lint):
+    job = (
+        "\napiVersion: kubeflow.org/v1\nkind: PyTorchJob\n"
+        "metadata: {name: w, namespace: team, labels: {kai.scheduler/queue: x}}\nspec: {}\n"
+    )
+    (found,) = lint(QUEUE % ("a", "", 4, -1) + job)[1]
+    assert (found[1], found[2], found[-1]) == ("unknown-queue", "team/w", 7)
+
+
 def test_settings_files_are_read_as_such(lint):
     code, found = lint(SETTINGS)
     assert code == 1

@@ -1,9 +1,13 @@
 """Shards in files: all their errors at once, whatever finds them."""
 
+import msgspec
 import pytest
 
+from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import read_shard, shard_among, shards_in
-from kaisched.errors import KaischedError
+from kaisched.errors import KaischedError, PluginLoadError
+from kaisched.framework.plugins.loader import Catalogue, Installed
+from kaisched.objects import SchedulingShard
 from kaisched.objects.load import load_text
 
 SHARD = """
@@ -64,3 +68,17 @@ def test_only_installed_plugins_and_no_name_twice_are_suggested(tmp_path):
     assert "nodeplacement" not in plugins
     assert len(set(plugins)) == len(plugins)
     assert "consolidation" not in actions, "the same action by KAI-Scheduler's name"
+
+
+def test_the_error_of_a_broken_plugin_gathers_nothing_from_build_to_build():
+    broken = Installed("zzz", "a", "1", error=PluginLoadError("no", plugin="zzz"))
+    catalogue = Catalogue([broken])
+    spec = {"plugins": {"zzz": {"enabled": True}}, "args": {"stalegang": 1}}
+    shard = msgspec.convert({"metadata": {"name": "s"}, "spec": spec}, SchedulingShard)
+    first, again = (
+        [str(error) for error in told(lambda: build_policy(shard, catalogue=catalogue))]
+        for _ in range(2)
+    )
+    assert first == again
+    assert "plugin zzz: no" in first
+    assert len(first) > 1

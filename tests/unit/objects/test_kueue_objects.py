@@ -64,7 +64,6 @@ def test_local_queues_and_priority_classes_are_read():
 
 WARNED = [
     ("queueingStrategy: StrictFIFO", "spec.queueingStrategy"),
-    ("flavorFungibility: {whenCanBorrow: TryNextFlavor}", "spec.flavorFungibility"),
     ("admissionChecks: [quota]", "spec.admissionChecks"),
     ("admissionChecksStrategy: {admissionChecks: []}", "spec.admissionChecksStrategy"),
     ("concurrentAdmissionPolicy: {mode: x}", "spec.concurrentAdmissionPolicy"),
@@ -82,6 +81,7 @@ def test_a_field_without_a_meaning_is_named(line, path):
     [
         "queueingStrategy: BestEffortFIFO",
         "flavorFungibility: {whenCanBorrow: Borrow, whenCanPreempt: TryNextFlavor}",
+        "flavorFungibility: {whenCanPreempt: MayStopSearch, preference: PreemptionOverBorrowing}",
         "preemption: {borrowWithinCohort: {policy: Never}}",
         "preemption: {borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: -5}}",
         "admissionScope: {admissionMode: NoAdmissionFairSharing}",

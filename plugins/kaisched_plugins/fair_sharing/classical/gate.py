@@ -12,6 +12,7 @@ import numpy as np
 from kaisched import Amounts, BoolVec, CodeVec, RowVec, Session
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.allowed import contested
+from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.classical.levels import level_at
 from kaisched_plugins.fair_sharing.classical.reach import Reach, borrowing_of
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
@@ -25,10 +26,13 @@ _ENOUGH = 2
 class Gate:
     """Answers about claims at one moment of a cycle."""
 
-    def __init__(self, session: Session, table: Table, holdings: Holdings) -> None:
+    def __init__(
+        self, session: Session, table: Table, holdings: Holdings, choices: Choices
+    ) -> None:
         """Keep ``holdings``, which must not change."""
         self._session = session
         self._table = table
+        self._choices = choices
         self._holdings = holdings
         self._over: dict[tuple[int, int], list[int]] = {}
 
@@ -38,16 +42,19 @@ class Gate:
         ``own`` tells which might take from their own queue, and ``across`` whether other queues
         may give way at all.
         """
-        session, table = self._session, self._table
-        queue = table.home[session.jobs.queue_of_job[job]].tolist()
+        session = self._session
+        queue = self._table.home[session.jobs.queue_of_job[job]].tolist()
         codes = np.zeros(len(queue), np.int16)
         known: dict[tuple[object, ...], int] = {}
         for at, row in enumerate(queue):
-            some = table.ask(ask[:, at])
-            key = (row, bool(own[at]), *some)
+            every = [tuple(asked) for asked in self._choices.possible(row, ask[:, at])]
+            key = (row, bool(own[at]), *every)
             code = known.get(key)
             if code is None:
-                code = known[key] = self._code(row, some, is_own=bool(own[at]), across=across)
+                found = [
+                    self._code(row, asked, is_own=bool(own[at]), across=across) for asked in every
+                ]
+                code = known[key] = 0 if 0 in found else next(iter(found), 0)
             codes[at] = code
         return codes
 

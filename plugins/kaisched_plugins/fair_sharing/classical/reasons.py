@@ -47,14 +47,13 @@ def taken(
 
     ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
     """
-    jobs, charge = session.jobs, session.shapes.charge
+    jobs = session.jobs
     after = holdings.copy()
     incoming = claim_work(session, table, rules, claim)
     holdings.take(incoming.queue, incoming.ask)
     for unit in units:
-        shapes = session.tasks.shape_of_task[list(unit.tasks)]
         queue = int(table.home[jobs.queue_of_job[unit.job]])
-        holdings.add(queue, table.ask(charge[:, shapes].sum(axis=1)))
+        holdings.add(queue, table.of_tasks(session, np.array(unit.tasks, np.int64)))
     lacks = contested(holdings, incoming)
     reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
     job = np.array([unit.job for unit in units], np.int64)
@@ -90,9 +89,9 @@ def _held(
     """Return what a queue holds of the first resource that a claim lacked, and its quota."""
     if not lacks:
         return "nothing that is shared out"
-    name = session.axis.names[int(table.rows[lacks[0]])]
+    name, told = session.axis.names[int(table.rows[lacks[0]])], table.name(lacks[0], session)
     has, quota = holdings.used[queue][lacks[0]], holdings.rows.subtree[queue][lacks[0]]
-    return f"{name} {format_amount(name, has)}, its quota is {format_amount(name, quota)}"
+    return f"{told} {format_amount(name, has)}, its quota is {format_amount(name, quota)}"
 
 
 def _lost(
@@ -103,7 +102,7 @@ def _lost(
     queue: int,
     lacks: Sequence[int],
 ) -> str:
-    """Return the same before and after, of the first of these resources that a queue loses."""
+    """Return what a queue held and holds of the first lacked resource that it loses."""
     used = before.used[queue]
     at = next(
         (row for row in lacks if used[row] > after.used[queue][row]), lacks[0] if lacks else -1
@@ -111,5 +110,6 @@ def _lost(
     if at < 0:
         return "nothing that is shared out"
     name = session.axis.names[int(table.rows[at])]
-    held = _held(session, table, after, queue, [at]).removeprefix(f"{name} ")
-    return f"{name} {format_amount(name, used[at])} to {held}"
+    told = table.name(at, session)
+    held = _held(session, table, after, queue, [at]).removeprefix(f"{told} ")
+    return f"{told} {format_amount(name, used[at])} to {held}"

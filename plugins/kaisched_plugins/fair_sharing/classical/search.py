@@ -107,7 +107,7 @@ class _Search:
             used = rules.usage[session.jobs.queue_of_job[units.job[rows]]]
             _put_usage_first(order, group * len(rules.usage) + queue, used)
         rows = rows[order]
-        amounts = units.amounts[table.rows][:, rows]
+        amounts = units.amounts[:, rows]
         return _Candidates(rows, queue[order], ways[order], amounts)
 
     def orders(self, candidates: _Candidates) -> Iterator[tuple[list[int], bool, bool]]:
@@ -164,7 +164,7 @@ class _Search:
 
 
 def _put_usage_first(order: RowVec, block: RowVec, used: FloatVec) -> None:
-    """Reorder the victims of each block among their places, the highest past usage first (F28).
+    """Reorder the victims of each block among their places, the highest past usage first (F33).
 
     A block is the victims of one queue in one group. Those of other queues keep their places.
     """

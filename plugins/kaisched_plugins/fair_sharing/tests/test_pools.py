@@ -1,4 +1,4 @@
-"""Queues that share one quota in the order of what they used lately (F26 to F28)."""
+"""Queues that share one quota in the order of what they used lately (F31 to F33)."""
 
 from collections import Counter
 
