@@ -85,7 +85,7 @@ def _rivals(place: _Place) -> Iterator[Work]:
     """Yield the jobs that would, level by level as long as the claim's queue borrows there."""
     holdings, incoming = place.holdings, place.incoming
     rows, asked = holdings.rows, [at for at, _ in incoming.ask]
-    waiting = waiting_of(place.session)
+    waiting = waiting_of(place.session, place.table)
     path = rows.path(incoming.queue)
     holdings.add(incoming.queue, incoming.ask)
     borrows = [holdings.is_over(node, asked) for node in path]

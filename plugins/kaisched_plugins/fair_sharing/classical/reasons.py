@@ -21,7 +21,7 @@ _NAMED: Final = 3
 
 def borrows(session: Session, table: Table, holdings: Holdings, job: int) -> Reason | None:
     """Return the resource for which a queue would borrow, with its quota."""
-    queue = int(session.jobs.queue_of_job[job])
+    queue = int(table.home[session.jobs.queue_of_job[job]])
     for at, asked in table.ask(asked_of(session, job)):
         quota = holdings.rows.subtree[queue][at]
         if asked > quota and asked > holdings.available(queue, at):
@@ -52,12 +52,12 @@ def taken(
     incoming = claim_work(session, table, rules, claim)
     holdings.take(incoming.queue, incoming.ask)
     for unit in units:
-        queue = int(jobs.queue_of_job[unit.job])
+        queue = int(table.home[jobs.queue_of_job[unit.job]])
         holdings.add(queue, table.of_tasks(session, np.array(unit.tasks, np.int64)))
     lacks = contested(holdings, incoming)
     reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
     job = np.array([unit.job for unit in units], np.int64)
-    queues = jobs.queue_of_job[job]
+    queues = table.home[jobs.queue_of_job[job]]
     ways = reach.ways(queues, jobs.priority[job]) == Way.BORROWING
     losers = sorted(set(zip(queues.tolist(), ways.tolist(), strict=True)))
     names = session.queues.name
@@ -79,7 +79,8 @@ def taken(
     )
     by_priority = {queue for queue, is_borrowing in losers if is_borrowing} | {claim.queue}
     kinds = {it: PRIORITY if it in by_priority else RECLAMATION for it, _ in losers}
-    return lambda _: EvictionReason(text, kinds)
+    told_of = table.by_leaf(kinds, jobs.queue_of_job[[unit.job for unit in units]])
+    return lambda _: EvictionReason(text, told_of)
 
 
 def _held(

@@ -147,6 +147,25 @@ def test_a_held_local_queue_holds_the_pods_that_name_it():
     assert snapshot.jobs.refusal.tolist() == [Refusal.QUEUE_ON_HOLD]
 
 
+def test_local_queues_that_are_served_by_usage_are_queues_and_follow_their_cluster_queue():
+    by_usage = "  admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}\n"
+    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "Hold")).tell(POD % MAIN)
+    assert live.queues()["ns/main"][0] == ""
+    live.tell(LEAF % ("a", 4) + by_usage)
+    assert {name: above for name, (above, _) in live.queues().items()} == {
+        "all": "",
+        "a": "all",
+        "ns/main": "a",
+    }
+    assert live.job()[0] == "ns/main"
+    assert live.cluster.snapshot().jobs.refusal.tolist() == [Refusal.QUEUE_ON_HOLD]
+    live.tell(LOCAL % ("a", "None"))
+    assert live.cluster.snapshot().jobs.refusal.tolist() == [0]
+    live.tell(LEAF % ("a", 4))
+    assert live.job()[0] == "a"
+    assert "ns/main" not in live.queues()
+
+
 def test_what_is_recorded_is_ours():
     live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "None")).tell(POD % MAIN)
     live.cluster.snapshot()
