@@ -86,7 +86,7 @@ class Trials:
         if kind is Kind.TIME:
             later_s = sum(change.amount for change in changes)
         else:
-            snapshot = _CHANGED[kind](snapshot, job, changes)
+            snapshot = CHANGED[kind](snapshot, job, changes)
         result, _ = run_cycle(
             snapshot,
             session.usage,
@@ -154,7 +154,7 @@ def _nodes(snapshot: Snapshot, _job: int, changes: tuple[Change, ...]) -> Snapsh
             version=np.concatenate([nodes.version, np.zeros(count, nodes.version.dtype)]),
             annotations=(*nodes.annotations, *[nodes.annotations[like]] * count),
         ),
-        total=snapshot.total + allocatable[:, 0] * count,
+        total=snapshot.total + snapshot.axis.charged(allocatable[:, 0]) * count,
     )
 
 
@@ -254,7 +254,7 @@ def _held(snapshot: Snapshot, job: int) -> Amounts:
     return held
 
 
-_CHANGED: dict[Kind, Callable[[Snapshot, int, tuple[Change, ...]], Snapshot]] = {
+CHANGED: dict[Kind, Callable[[Snapshot, int, tuple[Change, ...]], Snapshot]] = {
     Kind.QUOTA: _quota,
     Kind.LIMIT: _limit,
     Kind.NODES: _nodes,
