@@ -60,6 +60,8 @@ def returning(
                 line.append(each)
         elif not is_mate:
             left.append(each)
+    if len(line) == 1:  # without more in the queue of the claim nothing has changed for them
+        return None
     taking = _Taking(session, rules, after, free)
     return next((each[0] for each in left if taking.takes(each, line)), None)
 
