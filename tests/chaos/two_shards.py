@@ -1,6 +1,6 @@
 """Both policies in one process on the playground: ``python -m tests.chaos.two_shards``.
 
-One shard divides half of the nodes by `proportion`, the other lends the other half by
+One shard divides half of the nodes by the default policy, the other lends the other half by
 `fair-sharing`. Jobs come and end in the queues of both. At the end it prints what was decided, what
 failed, and the lines of the log at warning or above.
 """
@@ -18,11 +18,14 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
 from kaisched.cluster.kubernetes.access import find_access
 from kaisched.cluster.kubernetes.client import MERGE, Client
 from tests.chaos.facts import GPU, OURS, QUEUE_LABEL, RUN_SECONDS
 from tests.chaos.objects import Asking
 
+LENDS = Path(__file__).resolve().parents[2] / "config" / "shards" / "kueue.yaml"
 POOL = "kai.scheduler/node-pool"
 NODES, GPUS = 16, 8
 HALF = NODES * GPUS // 2
@@ -64,8 +67,8 @@ def objects():
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     shard = "kai.scheduler/v1"
     yield named("dividing", "", "SchedulingShard", shard, spec={})
-    plugins = {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}
-    spec = {"partitionLabelValue": "lending", "plugins": plugins}
+    lends = yaml.safe_load(LENDS.read_text(encoding="utf-8"))["spec"]
+    spec = {"partitionLabelValue": "lending", **lends}
     yield named("lending", "", "SchedulingShard", shard, spec=spec)
     for pool, tree in TREES.items():
         for name, (parent, quota) in tree.items():
