@@ -7,7 +7,7 @@ only our own objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from kaisched.objects.kueue.wire import (
     Cohort,
     KueueObject,
     LocalQueue,
+    ResourceFlavor,
     WorkloadPriorityClass,
 )
 from kaisched.objects.kueue.work import class_name, held_queue
@@ -35,6 +36,10 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.wire import ObjectMeta
 
 _Identity: TypeAlias = tuple[str, str]
+_NO_FLAVOR: Final = (
+    "ResourceFlavor {} is named by quotas, but is not in the cluster: it has the nodes that no"
+    " other flavor of its queue has"
+)
 
 
 class KueueTranslator:
@@ -116,12 +121,14 @@ class KueueTranslator:
     def _queues(self) -> Iterable[Queue]:
         good = [it for it in self._theirs.values() if all(f.is_warning for f in faults_of(it))]
         local = [it for it in good if isinstance(it, LocalQueue)]
+        flavors = [it for it in good if isinstance(it, ResourceFlavor)]
         tree = tree_of(
             [it for it in good if isinstance(it, ClusterQueue)],
             [it for it in good if isinstance(it, Cohort)],
             local,
             taken=self._own_queues,
             gpu_resources=self._gpu_resources,
+            flavors=flavors or None,  # without any, they may be not served, or not readable
         )
         ignored = [
             to_error(fault, Source(), it.KIND, it.key)
@@ -129,7 +136,11 @@ class KueueTranslator:
             for fault in faults_of(it)
             if fault.is_warning
         ]
-        self.warnings = tuple(map(str, (*ignored, *tree.problems, *tree.warnings)))
+        missing = set().union(*tree.flavors_of.values()) - {it.name for it in flavors}
+        self.warnings = (
+            *map(str, (*ignored, *tree.problems, *tree.warnings)),
+            *map(_NO_FLAVOR.format, sorted(missing)),
+        )
         held = [it for it in local if it.spec.stop_policy != "None"]
         own = tree.local_queues
         return [*tree.queues, *(held_queue(it) for it in held if it.key not in own)]
