@@ -36,8 +36,8 @@ from kaisched_plugins.fair_sharing.paths import is_beyond_quota
 from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns
 from kaisched_plugins.fair_sharing.work import NEVER
 
-_MOST: Final = 16
-"""At most so many combinations of flavors of several groups are tried."""
+_MOST: Final = 64
+"""At most so many combinations of flavors of several groups are tried: all that one group has."""
 
 
 class Combination(NamedTuple):
