@@ -18,6 +18,7 @@ from kaisched.objects.queue import Queue
 if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.objects import SchedulingShard
+    from kaisched.objects.kueue.tree import Tree
     from kaisched.objects.load import Loaded
 
 _NO_HISTORY: Final = (
@@ -86,13 +87,24 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
         if identity in loaded.sources:
             loaded.sources[Queue.KIND, name] = loaded.sources[identity]
     loaded.problems += [*tree.problems, *work.problems]
-    named = {flavor for flavors in tree.flavor_of.values() for flavor in flavors.values()}
-    named |= {flavor for flavors in tree.flavors_of.values() for flavor in flavors}
+    known = {flavor.name for flavor in flavor_objects}
     return [
         *(str(it) for it in (*tree.warnings, *work.warnings)),
-        *(
-            f"ResourceFlavor {name} is named by quotas, but is not among the files: its pods may be"
-            " on any node"
-            for name in sorted(named - {flavor.name for flavor in flavor_objects})
-        ),
+        *_unknown_flavors(tree, known),
+    ]
+
+
+def _unknown_flavors(tree: Tree, known: set[str]) -> list[str]:
+    """Return a warning for each flavor without an object: which nodes its pods may be on (K4)."""
+    alone = {flavor for flavors in tree.flavor_of.values() for flavor in flavors.values()}
+    several = {flavor for flavors in tree.flavors_of.values() for flavor in flavors}
+    nodes = (
+        (alone, "any node"),
+        (several, "the nodes that no other flavor of the queue has"),
+    )
+    return [
+        f"ResourceFlavor {name} is named by quotas, but is not among the files: its pods may be"
+        f" on {where}"
+        for named, where in nodes
+        for name in sorted(named - known)
     ]

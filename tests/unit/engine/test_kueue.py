@@ -261,6 +261,24 @@ def test_a_flavor_without_an_object_is_named(planned):
     assert not [text for text in what.warnings if "ResourceFlavor f " in text]
 
 
+@pytest.mark.parametrize(
+    ("first", "nodes"),
+    [("gone", "any node"), ("f", "the nodes that no other flavor of the queue has")],
+)
+def test_a_warning_says_which_nodes_a_flavor_without_an_object_has(planned, first, nodes):
+    quota = "resources: [{name: cpu, nominalQuota: 4}]}"
+    names = dict.fromkeys((first, "gone"))
+    flavors = ", ".join(f"{{name: {name}, {quota}" for name in names)
+    queue = (
+        "{apiVersion: kueue.x-k8s.io/v1beta1, kind: ClusterQueue, metadata: {name: q}, spec:"
+        " {namespaceSelector: {},"
+        f" resourceGroups: [{{coveredResources: [cpu], flavors: [{flavors}]}}]}}}}"
+    )
+    what, _ = planned(queue)
+    (warning,) = [text for text in what.warnings if "ResourceFlavor gone" in text]
+    assert warning.endswith(f"its pods may be on {nodes}")
+
+
 BY_USAGE = """
 {apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: pool},
  spec: {namespaceSelector: {}, admissionScope: {admissionMode: UsageBasedAdmissionFairSharing},
