@@ -303,10 +303,10 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
-        table = self._table(session)
+        table, choices = self._table(session), self._choices(session)
         if code == refusals.BORROWS:
-            return classical_reasons.borrows(session, table, holdings, job)
-        return reasons.refused(session, table, holdings, self._choices(session), job, code)
+            return classical_reasons.borrows(session, table, holdings, choices, job)
+        return reasons.refused(session, table, holdings, choices, job, code)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:

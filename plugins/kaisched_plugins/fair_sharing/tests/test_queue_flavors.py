@@ -312,3 +312,20 @@ def test_flavors_of_another_tree_leave_a_fair_share_as_it_is():
     built.queue("v", parent="tree", deserved=4)
     ran = built.job("x", queue="u", tasks=8, min_tasks=1).run(shard=SHARD)
     assert fair_share(ran, "u") == 3 * GPU
+
+
+def test_what_a_queue_would_borrow_for_is_told_of_the_flavor_it_would_get():
+    """Without fair sharing b takes nothing to borrow (F22); spot GPUs are no concern of it."""
+    built = (
+        ClusterBuilder()
+        .node("spot", gpu=2, labels={"type": "spot"})
+        .node("old", gpu=4, labels={"type": "old"})
+        .queue("top", deserved=None, sharing=of(is_on=False))
+        .queue("a", parent="top", deserved=4, sharing=of(flavor("spot", 2), flavor("old", 3)))
+        .queue("b", parent="top", deserved=4, sharing=of(flavor("old", 1)))
+        .job("x", queue="a", running={"spot": 2}, tasks=2)
+        .job("z", queue="a", running={"old": 4}, tasks=4)
+    )
+    ran = built.job("y", queue="b", tasks=2).run(shard=SHARD)
+    assert not ran.result.evictions
+    assert why(ran, "y").endswith("gpu in flavor old 2 asked, queue b has a quota of 1")
