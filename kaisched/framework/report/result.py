@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _P = TypeVar("_P", Bind, Nominate)
-_GONE = int(TaskState.GONE)
 _PENDING = int(TaskState.PENDING)
+_WAITING = frozenset({_PENDING, int(TaskState.GATED)})
 
 
 class Lazy(Sequence[_T], Generic[_T]):
@@ -156,7 +156,7 @@ class Records(Lazy[DecisionRecord]):
         pending = session.ledger.job_pending if session.has_moved else session.jobs.pending
         waits = pending > 0
         for job in np.flatnonzero((session.jobs.refusal != 0) & ~waits).tolist():
-            waits[job] = self._has_tasks(job)
+            waits[job] = self._has_waiting(job)
         if session.outcome.nominations:
             promised = np.array([task for task, _ in session.outcome.nominations])
             # A moving pod has its new place in the plan: it is not pending.
@@ -185,10 +185,10 @@ class Records(Lazy[DecisionRecord]):
         """Return how many there are, without making them."""
         return len(self.rows)
 
-    def _has_tasks(self, job: int) -> bool:
-        """Tell whether a refused job without pending tasks has any left (gated ones, say)."""
+    def _has_waiting(self, job: int) -> bool:
+        """Tell whether a refused job without pending tasks has any that wait: gated ones, say."""
         state = self.session.tasks.state
-        return any(state[task] != _GONE for task in self.session.jobs.tasks[job])
+        return any(state[task] in _WAITING for task in self.session.jobs.tasks[job])
 
 
 class Shares(Lazy[QueueShare]):
