@@ -55,7 +55,7 @@ class EvictedForSomebody(Promise):
         self._bound_s = {}
         """Job to when a pod of it was bound last."""
         self._places = {}
-        """Job to (when, node) of its last binds."""
+        """Job to (when, node, GPUs) of its last binds."""
         self._changes = {}
         """(kind, key) to when it was last deleted, made, or changed by people."""
 
@@ -80,7 +80,9 @@ class EvictedForSomebody(Promise):
         if after is not None and after.node and not (before and before.node):
             job = after.group or after.key
             self._bound_s[job] = event.at_s
-            self._places.setdefault(job, deque(maxlen=_PLACES)).append((event.at_s, after.node))
+            self._places.setdefault(job, deque(maxlen=_PLACES)).append(
+                (event.at_s, after.node, after.gpus)
+            )
             self._serve(after.node)
         was_held = before is not None and before.holds_room
         is_held = after is not None and after.holds_room
@@ -144,25 +146,24 @@ class EvictedForSomebody(Promise):
         return held
 
     def _full_queues(self, eviction, job):
-        """Return the limited queues that could not have held one more pod when a plan was made.
+        """Return the limited queues that could not have held what a job got without a plan.
 
-        What went before it for the same job, by the same plan, was still there then.
+        A plan is what is evicted for one job at about one time. It is judged whole: by what a
+        queue held before the first of it went, and all that the job got since then.
         """
-        before = [
+        plan = [
             it
             for it in self._sent
-            if it.order < eviction.order
-            and eviction.sent_s - it.sent_s <= PLAN_S
+            if 0 <= eviction.sent_s - it.sent_s <= PLAN_S
             and (self._who_for(it.pod.key) or ("", ""))[1] == job
         ]
-        more = max(eviction.pod.gpus, 1)
-        return {
-            name
-            for name, held in eviction.held.items()
-            if name in self.cluster.queues
-            and held + sum(it.pod.gpus for it in before if name in it.held) + more
-            > self.cluster.queues[name].limit
-        }
+        full = set()
+        for name in eviction.held.keys() & self.cluster.queues.keys():
+            first = next(it for it in plan if name in it.held)
+            got = sum(gpus for at_s, _, gpus in self._places.get(job, ()) if at_s >= first.sent_s)
+            if first.held[name] + got > self.cluster.queues[name].limit:
+                full.add(name)
+        return full
 
     def _path(self, name):
         """Return a queue and those above it that exist."""
@@ -220,8 +221,8 @@ class EvictedForSomebody(Promise):
         """Say where the beneficiary went instead, and what limited queues held."""
         since_s = eviction.sent_s
         places = [
-            f"{node} {at_s - since_s:.1f} s later"
-            for at_s, node in self._places.get(job, ())
+            f"{node} ({gpus:g} GPU) {at_s - since_s:.1f} s later"
+            for at_s, node, gpus in self._places.get(job, ())
             if at_s >= since_s
         ]
         queues = self.cluster.queues

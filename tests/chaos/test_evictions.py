@@ -54,8 +54,8 @@ def test_a_queue_at_its_limit_gives_room_anywhere(limit, is_excused):
 
 @pytest.mark.parametrize(("apart_s", "count"), [(0.1, 0), (11.0, 1)])
 def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
-    """Three pods of 4 GPUs fill the limit, two go for a gang of 8 that starts on an idle node."""
-    queue = Queue("q", "uid", limit=12)
+    """Three pods of 4 GPUs of 16, two go for a gang of 8 that starts on an idle node."""
+    queue = Queue("q", "uid", limit=16)
     held = [replace(pod(name, on, 4), queue="q") for name, on in zip("vwx", "nnm", strict=True)]
     new = replace(pod("b", gpus=8), queue="q")
     gone = held[:2]
@@ -68,4 +68,21 @@ def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
     history.put(replace(new, node="o"), at_s=30.0).gone(*gone, at_s=31.0)
     assert len(history.until(1e6).breaches) == count
     for breach in history.checker.breaches:  # the later one of the two evictions
-        assert "was bound to o 9.0 s later; limited queues held q 8 of 12" in breach.text
+        assert "was bound to o (8 GPU) 9.0 s later; limited queues held q 8 of 16" in breach.text
+
+
+@pytest.mark.parametrize(("limit", "count"), [(29, 0), (46, 3)])
+def test_a_limit_counts_with_all_that_the_beneficiary_got(limit, count):
+    """A queue holds 22 GPUs, 17 go for a gang of three pods of 8 that starts on idle nodes."""
+    queue, gang = Queue("q", "uid", limit=limit), replace(group(3, name="b"), queue="q")
+    sizes = (("n", 8), ("m", 8), ("l", 1), ("l", 5))
+    held = [replace(pod(f"{on}{gpus}", on, gpus), queue="q") for on, gpus in sizes]
+    new = [pod(f"b{on}", gpus=8, group=gang.key) for on in "opr"]
+    gone = held[:3]
+    history = History(
+        *(node(name) for name in "nmlopr"), queue, gang, *new, *held,
+        who_for={it.key: ("preempt", gang.key) for it in gone},
+    )  # fmt: skip
+    history.put(*(replace(it, is_evicted=True, is_leaving=True) for it in gone), at_s=10.0)
+    history.put(*(replace(it, node=on) for it, on in zip(new, "opr", strict=True)), at_s=10.1)
+    assert len(history.gone(*gone, at_s=12.0).until(1e6).breaches) == count
