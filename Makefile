@@ -63,6 +63,9 @@ INTERPRETER = $(shell \
 # Stops make with that one line before anything is touched; otherwise expands to the interpreter.
 require = $(if $(filter missing:,$(firstword $(1))),$(error $(1)),$(1))
 
+# Compiled once, and not again by each of the hundreds of processes that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 

@@ -51,6 +51,7 @@ def make(
         for name, value in os.environ.items()
         if name not in {*VARIABLES, "MAKEFLAGS", "MFLAGS", "MAKELEVEL"}
     }
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     if path is not None:
         environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
     return subprocess.run(
@@ -127,6 +128,14 @@ def test_an_environment_of_somebody_else_is_not_deleted(tmp_path):
         assert run.returncode == 0, run.stderr
         assert "-m venv" not in run.stdout
         assert not re.search(r"^rm -rf .*venv", run.stdout, flags=re.MULTILINE)
+
+
+def test_bytecode_is_kept_whatever_the_environment_says(tmp_path):
+    """Else each process that a test starts compiles everything anew."""
+    run = make(tmp_path, "--eval", "shown:\n\t+@env", "shown")
+    assert run.returncode == 0, run.stderr
+    assert "VENV=" in run.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in run.stdout
 
 
 def test_what_is_installed_is_not_installed_again(tmp_path):
