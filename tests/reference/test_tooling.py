@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -187,7 +188,8 @@ def test_the_locks_answer_the_project_file():
     runtime, build, dev = pinned("runtime.lock"), pinned("build.lock"), pinned("dev.lock")
     assert named(project["project"]["dependencies"]) <= runtime.keys()
     assert named(project["dependency-groups"]["build"]) <= build.keys()
-    assert named(project["project"]["optional-dependencies"]["dev"]) <= dev.keys()
+    for extra in project["project"]["optional-dependencies"].values():
+        assert named(extra) <= dev.keys()
     assert {**runtime, **build}.items() <= dev.items()
 
 
@@ -197,7 +199,7 @@ def test_the_documented_dependencies_are_the_declared_ones():
     documented = set(re.findall(r"^\| `([^`]+)`", page, flags=re.MULTILINE))
     declared = [
         *project["project"]["dependencies"],
-        *project["project"]["optional-dependencies"]["dev"],
+        *chain.from_iterable(project["project"]["optional-dependencies"].values()),
         *project["dependency-groups"]["build"],
         *project["dependency-groups"]["lock"],
     ]
