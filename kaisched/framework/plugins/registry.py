@@ -20,6 +20,7 @@ from kaisched.framework.plugins.specification import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import ModuleType
 
     from kaisched.framework.plugins.answers import Answers
     from kaisched.framework.plugins.probe import Probe
@@ -73,7 +74,7 @@ class Registry(pluggy.PluginManager):
         return known[name]
 
     def parse_hookspec_opts(
-        self, module_or_class: type[object], name: str
+        self, module_or_class: ModuleType | type, name: str
     ) -> pluggy.HookspecOpts | None:
         """Return the options of a question; there is one specification."""
         assert module_or_class is Plugin
