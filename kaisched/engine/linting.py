@@ -141,9 +141,7 @@ def _together(loaded: Loaded, given: SchedulingShard | None) -> Iterator[Finding
             yield _of_object("unknown-queue", error)
 
 
-def _policy_for(
-    loaded: Loaded, given: SchedulingShard | None
-) -> tuple[SchedulingShard, Policy]:
+def _policy_for(loaded: Loaded, given: SchedulingShard | None) -> tuple[SchedulingShard, Policy]:
     """Return the given shard, the only one among the manifests, or else the default one."""
     if given is not None:
         return given, build_policy(given)[0]

@@ -48,7 +48,8 @@ job team/pg-a-1-uid-7 is pending: OverLimit
 @pytest.mark.proportion
 def test_where_no_change_helps_that_is_said(run, crowd):
     lines = run("why", "team/a-2", "-f", crowd)[1].splitlines()
-    assert "  directly ahead: team/pg-a-1-uid-7, because the name of team/pg-a-2-uid-8 comes later" in lines
+    because = "because the name of team/pg-a-2-uid-8 comes later"
+    assert f"  directly ahead: team/pg-a-1-uid-7, {because}" in lines
     assert lines[-2:] == [
         "  next: Raise the queue's limit, or let its work end.",
         "    tried on a copy: would not be enough by itself: a limit of gpu 8 for queue a",

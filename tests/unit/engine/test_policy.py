@@ -434,12 +434,9 @@ def test_a_history_that_changes_the_weights_of_a_policy_that_lends_is_told(plugi
     spec = {"usageDBConfig": history, "plugins": plugins}
     shard = decode_object({"metadata": {"name": "s"}, "spec": spec}, SchedulingShard)[0]
     told = [text for text in build_policy(shard)[1] if text.startswith("spec.usageDBConfig")]
-    assert told == (
-        [
-            "spec.usageDBConfig: enables time-based-fairshare, so that past usage changes the"
-            " weights of fair-sharing; write time-based-fairshare into spec.plugins, with enabled:"
-            " true if that is meant, else with enabled: false"
-        ]
-        if is_told
-        else []
+    expected = (
+        "spec.usageDBConfig: enables time-based-fairshare, so that past usage changes the"
+        " weights of fair-sharing; write time-based-fairshare into spec.plugins, with enabled:"
+        " true if that is meant, else with enabled: false"
     )
+    assert told == ([expected] if is_told else [])
