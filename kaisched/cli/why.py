@@ -9,7 +9,9 @@ import typer
 from kaisched.cli import source
 
 _NAME = typer.Argument(
-    help="Name of a pod group or a pod, or NAMESPACE/NAME.", metavar="JOB|POD", show_default=False
+    help="Name of a pod group, a pod or its workload, or NAMESPACE/NAME.",
+    metavar="JOB|POD",
+    show_default=False,
 )
 
 

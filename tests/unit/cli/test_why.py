@@ -48,7 +48,8 @@ job team/pg-a-1-uid-7 is pending: OverLimit
 @pytest.mark.proportion
 def test_where_no_change_helps_that_is_said(run, crowd):
     lines = run("why", "team/a-2", "-f", crowd)[1].splitlines()
-    assert "  directly ahead: team/pg-a-1-uid-7, because its name comes later" in lines
+    because = "because the name of team/pg-a-2-uid-8 comes later"
+    assert f"  directly ahead: team/pg-a-1-uid-7, {because}" in lines
     assert lines[-2:] == [
         "  next: Raise the queue's limit, or let its work end.",
         "    tried on a copy: would not be enough by itself: a limit of gpu 8 for queue a",
@@ -86,6 +87,57 @@ def test_a_name_that_means_no_job_or_several_is_an_error(run, crowd, name, messa
     code, out, err = run("why", name, "-f", crowd)
     assert (code, out) == (2, "")
     assert message in err
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: %s, namespace: team, uid: u-%s}
+spec: {parallelism: %s}
+---"""
+OWNED = """
+apiVersion: v1
+kind: Pod
+metadata:
+  name: %s
+  namespace: team
+  labels: {kai.scheduler/queue: a}
+  ownerReferences: [{apiVersion: batch/v1, kind: Job, name: %s, uid: u-%s, controller: true}]
+spec:
+  schedulerName: kaisched
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: "1"}}}]
+---"""
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_job_is_found_by_the_name_of_its_workload(run, crowd, is_there):
+    """Also where only the pod names the workload."""
+    text = crowd.read_text(encoding="utf-8") + (JOB % ("train", 1, 1) if is_there else "")
+    crowd.write_text(text + OWNED % ("train-x5", "train", 1), encoding="utf-8")
+    for name in ("train", "team/train"):
+        out = run("why", name, "-f", crowd)[1]
+        assert out.startswith("job team/pg-train-u-1 ")
+        assert "pod team/train-x5" in out
+    assert "did you mean" in run("why", "traim", "-f", crowd)[2]
+
+
+def test_of_a_workload_with_many_jobs_some_are_named(run, crowd):
+    pods = "".join(POD % (f"w-{n}", "a", "kaisched", 1) for n in range(7))
+    owner = "{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}"
+    pods = pods.replace("namespace: team,", f"namespace: team, ownerReferences: [{owner}],")
+    crowd.write_text(crowd.read_text(encoding="utf-8") + pods, encoding="utf-8")
+    code, _, err = run("why", "web", "-f", crowd)
+    assert code == 2
+    assert "several are called web: team/pg-w-0-uid-10, " in err
+    assert "team/pg-w-4-uid-14 and 2 more; name one of them" in err
+
+
+@pytest.mark.proportion
+def test_a_waiting_job_of_kueue_is_found_by_its_name(run):
+    line = ["why", "sweep", "-f", "docs/examples/kueue", "--shard", "config/shards/kueue.yaml"]
+    code, out, _ = run(*line)
+    assert code == 0
+    assert out.startswith("job team-vision/pg-sweep-ad2b4236 is pending: QuotaExhausted\n")
 
 
 def test_a_snapshot_answers_what_the_files_do(run, crowd, tmp_path):
