@@ -68,29 +68,36 @@ def when_lines(foreseen: Forecast) -> Iterator[str]:
 
 
 def _band(foreseen: Forecast) -> str:
-    courses = f"{foreseen.courses} course{'s' if foreseen.courses > 1 else ''} of events"
+    count = foreseen.courses
+    courses = f" of {count} courses of events" if count > 1 else ""
+    by = f", by {count} courses of events" if count > 1 else ""
     if foreseen.latest_s == 0:
         return "in the next cycle"
+    earliest = _shown(foreseen.earliest_s, is_least=True) if foreseen.started else ""
     if foreseen.started and not math.isinf(foreseen.latest_s):
-        first, last = _shown(foreseen.earliest_s), _shown(foreseen.latest_s)
-        if first == last:
-            return f"in {first}, by {courses}"
+        latest = _shown(foreseen.latest_s)
+        if earliest == latest:
+            return f"in {earliest}{by}"
         half = f"half of the time within {_shown(foreseen.median_s)}"
-        return f"in {first} to {last}, {half}, by {courses}"
-    missing = f"not in the next {_shown(foreseen.looked_s)}"
+        return f"in {earliest} to {latest}, {half}{by}"
+    missing = f"not in the next {_shown(foreseen.looked_s, is_least=True)}"
     if not foreseen.started:
-        return f"{missing}, in none of {courses}"
-    missing = f"{missing} in {foreseen.courses - foreseen.started} of {courses}"
-    first = f"in {_shown(foreseen.earliest_s)} at the earliest"
+        return f"{missing}, in none{courses}" if courses else missing
+    first = f"in {earliest} at the earliest"
     if not math.isinf(foreseen.median_s):
         first += f", half of the time within {_shown(foreseen.median_s)}"
-    return f"{first}; {missing}"
+    return f"{first}; {missing} in {count - foreseen.started}{courses}"
 
 
-def _shown(seconds: float) -> str:
-    """Return a duration as exactly as anybody can know it."""
-    for from_s, step_s in ((4 * _DAY_S, _DAY_S), (2 * _DAY_S, _HOUR_S), (2 * _HOUR_S, 600)):
-        if seconds >= from_s:
-            return format_duration(float(round(seconds / step_s) * step_s))
-    step_s = _MINUTE_S if seconds >= 2 * _MINUTE_S else 1
-    return format_duration(float(math.ceil(seconds / step_s) * step_s))
+def _shown(seconds: float, *, is_least: bool = False) -> str:
+    """Return a duration as exactly as anybody can know it; the least is rounded down."""
+    steps = (
+        (4 * _DAY_S, _DAY_S),
+        (2 * _DAY_S, _HOUR_S),
+        (2 * _HOUR_S, 10 * _MINUTE_S),
+        (2 * _MINUTE_S, _MINUTE_S),
+        (0, 1),
+    )
+    step_s = next(step_s for from_s, step_s in steps if seconds >= from_s)
+    rounded = math.floor(seconds / step_s) if is_least else math.ceil(seconds / step_s)
+    return format_duration(float(rounded * step_s))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kaisched.cluster.rows import LOWEST_PRIORITY, RARE
+from kaisched.core.axis import IntVec
 from kaisched.core.metadata import NO_METADATA
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import TaskState
@@ -32,73 +33,80 @@ def with_jobs(snapshot: Snapshot, new: Sequence[NewJob]) -> tuple[Snapshot, rang
         return snapshot, range(0)
     jobs, tasks, podsets = snapshot.jobs, snapshot.tasks, snapshot.podsets
     first, count = len(jobs.name), len(new)
-    first_task, first_podset = len(tasks.name), len(podsets.name)
-    pods = np.array([it.pods for it in new], np.int64)
-    ends = first_task + np.cumsum(pods)
-    begins = ends - pods
-    rows, job_of = np.arange(first, first + count), np.repeat(np.arange(count), pods)
-    shape = np.array([it.shape for it in new], np.int64)
-    created_s = np.array([it.at_s for it in new], np.float64)
-    queue = np.array([it.queue for it in new], np.int64)
+    of = np.repeat(np.arange(count), [it.pods for it in new])
+    ends = len(tasks.name) + np.cumsum([it.pods for it in new])
+    begins = ends - [it.pods for it in new]
     names = [f"forecast/{number}" for number in range(count)]
-    more_jobs = {
-        "queue_of_job": queue,
+    pods = [f"{names[job]}-{number}" for number, job in enumerate(of.tolist())]
+    longer = replace(
+        snapshot,
+        jobs=replace(
+            jobs,
+            name=[*jobs.name, *names],
+            tasks=[*jobs.tasks, *map(range, begins.tolist(), ends.tolist())],
+            queue_name=[*jobs.queue_name[:first], *(snapshot.queues.name[it.queue] for it in new)],
+            metadata=[*jobs.metadata, *[NO_METADATA] * count],
+            **_longer(jobs, _jobs(new, begins, len(podsets.name))),
+        ),
+        podsets=replace(
+            podsets,
+            name=[*podsets.name, *["default"] * count],
+            **_longer(podsets, _podsets(new, first)),
+        ),
+        tasks=replace(
+            tasks,
+            name=[*tasks.name, *pods],
+            uid=[*tasks.uid, *pods],
+            **_longer(tasks, _tasks(new, of, first, len(podsets.name))),
+        ),
+    )
+    return longer, range(first, first + count)
+
+
+def _jobs(new: Sequence[NewJob], first_task: IntVec, first_podset: int) -> dict[str, Any]:
+    count = len(new)
+    return {
+        "queue_of_job": [it.queue for it in new],
         "priority": [it.priority for it in new],
         "is_preemptible": [it.is_preemptible for it in new],
-        "created_s": created_s,
+        "created_s": [it.at_s for it in new],
         "refusal": np.zeros(count),
-        "first_task": begins,
+        "first_task": first_task,
         "first_podset": first_podset + np.arange(count),
         "podset_count": np.ones(count),
-        "shape_of_job": shape,
+        "shape_of_job": [it.shape for it in new],
         "active": np.zeros(count),
         "pending": np.zeros(count),
         "last_start_s": np.full(count, np.nan),
         "rare": np.tile(RARE, (count, 1)),
         "metadata_version": np.zeros(count),
     }
-    more_tasks = {
-        "job_of_task": rows[job_of],
-        "podset_of_task": first_podset + job_of,
-        "shape_of_task": shape[job_of],
-        "state": np.full(len(job_of), int(TaskState.GONE)),
-        "node_of_task": np.full(len(job_of), -1),
-        "nominated_node": np.full(len(job_of), -1),
-        "order_priority": np.full(len(job_of), LOWEST_PRIORITY),
-        "created_s": created_s[job_of],
-        "label_set_of_task": np.full(len(job_of), -1),
+
+
+def _podsets(new: Sequence[NewJob], first_job: int) -> dict[str, Any]:
+    count = len(new)
+    return {
+        "job_of_podset": first_job + np.arange(count),
+        "minimum": [it.minimum for it in new],
+        "active": np.zeros(count),
+        "pending": np.zeros(count),
     }
-    pod_names = [f"{names[job]}-{number}" for number, job in enumerate(job_of.tolist())]
-    return replace(
-        snapshot,
-        jobs=replace(
-            jobs,
-            name=[*jobs.name, *names],
-            tasks=[*jobs.tasks, *map(range, begins.tolist(), ends.tolist())],
-            queue_name=[*jobs.queue_name[:first], *(snapshot.queues.name[it] for it in queue)],
-            metadata=[*jobs.metadata, *[NO_METADATA] * count],
-            **_longer(jobs, more_jobs),
-        ),
-        podsets=replace(
-            podsets,
-            name=[*podsets.name, *["default"] * count],
-            **_longer(
-                podsets,
-                {
-                    "job_of_podset": rows,
-                    "minimum": [it.minimum for it in new],
-                    "active": np.zeros(count),
-                    "pending": np.zeros(count),
-                },
-            ),
-        ),
-        tasks=replace(
-            tasks,
-            name=[*tasks.name, *pod_names],
-            uid=[*tasks.uid, *pod_names],
-            **_longer(tasks, more_tasks),
-        ),
-    ), range(first, first + count)
+
+
+def _tasks(new: Sequence[NewJob], of: IntVec, first_job: int, first_podset: int) -> dict[str, Any]:
+    """Return the columns of the pods; ``of`` is the new job of each."""
+    shape, created_s = np.array([it.shape for it in new]), np.array([it.at_s for it in new])
+    return {
+        "job_of_task": first_job + of,
+        "podset_of_task": first_podset + of,
+        "shape_of_task": shape[of],
+        "state": np.full(len(of), int(TaskState.GONE)),
+        "node_of_task": np.full(len(of), -1),
+        "nominated_node": np.full(len(of), -1),
+        "order_priority": np.full(len(of), LOWEST_PRIORITY),
+        "created_s": created_s[of],
+        "label_set_of_task": np.full(len(of), -1),
+    }
 
 
 def _longer(table: Any, more: dict[str, Any]) -> dict[str, Any]:
