@@ -84,9 +84,7 @@ def cycle_of(place: Place) -> Cycle:
     """
     from kaisched.engine.planning import failures_of  # noqa: PLC0415 - not for the help
 
-    if sum(map(bool, (place.files, place.snapshot, place.daemon))) > 1:
-        message = "-f, --snapshot and --daemon name several sources"
-        raise ConfigError(message, fix="give one of them")
+    _check(place)
     cycle = _cycle(place)
     result, warnings, problems = cycle.result, cycle.warnings, cycle.problems
     failures = failures_of([result])
@@ -94,6 +92,28 @@ def cycle_of(place: Place) -> Cycle:
     if result.stats.abandoned:
         failures.append(f"the cycle was abandoned: {result.stats.abandoned}")
     return cycle._replace(warnings=warnings, problems=[*problems, *failures])
+
+
+def recorded(place: Place) -> Taken:
+    """Read a state as the recording of its next cycle.
+
+    Raises:
+        KaischedError: the state cannot be read, or its shard is wrong.
+
+    """
+    from kaisched.daemon.taking import Taken  # noqa: PLC0415 - not for the help
+    from kaisched.engine.recording_file import read_recording  # noqa: PLC0415
+
+    _check(place)
+    if place.snapshot is not None:
+        return Taken(read_recording(place.snapshot), [], [])
+    return taken(place)
+
+
+def _check(place: Place) -> None:
+    if sum(map(bool, (place.files, place.snapshot, place.daemon))) > 1:
+        message = "-f, --snapshot and --daemon name several sources"
+        raise ConfigError(message, fix="give one of them")
 
 
 def _cycle(place: Place) -> Cycle:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import RowVec
+from kaisched.core.axis import BoolVec, RowVec
 from kaisched.core.snapshot import Snapshot
 from kaisched.core.states import ALLOCATED_STATES, TaskState
 from kaisched.core.usage import Usage
@@ -29,8 +29,8 @@ GRACE_S: Final = 30.0
 _PART: Final = 50
 """A cycle runs when one of so many running jobs has ended, or as many jobs have come."""
 _LEAST_GAP_S: Final = 60.0
-"""Without more decisions, the next cycle may always be so far away."""
-_MOST_GAP: Final = 0.05
+"""After a cycle that moved no pod, the next one may always be so far away."""
+_MOST_GAP: Final = 0.1
 """Longest time between two cycles, as a part of the time that has passed: what depends on time
 alone, such as a minimum runtime, is seen that late."""
 _MOST_IDLE_GAP: Final = 0.25
@@ -89,6 +89,9 @@ class Course:
         self._due: list[tuple[float, int, RowVec]] = []
         self._end_s = np.full(len(self.pods.state), math.inf)
         """When each pod ends or is gone; an event at another time is stale."""
+        evicted_s = np.append(world.snapshot.jobs.last_evicted_s, math.nan)[self.pods.job]
+        self._is_evicted: BoolVec = ~np.isnan(evicted_s)
+        """Whether a pod that leaves is made anew: not one that somebody else has deleted."""
         self._arrivals = list(reversed(arrivals))
         self._running = 0
         self._numbered = 0
@@ -139,10 +142,10 @@ class Course:
             if result.stats.abandoned:
                 return Ended(math.inf, elapsed_s, self.steps)
             at_s = self._next_s()
-            if at_s == math.inf and _is_idle(result) and job < 0:
+            if at_s == math.inf and _is_quiet(result) and job < 0:
                 return Ended(math.inf, elapsed_s, self.steps)
             part = _MOST_IDLE_GAP if at_s == math.inf else _MOST_GAP
-            least_s = _LEAST_GAP_S if _is_idle(result) else PERIOD_S
+            least_s = _LEAST_GAP_S if _is_quiet(result) else PERIOD_S
             at_s = min(at_s, self._now_s + max(least_s, part * elapsed_s))
             if self.steps >= steps or at_s > begin_s + horizon_s:
                 return Ended(math.inf, elapsed_s, self.steps)
@@ -165,6 +168,7 @@ class Course:
         if len(evicted):
             self._running -= len(np.unique(pods.job[evicted]))
             pods.evict(evicted, self._now_s)
+            self._is_evicted[evicted] = True
             self._plan(evicted, self._now_s + GRACE_S)
         bound = result.bind_tasks
         if len(bound):
@@ -197,13 +201,13 @@ class Course:
             if (~leaves).any():
                 self._running -= 1
                 pods.release(tasks[~leaves], is_made_anew=False)
-            ours = pods.job[tasks] >= 0
-            pods.release(tasks[leaves & ours], is_made_anew=True)
-            pods.release(tasks[leaves & ~ours], is_made_anew=False)
+            comes_again = self._is_evicted[tasks] & (pods.job[tasks] >= 0)
+            pods.release(tasks[leaves & comes_again], is_made_anew=True)
+            pods.release(tasks[leaves & ~comes_again], is_made_anew=False)
         while self._arrivals and self._arrivals[-1][0] <= at_s:
             pods.arrive(self._arrivals.pop()[1])
 
 
-def _is_idle(result: CycleResult) -> bool:
-    """Tell whether a cycle decided nothing."""
-    return not (len(result.bind_tasks) or len(result.evict_tasks) or len(result.nominate_tasks))
+def _is_quiet(result: CycleResult) -> bool:
+    """Tell whether a cycle moved no pod; promises alone are made again until they are kept."""
+    return not (len(result.bind_tasks) or len(result.evict_tasks))
