@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from kaisched.cli.plan_document import pending_job, queue_document
+from kaisched.cli.when_text import when_document, when_lines
 from kaisched.core.refusals import code_named, text_of
 from kaisched.core.states import TaskState
 from kaisched.errors import ConfigError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kaisched.core.metadata import Metadata
     from kaisched.framework.report.records import CycleResult, DecisionRecord, QueueShare
     from kaisched.framework.report.turns import Turn
+    from kaisched.sim.forecast.forecast import Forecast
 
 SCHEMA: Final = "kaisched.io/why/v1"
 _MOST_PODS: Final = 5
@@ -99,7 +101,7 @@ def _is_meant(full: str, name: str) -> bool:
     return full == name or ("/" not in name and full.partition("/")[2] == name)
 
 
-def document(result: CycleResult, found: Found) -> dict[str, Any]:
+def document(result: CycleResult, found: Found, foreseen: Forecast | None = None) -> dict[str, Any]:
     """Return everything about a job."""
     session, record = result.records.session, _record(result, found)
     turn = Turns(result).document(found.job)
@@ -118,12 +120,14 @@ def document(result: CycleResult, found: Found) -> dict[str, Any]:
             for task, state, node in _pods(result, found)
         ],
         "queues": [queue_document(share) for share in _path(result, found)],
+        "when": when_document(foreseen) if foreseen is not None else None,
     }
 
 
-def print_text(result: CycleResult, found: Found) -> None:
+def print_text(result: CycleResult, found: Found, foreseen: Forecast | None = None) -> None:
     """Print everything about a job, the answer first."""
-    print("\n".join(_lines(result, found)))  # noqa: T201
+    lines = [*_lines(result, found), *(when_lines(foreseen) if foreseen is not None else ())]
+    print("\n".join(lines))  # noqa: T201
 
 
 def _record(result: CycleResult, found: Found) -> DecisionRecord | None:
