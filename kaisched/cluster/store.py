@@ -209,7 +209,7 @@ class StateStore:
     def upsert_pod(self, pod: Pod) -> None:
         """Take in a pod that came or changed."""
         self.rows.touch()
-        self._take_in(pod_row(pod, self.ours.schedulers, self.ours.gpu_resources))
+        self._take_in(pod_row(pod, self.ours))
 
     def remove_pod(self, key: str, uid: str = "") -> None:
         """Drop a pod; with a UID, only if it is still that one."""

@@ -72,7 +72,7 @@ def start_over(session: Session) -> None:
     session.trying = _NOBODY
     for made in ("ledger", "placement"):
         session.__dict__.pop(made, None)
-    session.capacity = Capacity(session.snapshot)
+    before, session.capacity = session.capacity.cards, Capacity(session.snapshot)
     for kept in (session.state, session.found, session.hints):
         kept.clear()
     session.has_kept_promises = False
@@ -81,6 +81,9 @@ def start_over(session: Session) -> None:
     if not (len(tasks) or outcome.nominations or outcome.evictions):
         return
     statement = session.statement()  # its moves are committed already
+    cards = session.capacity.cards
+    if cards is not None:
+        cards.recall(before)
     evicted = [eviction.task for eviction in outcome.evictions]
     for task in evicted:
         statement.evict(task)
@@ -89,3 +92,5 @@ def start_over(session: Session) -> None:
         (statement.relocate if task in moved else statement.pipeline)(task, node)
     for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
         statement.allocate(task, node)
+    if cards is not None:
+        cards.recall(None)

@@ -100,7 +100,17 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         nominate_nodes=places,
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
+        bind_cards=_cards(session, tasks),
     )
+
+
+def _cards(session: Session, tasks: RowVec) -> dict[int, tuple[int, ...]]:
+    """Return the cards of bound pods with a share."""
+    cards = session.capacity.cards
+    if cards is None:
+        return {}
+    found = {task: cards.slots_of(task) for task in tasks.tolist()}
+    return {task: slots for task, slots in found.items() if slots}
 
 
 def _put_off(session: Session) -> dict[str, int]:

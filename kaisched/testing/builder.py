@@ -107,8 +107,9 @@ class ClusterBuilder:
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Taint] = (),
         is_unschedulable: bool = False,
+        card_mib: int = 0,
     ) -> ClusterBuilder:
-        """Add a node with ``gpu`` GPUs, ``cpu`` cores and ``memory`` GiB."""
+        """Add a node with ``gpu`` GPUs of ``card_mib`` MiB, ``cpu`` cores and ``memory`` GiB."""
         amounts = {
             "gpu": gpu * GPU_UNIT,
             "cpu": cpu * _CORE,
@@ -117,7 +118,7 @@ class ClusterBuilder:
         }
         all_labels = {HOSTNAME: name, **(labels or {})}
         row = NodeRow(name, amounts, all_labels, tuple(taints), is_unschedulable=is_unschedulable)
-        self._nodes.append(row)
+        self._nodes.append(replace(row, card_mib=card_mib))
         return self
 
     def queue(

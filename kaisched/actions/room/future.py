@@ -74,6 +74,6 @@ class Future:
         self._seen = len(capacity.touched)
         for node in rows:
             if self.allowed is None or self.allowed[node]:
-                room = capacity.on(node).pods(self.asked)
+                room = capacity.pods_on(node, self.shape)
                 self.total += room - int(self.room[node])
                 self.room[node] = room

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -20,6 +21,7 @@ from kaisched.cluster.stuck import STUCK_AFTER_S
 from kaisched.core.snapshot import Snapshot
 from kaisched.errors import ObjectError
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.objects import labels
 from kaisched.objects.known_workloads import KNOWN
 from kaisched.objects.labels import format_time
 from kaisched.objects.load import Manifest, identity_of
@@ -92,6 +94,7 @@ class EmbeddedCluster:
             workloads=workloads,
             stuck_after_s=stuck_after_s,
         )
+        self.store.ours = dataclasses.replace(self.store.ours, offers_shares=True)
         self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails
@@ -216,6 +219,9 @@ class EmbeddedCluster:
             type="PodScheduled", status="True", last_transition_time=format_time(now_s)
         )
         pod = replace(pod, spec=replace(pod.spec, node_name=bind.node))
+        if bind.cards:
+            notes = {**pod.metadata.annotations, labels.GPU_GROUPS: ",".join(bind.cards)}
+            pod = replace(pod, metadata=replace(pod.metadata, annotations=notes))
         pod = _with_status(pod, conditions=[scheduled], nominated_node_name="")
         self._record("bound", pod)
         self._put(pod)
@@ -256,8 +262,8 @@ class EmbeddedCluster:
         row = rows.row_of_node(bind.node)
         if row < 0:
             return f"no node {bind.node}"
-        short = rows.shortage(rows.row_of_task(pod.key), row)
-        return f"out of {short}" if short else ""
+        short = rows.accounts.shortage(rows.row_of_task(pod.key), row)
+        return f"out of {rows.axis.names[short]}" if short >= 0 else ""
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kaisched.core.axis import PODS
+from kaisched.core.axis import GPU, PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
@@ -178,6 +178,8 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
         is_single = jobs.podset_count[job] == 1 and jobs.pending[job] - bound[job] == 1
         if not is_single or shape < 0 or reason.get(jobs.name[job]) not in _NO_ROOM:
             continue
+        if nodes.cards is not None and snapshot.shapes.request[GPU, shape]:
+            continue  # parts of several cards are no whole card
         if snapshot.shapes.constraints[shape] == Constraints():
             fits = (snapshot.shapes.request[:, [shape]] <= idle).all(axis=0) & is_plain
             if fits.any():

@@ -26,7 +26,6 @@ def node_refusals_of(
     by default what is idle now.
     """
     plan, room, _, _ = session.placement.vacancy(shape)
-    request = session.shapes.request[:, shape]
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
     refused: list[NodeRefusal] = []
     if plan.codes is not None:
@@ -40,7 +39,7 @@ def node_refusals_of(
         idle = session.nodes.allocatable
     elif idle is None:
         idle = session.capacity.idle
-    refused.extend(_shortages(session, request, idle, short))
+    refused.extend(_shortages(session, shape, idle, short))
     refused.sort(key=lambda each: (-each.nodes, each.reason, each.detail))
     return never or code, tuple(refused)
 
@@ -54,6 +53,8 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     if not len(session.nodes):
         return Refusal.NO_NODE_ALLOWED
     large: BoolVec = np.all(request[:, None] <= allocatable, axis=0)
+    if session.capacity.cards is not None:
+        large &= session.capacity.cards.could_take(shape)
     if not large.any():
         return Refusal.EXCEEDS_ANY_NODE
     codes = session.placement.plan(shape).codes
@@ -66,12 +67,10 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     return None if large[may].any() else Refusal.EXCEEDS_ANY_NODE
 
 
-def _shortages(
-    session: Session, request: Amounts, idle: Amounts, short: BoolVec
-) -> list[NodeRefusal]:
+def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> list[NodeRefusal]:
     """Count nodes by the first resource they lack; plugins' bounds refuse the other nodes."""
     refused: list[NodeRefusal] = []
-    left = short.copy()
+    request, left = session.shapes.request[:, shape], short.copy()
     for resource in _by_scarcity(request):
         lacking = left & (idle[resource] < request[resource])
         count = int(np.count_nonzero(lacking))
@@ -83,6 +82,13 @@ def _shortages(
         detail = f"{name} short by at least {format_amount(name, gap)}"
         refused.append(NodeRefusal(TEXTS[reason].name, count, detail))
         left &= ~lacking
+    if session.capacity.cards is not None and left.any():
+        rows = left.nonzero()[0]
+        lacking = session.capacity.limited_now(shape, rows, np.ones(len(rows), np.int64)) == 0
+        if count := int(np.count_nonzero(lacking)):
+            name = TEXTS[Refusal.RESOURCES].name
+            refused.append(NodeRefusal(name, count, "gpu: no card has so much left"))
+            left[rows[lacking]] = False
     if left.any():
         text = TEXTS[Refusal.HOST_PORT]
         refused.append(

@@ -174,6 +174,8 @@ class CycleResult:
     """The claims of reclaim, preempt and consolidate that were met, in order."""
     put_off: Mapping[str, int] = field(default_factory=dict)
     """Jobs that were put off, by leaf queue."""
+    bind_cards: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The cards of bound pods with a share, as slots of their nodes, by task row."""
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""
@@ -206,5 +208,5 @@ def _intent(intent: Any) -> dict[str, Any]:
     return {
         field.name: getattr(intent, field.name)
         for field in fields(intent)
-        if field.name not in _ROWS
+        if field.name not in _ROWS and (field.name != "cards" or intent.cards)
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 import numpy as np
@@ -97,6 +98,19 @@ class Binds(_Placed[Bind]):
     """Bind intents."""
 
     _kind = Bind
+
+    def _make(self) -> Iterable[Bind]:
+        cards = self._session.capacity.cards
+        if cards is None:
+            yield from super()._make()
+            return
+        groups = dict(cards.table.group_of_slot)
+        for bind in super()._make():
+            slots = [(bind.node_row, slot) for slot in cards.slots_of(bind.task)]
+            for number, slot in enumerate(slots):
+                # A card that was closed gets the name of the first pod on it.
+                groups.setdefault(slot, f"{bind.uid}-{number}")
+            yield replace(bind, cards=tuple(groups[slot] for slot in slots))
 
 
 class Nominations(_Placed[Nominate]):

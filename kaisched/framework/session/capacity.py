@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from kaisched.core.axis import GPU
 from kaisched.core.states import HOLDING_STATES, TaskState
+from kaisched.framework.session.cards import Cards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +53,16 @@ class Capacity:
     nothing.
     """
 
-    __slots__ = ("_asked", "_has_releasing", "_is_own", "_request", "idle", "releasing", "touched")
+    __slots__ = (
+        "_asked",
+        "_has_releasing",
+        "_is_own",
+        "_request",
+        "cards",
+        "idle",
+        "releasing",
+        "touched",
+    )
 
     idle: Amounts
     """``(R, N)`` what no pod holds, pods that are leaving included."""
@@ -59,6 +70,8 @@ class Capacity:
     """``(R, N)`` what leaving pods will release, less what is promised of it."""
     touched: list[int]
     """Node rows in the order of their changes: caches of answers by node ask again for them."""
+    cards: Cards | None
+    """The cards that pods share; None while no pod shares."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Begin with the amounts of the snapshot."""
@@ -66,30 +79,47 @@ class Capacity:
         self.idle, self.releasing = nodes.idle, nodes.releasing
         self.touched = []
         self._request = snapshot.shapes.request
+        self.cards = None
+        if nodes.cards is not None:
+            self.cards = Cards(nodes.cards, snapshot.shapes.constraints, self._request)
         self._asked: dict[int, list[tuple[int, int]]] = {}
         self._is_own = False
         self._has_releasing: bool | None = None
 
     # -- moves: the ledger's business --------------------------------------------------------------
 
-    def take(self, node: int, shape: int, state: int) -> None:
+    def take(self, task: int, node: int, shape: int, state: int) -> None:
         """Count the room of a pod on its node: held, leaving or promised, as its state says."""
+        if self.cards is not None:
+            self.cards.take(task, node, shape, state)
         self._move(node, self._request[:, shape], state)
 
-    def give_back(self, node: int, shape: int, state: int) -> None:
+    def give_back(self, task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
+        if self.cards is not None:
+            self.cards.give_back(task, node, shape, state)
         self._move(node, -self._request[:, shape], state)
 
-    def take_all(self, nodes: RowVec, shape: int, state: int) -> None:
+    def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
+        if self.cards is not None:
+            for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
+                self.cards.take(task, node, shape, state)
         self._move_all(nodes, self._request[:, shape], state)
 
-    def give_back_all(self, nodes: RowVec, shape: int, state: int) -> None:
+    def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
+        if self.cards is not None:
+            for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True):
+                self.cards.give_back(task, node, shape, state)
         self._move_all(nodes, -self._request[:, shape], state)
 
-    def release(self, holding: Holding, sign: int) -> None:
+    def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
+        if self.cards is not None:
+            columns = (tasks, holding.nodes, shapes)
+            for task, node, shape in zip(*(it.tolist() for it in columns), strict=True):
+                self.cards.release(task, node, shape, sign)
         if not self._is_own:
             self._copy()
         self._has_releasing = True
@@ -157,16 +187,46 @@ class Capacity:
     ) -> IntVec:
         """``(N,)`` pods of a shape that fit on the nodes allowed once everything is released.
 
-        What the pods of ``without`` hold counts as free as well.
+        What the pods of ``without`` hold counts as free as well. With shared cards this is an
+        upper bound: parts of two cards may count as a whole one.
         """
         if without is not None:
             return self.without(without).room(shape, allowed)
-        return room_of(self.free(), self._request[:, shape], allowed)
+        room = room_of(self.free(), self._request[:, shape], allowed)
+        if self.cards is not None and self.cards.counts_for(shape):
+            rows = np.arange(len(room))
+            later = self.cards.room_later(shape, rows, self.idle[GPU], self.releasing[GPU])
+            np.minimum(room, later, out=room)
+        return room
+
+    def limited_now(self, shape: int, rows: RowVec, room: IntVec) -> IntVec:
+        """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
+        if self.cards is None or not self.cards.counts_for(shape):
+            return room
+        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
+        return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
 
     def fits(self, shape: int, node: int) -> bool:
         """Tell whether a pod fits on a node once everything is released."""
         free = self.idle[:, node] + self.releasing[:, node]
-        return bool((free >= self._request[:, shape]).all())
+        if not (free >= self._request[:, shape]).all():
+            return False
+        return self.cards is None or self.pods_on(node, shape) > 0
+
+    def may_stay(self, task: int, shape: int, node: int) -> bool:
+        """Tell whether a pod that is being released could stay on its node, and on its cards."""
+        if not self.fits(shape, node):
+            return False
+        return self.cards is None or self.cards.may_stay(task, node, shape)
+
+    def pods_on(self, node: int, shape: int) -> int:
+        """Return how many pods of a shape fit on a node once everything is released."""
+        room = self.on(node).pods(self.asked(shape))
+        if room and self.cards is not None and self.cards.counts_for(shape):
+            rows = np.array([node])
+            amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
+            room = min(room, int(self.cards.room_later(shape, rows, *amounts)[0]))
+        return room
 
     def on(self, node: int) -> NodeRoom:
         """Return the room of one node once everything is released, to count with."""

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
+    from kaisched.framework.session.cards import Cards
 
 _HINT = "rooms"
 _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
+ON_OPEN_CARD = 10_000.0
+"""What an open card with room adds to the score of a node: more than all that packs nodes."""
 _LEVEL_CELLS = 400_000
 """Above so many (node, extra pod) cells the table of scores is not built; an estimate, 3 MB."""
 
@@ -209,6 +212,8 @@ class Placement:
         plan, room, total, _ = vacancy
         if total < count:
             return None
+        if self._capacity.cards is not None and self._capacity.cards.demand_of(plan.shape):
+            return self._choose_on_cards(self._capacity.cards, plan, room, count)
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
@@ -229,6 +234,10 @@ class Placement:
         plan, room, _, _ = self.vacancy(shape)
         future = self.future(plan)
         score = np.where(future > 0, self._score(plan), -1.0)
+        cards = self._capacity.cards
+        if cards is not None and cards.demand_of(shape):
+            later = cards.on_open_cards(shape, self._rows, is_later=True) > 0
+            score += np.where((future > 0) & later, ON_OPEN_CARD, 0.0)
         if barred:
             score[list(barred)] = -1.0
         if plan.codes is not None and ((room > 0) & (score >= 0)).any():
@@ -318,6 +327,24 @@ class Placement:
             mask.values[rows] = np.where(room[rows] > 0, score[rows], -1.0)
             mask.seen = len(touched)
         return mask.values
+
+    def _choose_on_cards(self, cards: Cards, plan: ShapePlan, room: IntVec, count: int) -> RowVec:
+        """Choose nodes for pods with a share one by one: an open card that fits comes first."""
+        shape = plan.shape
+        opened = cards.on_open_cards(shape, self._rows, is_later=False)
+        per_card = np.maximum(cards.of_new_card(shape, self._rows), 1)
+
+        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
+            beyond = extra - opened[rows]
+            fits = (beyond < 0) | (beyond % per_card[rows] > 0)
+            return np.where(fits, ON_OPEN_CARD, 0.0)
+
+        def score(rows: RowVec, extra: IntVec) -> FloatVec:
+            found = self._ask.node_score(self._session, shape, rows, extra)
+            return np.asarray(found + bonus(rows, extra))
+
+        first = self._score(plan) + bonus(self._rows, self._none)
+        return fill_stepwise(np.where(room > 0, first, -1.0), room, count, score)
 
     def _rises(self, vacancy: Vacancy, chosen: RowVec) -> bool:
         """Check that no node's score fell below its first while it was filled."""

@@ -9,7 +9,7 @@ from kaisched import hookimpl
 from kaisched.engine import turn
 from kaisched.framework.session.ledger import Ledger
 from kaisched_plugins.binpack.plugin import Binpack
-from tests.unit.cli.conftest import POD
+from tests.unit.cli.conftest import NODE, POD, QUEUE
 
 TABLES = """\
 Binds
@@ -255,3 +255,20 @@ def test_mig_instances_are_placed_by_profile(run, manifests):
     (waits,) = [it for it in cycle["pending"] if "m-1" in it["podGroup"]]
     assert waits["reason"] == "NoRoom"
     assert "nvidia.com/mig-1g.10gb short by at least 1" in str(waits)
+
+
+def test_a_plan_decides_about_shares_and_keeps_their_cards_from_cycle_to_cycle(run, manifests):
+    text = NODE % "n0" + QUEUE % ("a", "", 4, -1)
+    for name, fraction in (("s-0", "0.4"), ("s-1", "0.5"), ("s-2", "0.6")):
+        pod = POD % (name, "a", "kaisched", 0)
+        text += pod.replace("labels", f'annotations: {{gpu-fraction: "{fraction}"}}, labels')
+    text = text.replace('nvidia.com/gpu: "0"', 'cpu: "1"').replace('"8"', '"2"')
+    text += POD % ("whole", "a", "kaisched", 1)
+    manifests.write_text(text, encoding="utf-8")
+    _, out, err = run("plan", "-f", manifests, "--rounds", "3", "-o", "json")
+    assert not err
+    first, *later = parsed(out)["cycles"]
+    assert [bind["pod"] for bind in first["binds"]] == ["team/s-0", "team/s-1", "team/s-2"]
+    assert not any(cycle["binds"] for cycle in later)
+    (waits,) = first["pending"]
+    assert "gpu short by at least 0.5" in waits["message"]
