@@ -17,6 +17,7 @@ _HOME = {
     "hookimpl": "kaisched.framework.plugins.specification",
     "Session": "kaisched.framework.session.view",
     "Claim": "kaisched.framework.session.claims",
+    "NodeSet": "kaisched.framework.session.claims",
     "Units": "kaisched.framework.session.claims",
     "SubGroup": "kaisched.core.tables",
     "Constraints": "kaisched.core.constraints",
@@ -57,6 +58,7 @@ _HOME = {
     "UNLIMITED": "kaisched.units",
     "parse_duration": "kaisched.units",
     "roll_up": "kaisched.core.tree",
+    "divide_level": "kaisched.core.division",
     "fairshare": "kaisched.core",
     "shares": "kaisched.core",
     "worth": "kaisched.core.worth",
@@ -70,6 +72,7 @@ _HOME = {
     "main_resource": "kaisched.framework.session.next_batch",
     "Moves": "kaisched.framework.invariants.sums",
     "Step": "kaisched.framework.report.records",
+    "EvictionReason": "kaisched.framework.report.reason",
     "Problem": "kaisched.framework.report.reason",
     "Reason": "kaisched.framework.report.reason",
     "format_amount": "kaisched.units",
@@ -97,6 +100,7 @@ if TYPE_CHECKING:
     from kaisched.core.constraints import Taint as Taint
     from kaisched.core.constraints import Toleration as Toleration
     from kaisched.core.division import Entitlements as Entitlements
+    from kaisched.core.division import divide_level as divide_level
     from kaisched.core.refusals import PluginRefusal as PluginRefusal
     from kaisched.core.refusals import Refusal as Refusal
     from kaisched.core.states import ACTIVE_STATES as ACTIVE_STATES
@@ -117,10 +121,12 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.plugin import Arguments as Arguments
     from kaisched.framework.plugins.plugin import Plugin as Plugin
     from kaisched.framework.plugins.specification import hookimpl as hookimpl
+    from kaisched.framework.report.reason import EvictionReason as EvictionReason
     from kaisched.framework.report.reason import Problem as Problem
     from kaisched.framework.report.reason import Reason as Reason
     from kaisched.framework.report.records import Step as Step
     from kaisched.framework.session.claims import Claim as Claim
+    from kaisched.framework.session.claims import NodeSet as NodeSet
     from kaisched.framework.session.claims import Unit as Unit
     from kaisched.framework.session.claims import Units as Units
     from kaisched.framework.session.job_order import jobs_by_age as jobs_by_age

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
 _SHORT = reprlib.Repr()
@@ -80,6 +81,8 @@ class KaischedError(Exception):
         super().__init__(message)
         self.message = message
         self.fix = fix
+        self.others: tuple[KaischedError, ...] = ()
+        """Errors that were found together with this one."""
 
     def __str__(self) -> str:
         return _one_line(f"{self.message}; {self.fix}" if self.fix else self.message)
@@ -141,6 +144,38 @@ class ObjectError(_PlacedError):
         what = " ".join(filter(None, (self.kind, self.name)))
         where = f"document {self.document}" if self.document else ""
         return (self.file, f"{where} ({what})" if where and what else where or what, self.path)
+
+
+class Collector:
+    """Errors that are found one by one and reported at once."""
+
+    def __init__(self, errors: Iterable[KaischedError] = ()) -> None:
+        """Start with some errors."""
+        self.errors: list[KaischedError] = list(errors)
+
+    def add(self, error: KaischedError) -> None:
+        """Add an error, with those that it holds."""
+        self.errors += [error, *error.others]
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Collect the error that ends the block, if any."""
+        try:
+            yield
+        except KaischedError as error:
+            self.add(error)
+
+    def stop_if_any(self) -> None:
+        """Raise the first error, which holds the others.
+
+        Raises:
+            KaischedError: there is any error.
+
+        """
+        if self.errors:
+            first, *others = self.errors
+            first.others = tuple(others)
+            raise first
 
 
 class PluginError(KaischedError):

@@ -36,7 +36,8 @@ MIG_SLICES_OF_GPU: Final = 7
 Amount: TypeAlias = str | int | float
 """An amount in a manifest: a Kubernetes quantity, or a plain number."""
 
-_MAX_CHARS: Final = 40
+MAX_CHARS: Final = 40
+"""The most characters of an amount that is written as a text."""
 _MAX_BITS: Final = 256
 _MOST_KNOWN: Final = 1 << 16
 _MAX_POWER: Final = 64  # 40 digits and a larger power are beyond any cap, or below any unit
@@ -104,7 +105,7 @@ def _shown(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:  # repr() may refuse it
         return "a huge number"
     text = repr(value)
-    return text if len(text) <= _MAX_CHARS else text[: _MAX_CHARS - 3] + "..."
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 3] + "..."
 
 
 def parse_quantity(amount: Amount) -> Quantity:
@@ -128,8 +129,8 @@ def parse_quantity(amount: Amount) -> Quantity:
 
 
 def _parse_text(text: str) -> Quantity:
-    if len(text) > _MAX_CHARS:
-        raise UnitError(f"{_shown(text)} is longer than {_MAX_CHARS} characters", _QUANTITY_FIX)
+    if len(text) > MAX_CHARS:
+        raise UnitError(f"{_shown(text)} is longer than {MAX_CHARS} characters", _QUANTITY_FIX)
     match = _QUANTITY.fullmatch(text)
     digits = (match["whole"] + (match["part"] or "")) if match else ""
     if match is None or not digits:
@@ -268,11 +269,13 @@ def parse_duration(text: object, *, allow_negative: bool = False) -> float:
     if text in ("0", 0) and not isinstance(text, bool):
         return 0.0
     if not isinstance(text, str):
-        is_number = isinstance(text, int | float) and not isinstance(text, bool)
-        fix = f'write "{_shown(text)}s" for seconds' if is_number else _DURATION_FIX
-        raise UnitError(f"{_shown(text)} has no unit" if is_number else "no duration", fix)
-    if len(text) > 2 * _MAX_CHARS:
-        raise UnitError(f"{_shown(text)} is longer than {2 * _MAX_CHARS} characters", _DURATION_FIX)
+        if not isinstance(text, int | float) or isinstance(text, bool):
+            raise UnitError("no duration", _DURATION_FIX)
+        is_usable = text >= 0 or allow_negative
+        fix = f'write "{_shown(text)}s" for seconds' if is_usable else _DURATION_FIX
+        raise UnitError(f"{_shown(text)} has no unit", fix)
+    if len(text) > 2 * MAX_CHARS:
+        raise UnitError(f"{_shown(text)} is longer than {2 * MAX_CHARS} characters", _DURATION_FIX)
     is_negative = text.startswith("-")
     seconds = _unsigned_duration(text, text[text.startswith(("-", "+")) :])
     if is_negative and not allow_negative:

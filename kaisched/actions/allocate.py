@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.order.alike import alike, sets_of
 from kaisched.actions.order.backlog import note_room, waiting_heads
 from kaisched.actions.order.candidates import (
     Candidates,
@@ -27,8 +28,8 @@ from kaisched.actions.order.fair_order import PredictedOrder
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.rations import rations_of
 from kaisched.actions.order.sequence import Pick
-from kaisched.actions.order.stepwise import FEW, StepwiseOrder
-from kaisched.actions.room.placing import place_mixed, place_waiting
+from kaisched.actions.order.stepwise import StepwiseOrder, are_few
+from kaisched.actions.room.placing import place_mixed, place_waiting, place_within
 from kaisched.actions.room.promises import hold_broken, keep_promises
 from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from kaisched.actions.order.fair_order import FairOrder
     from kaisched.actions.order.rations import Rations
     from kaisched.core.axis import RowVec
+    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.session import Session
 
 _LONGEST_RUN: Final = 512
@@ -103,7 +105,11 @@ class _Allocation:
         self._action = action
         self._candidates = candidates
         ask = session.ask
-        few = candidates.most <= FEW or len(candidates) == 1 or not ask.rests_on_sums(session)
+        few = (
+            len(candidates) == 1
+            or are_few(candidates.most, candidates.count_queues())
+            or not ask.rests_on_sums(session)
+        )
         self._fair_order: FairOrder = (StepwiseOrder if few else PredictedOrder)(
             session, action, candidates
         )
@@ -128,10 +134,36 @@ class _Allocation:
             if item.code:
                 self._session.outcome.refusal[job] = item.code
                 fair_order.refused(item)
+            elif (sets := self._sets_of(item)) is not None:
+                self._take_within(item, sets)
             elif shape >= 0:
                 self._take_run(item, shape)
             else:
                 self._take_mixed(item)
+
+    def _sets_of(self, item: Pick) -> list[NodeSet] | None:
+        return sets_of(self._session, self._action, self._candidates, item.at)
+
+    def _take_within(self, item: Pick, sets: list[NodeSet]) -> None:
+        """Place the next batch of a job on the first set of nodes that has room for it."""
+        session, at = self._session, item.at
+        statement = session.statement()
+        tasks = self._candidates.batches.get(int(self._candidates.job[at]))
+        if tasks is None:
+            tasks = self._tasks_of(at)
+        if place_within(session, statement, tasks, sets, has_promises=at in self._promised):
+            self._keep(item, statement.has_pipelined)
+            statement.commit(self._action)
+            self._fair_order.placed(item)
+            self._go_on(item)
+            return
+        waits = self._fair_order.waiting().copy()
+        self._refuse(item)
+        waits[at] = False
+        others = alike(session, self._action, self._candidates, at, waits)
+        if others.size:
+            note_no_room(session, self._candidates.job[others])
+            self._fair_order.drop(others)
 
     def _take_run(self, first: Pick, shape: int) -> None:
         """Place the next candidates together, as long as their pods are equal and fit."""
@@ -151,7 +183,7 @@ class _Allocation:
             if need == vacancy.total or len(run) == self._longest:
                 break
             last, item = item, fair_order.peek(len(run))
-            if item is not None and self._comes_back(last):
+            if item is not None and (self._comes_back(last) or self._sets_of(item) is not None):
                 break
         if not run:
             self._wait_or_refuse(first, shape)

@@ -6,7 +6,7 @@ may move only a limited number of jobs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from kaisched.actions.eviction.plan import Demand, Plan
 from kaisched.actions.eviction.reasons import consolidate_reason
 from kaisched.actions.eviction.relocation import Relocation
 from kaisched.actions.eviction.search import Search
+from kaisched.actions.order.alike import alike
 from kaisched.actions.order.candidates import ANY, drop_gated, gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
@@ -30,6 +31,7 @@ from kaisched.framework.session.claims import Claim, Unit
 from kaisched.framework.session.disruptions_left import has_budgets, may_disrupt
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
 from kaisched.framework.session.next_batch import main_resource
+from kaisched.framework.session.node_sets import sets_or_all
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class _Consolidation:
         self._most = most
         self._respects_budgets = has_budgets(session)
         self._movable: dict[bool, Movable] = {}
-        self._prices: dict[tuple[int, int, bool], Prices] = {}
+        self._prices: dict[tuple[object, int, int, bool], Prices] = {}
 
     def run(self) -> None:
         """Try the claims in fair order."""
@@ -96,15 +98,24 @@ class _Consolidation:
             if not code:
                 fair_order.placed(item)
                 continue
-            shape, size = candidates.shape[at], candidates.size[at]
-            same = fair_order.waiting() & (candidates.shape == shape) & (candidates.size >= size)
-            if item.code or shape < 0:
-                same[:] = False
-            same[at] = True
-            gone = np.flatnonzero(same)
+            gone = np.array([at]) if item.code else self._alike(candidates, at, fair_order)
             codes = np.full(len(gone), code, np.int16)
             session.outcome.note_claims(self._action, candidates.job[gone], codes)
             fair_order.drop(gone)
+
+    def _alike(self, candidates: Candidates, at: int, fair_order: StepwiseOrder) -> RowVec:
+        """Return the candidates that fail together with one, and itself: whatever their queue."""
+        waits = fair_order.waiting()
+        if self._session.ask.node_sets(self._session) is not None:
+            others = alike(self._session, self._action, candidates, at, waits)
+            return np.union1d(others, [at])
+        shape, size = candidates.shape[at], candidates.size[at]
+        same = waits & (candidates.shape == shape) & (candidates.size >= size)
+        if shape < 0:
+            same[:] = False
+        same[at] = True
+        gone: RowVec = same.nonzero()[0]
+        return gone
 
     def _claims(self) -> Candidates | None:
         """Return the preemptible jobs that all free room together could hold; None if none."""
@@ -156,6 +167,18 @@ class _Consolidation:
         if tasks is None:
             tasks = pending_tasks(session, job)[: int(candidates.size[at])]
         claim = Claim(self._action, job, int(candidates.queue[at]), ask)
+        codes: list[int] = []
+        for nodes in sets_or_all(session, self._action, job, ask):
+            with session.placement.within(nodes):
+                code = self._try_within(replace(claim, within=nodes), tasks)
+            if not code:
+                return 0
+            codes.append(code)
+        return codes[0] if codes else _NO_ROOM_EVEN_SO
+
+    def _try_within(self, claim: Claim, tasks: RowVec) -> int:
+        """Carry out a claim on the set of nodes that is tried now; return 0 or the refusal."""
+        session = self._session
         demand = self._search.demand(claim, tasks)
         avoided: set[int] = set()
         clearings: list[Clearing] | None = None
@@ -167,7 +190,7 @@ class _Consolidation:
                 return int(Refusal.EVICTION_BUDGET)
             stuck = self._carry_out(demand, clearings)
             if not stuck:
-                session.outcome.refusal[job] = _WAITING
+                session.outcome.refusal[claim.job] = _WAITING
                 return 0
             if not clearings:
                 break  # room is not what is missing: no other choice would help
@@ -226,7 +249,8 @@ class _Consolidation:
     def _priced(self, shape: int, *, respects_budgets: bool) -> Prices:
         session = self._session
         main = main_resource(session, session.shapes.request[:, shape])
-        key = (shape, main, respects_budgets)
+        nodes = session.placement.nodes
+        key = (None if nodes is None else nodes.key, shape, main, respects_budgets)
         if key not in self._prices:
             self._prices[key] = Prices(session, self._search.future(shape), main)
         return self._prices[key]
@@ -254,7 +278,7 @@ class _Consolidation:
         reason = consolidate_reason(session, demand.claim, moved)
         if units:
             note_eviction(session, demand.claim.job)
-        plan.statement.commit(self._action, session.jobs.name[demand.claim.job], reason)
+        plan.statement.commit(self._action, demand.claim.job, reason)
         # No pod moves twice in one cycle.
         for movable in self._movable.values():
             movable.forget(units)

@@ -46,7 +46,7 @@ class Drain:
                 for task in pods:
                     statement.evict(task)
                 name = queues.name[int(of_job[job])]
-                statement.commit(self.name, "", f"queue {name} is drained: stopPolicy HoldAndDrain")
+                statement.commit(self.name, -1, f"queue {name} is drained: stopPolicy HoldAndDrain")
 
     def _running(self, session: Session, job: int) -> list[int]:
         """Return the running pods of a job that this cycle has not changed."""

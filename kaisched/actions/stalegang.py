@@ -89,7 +89,7 @@ class StaleGangs:
             statement = session.statement()
             for task in gone:
                 statement.evict(task)
-            statement.commit(self.name, "", reason)
+            statement.commit(self.name, -1, reason)
 
 
 def _remembered(session: Session) -> dict[str, float]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import typer
 
+from kaisched.cli import streams
 from kaisched.errors import ConfigError, KaischedError
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ COMMANDS: Final = {
     "plan": Entry(
         "kaisched.cli.plan", "Say what would be bound, evicted and left pending, and why."
     ),
+    "why": Entry("kaisched.cli.why", "Say why a job or pod waits, and what would let it start."),
+    "queue": Entry("kaisched.cli.queue", "Show queues, their shares and their waiting jobs."),
+    "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),
     "tune": Entry("kaisched.cli.tune", "Find the best settings for a scenario."),
@@ -85,12 +89,31 @@ def build_app(wanted: str | None) -> typer.Typer:
     return app
 
 
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from kaisched.cli.version import command  # noqa: PLC0415 - only when asked
+
+        command("text")
+        raise typer.Exit
+
+
 def _root(
     debug: bool = typer.Option(
         False, "--debug", help="Show tracebacks; allowed anywhere on the line."
     ),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_print_version, is_eager=True
+    ),
 ) -> None:
     pass
+
+
+def _is_bare_group(line: Sequence[str]) -> bool:
+    """Tell whether a line names a group of commands and nothing else."""
+    if len(line) != 1 or line[0] not in COMMANDS:
+        return False
+    module = COMMANDS[line[0]].module
+    return find_spec(module) is not None and isinstance(import_module(module).command, typer.Typer)
 
 
 def _stand_in() -> None:
@@ -136,13 +159,17 @@ def main(arguments: Sequence[str] | None = None, name: str = NAME) -> NoReturn:
     stop = line.index("--") if "--" in line else len(line)
     is_debugging = "--debug" in line[:stop]
     line = [word for at, word in enumerate(line) if word != "--debug" or at > stop]
+    streams.prepare()
     code = run_line(line, is_debugging=is_debugging, name=name)
+    streams.finish()
     sys.exit(code)
 
 
 def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAME) -> int:
     """Run one command line and return its exit code; errors are one line unless debugging."""
-    line = list(line) or ["--help"]
+    line = list(line)
+    if not line or _is_bare_group(line):
+        line.append("--help")
     try:
         code = build_app(_wanted(line))(args=line, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
@@ -153,8 +180,8 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:
-        # The same closed pipe, found by our own write: discard all output, also that at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The same closed pipe, found by our own write.
+        streams.discard(sys.stdout)
         code = OK
     except Exception as error:
         if is_debugging:
@@ -162,8 +189,9 @@ def run_line(line: Sequence[str], *, is_debugging: bool = False, name: str = NAM
         from kaisched.telemetry.masking import masked  # noqa: PLC0415 - only of errors
 
         text, code = _error_line(error, line, name)
-        text = masked("", text)  # a server's answer may repeat a secret that was sent to it
-        print(f"{name}: {text}", file=sys.stderr)  # noqa: T201
+        for each in (text, *map(str, getattr(error, "others", ()))):
+            # A server's answer may repeat a secret that was sent to it.
+            streams.print_error(f"{name}: {masked('', each)}")
     return code if isinstance(code, int) else OK
 
 

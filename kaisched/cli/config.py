@@ -11,7 +11,7 @@ import typer
 
 from kaisched.cli import flags
 
-command = typer.Typer(no_args_is_help=True)
+command = typer.Typer()
 
 
 @command.callback()

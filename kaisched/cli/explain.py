@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from kaisched.engine.history_cost import Pool, Use
 
-command = typer.Typer(no_args_is_help=True)
+command = typer.Typer()
 
 
 @command.callback()

@@ -14,6 +14,12 @@ _FILES = typer.Option(
     help="File or folder of manifests, as `kubectl get -o yaml` gives them; - for standard input.",
 )
 
+_ORDER = typer.Option(
+    "--order",
+    help="Print the place of each pending pod group in its queue too, and what is ahead; JSON"
+    " always has it.",
+)
+
 
 def command(
     *,
@@ -28,6 +34,7 @@ def command(
     rounds: Annotated[
         int, typer.Option(min=1, max=1000, help="Cycles to run; fewer once nothing moves.")
     ] = 1,
+    order: Annotated[bool, _ORDER] = False,
     output: Annotated[
         Literal["table", "json"], typer.Option("-o", "--output", help="How to print.")
     ] = "table",
@@ -38,7 +45,8 @@ def command(
     own cycle runs there in virtual time. Pods are ours when their schedulerName is kaisched or
     kai-scheduler.
 
-    Objects with problems are reported on stderr and left out; the exit code is then 1.
+    Objects with problems are reported on stderr and left out; the exit code is then 1, as it is
+    when a plugin failed.
     """
     from kaisched.cli.plan_document import plan_document  # noqa: PLC0415 - not for the help
     from kaisched.cli.plan_tables import print_plan  # noqa: PLC0415 - not for the help
@@ -54,6 +62,6 @@ def command(
         document = plan_document(planned.cycles, planned.problems, planned.warnings)
         print(json.dumps(document, indent=2))  # noqa: T201
     else:
-        print_plan(planned.cycles)
-    if planned.problems:
+        print_plan(planned.cycles, with_order=order)
+    if planned.problems or any(cycle.failures for cycle in planned.cycles):
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kaisched.errors import ABSENT, ObjectError, show
 from kaisched.framework.advice.adviser import BUDGET, Adviser
+from kaisched.framework.report.turns import Turns
 from kaisched.units import MEMORY_UNIT, is_in_bytes
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
             for evict in result.evictions
         ],
         "nominations": [{"pod": it.pod, "node": it.node} for it in result.nominations],
-        "pending": [_pending(record) for record in Adviser(result, budget).records()],
-        "queues": [_queue(share) for share in result.shares],
+        "pending": _pending(result, budget),
+        "queues": [queue_document(share) for share in result.shares],
         "failures": [
             {"plugin": fault.plugin, "question": fault.question, "error": fault.error}
             for fault in result.failures
@@ -60,13 +61,20 @@ def cycle_document(result: CycleResult, budget: int = BUDGET) -> dict[str, Any]:
     }
 
 
-def _pending(record: DecisionRecord) -> dict[str, Any]:
+def _pending(result: CycleResult, budget: int) -> list[dict[str, Any]]:
+    adviser, turns = Adviser(result, budget), Turns(result)
+    return [pending_job(record, turns.document(job)) for job, record in adviser.records_by_row()]
+
+
+def pending_job(record: DecisionRecord, turn: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a pending pod group, with its place in the order."""
     return {
         "podGroup": record.pod_group,
         "queue": record.queue,
         "reason": record.reason,
         "message": record.message,
         "advice": [_advice(advice) for advice in record.advice],
+        "turn": turn,
     }
 
 
@@ -85,7 +93,8 @@ def _advice(advice: Advice) -> dict[str, Any]:
     }
 
 
-def _queue(share: QueueShare) -> dict[str, Any]:
+def queue_document(share: QueueShare) -> dict[str, Any]:
+    """Return a queue with its amounts."""
     return {
         "name": share.name,
         "parent": share.parent,

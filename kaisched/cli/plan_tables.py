@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kaisched.cli.printing import Column, print_table
 from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.report.turns import Turns
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ _PENDING: Final = (
     Column("REASON"),
     Column("BECAUSE"),
 )
+_ORDER: Final = (
+    Column("POD GROUP"),
+    Column("QUEUE", may_go=True),
+    Column("PLACE"),
+    Column("AHEAD"),
+    Column("BECAUSE"),
+)
 _TITLES: Final = {
     "fair_share": "FAIR SHARE",
     "allocated": "ALLOCATED",
@@ -35,7 +43,7 @@ _TITLES: Final = {
 }
 
 
-def print_plan(cycles: Sequence[CycleResult]) -> None:
+def print_plan(cycles: Sequence[CycleResult], *, with_order: bool = False) -> None:
     """Print the moves of every cycle, then the pending jobs and the queues after the last."""
     for number, result in enumerate(cycles, 1):
         prefix = f"Cycle {number}: " if len(cycles) > 1 else ""
@@ -43,6 +51,8 @@ def print_plan(cycles: Sequence[CycleResult]) -> None:
     if not cycles:
         return
     print_waiting(cycles[-1])
+    if with_order:
+        print_order(cycles[-1])
     print(_summary(cycles))  # noqa: T201
 
 
@@ -53,9 +63,29 @@ def print_waiting(result: CycleResult) -> None:
         _PENDING,
         [(it.pod_group, it.queue, it.reason, it.message) for it in Adviser(result).records()],
     )
-    shares = result.shares
+    print_queues(result.shares)
+
+
+def print_queues(shares: Sequence[QueueShare]) -> None:
+    """Print a table of queues for each resource that any of them uses."""
     for resource in _resources(shares):
         print_table(_queue_title(resource), _queue_columns(), list(_queues(shares, resource)))
+
+
+def print_order(result: CycleResult) -> None:
+    """Print the place of each pending job in its queue, which job is ahead of it, and why."""
+    turns, names = Turns(result), result.records.session.jobs.name
+    queues = result.records.session.queues.name
+    lines = []
+    for job in sorted(result.records.rows.tolist(), key=lambda row: names[row]):
+        turn = turns.turn(job)
+        if turn is None:
+            continue
+        ahead = turn.ahead
+        other = ("", "") if ahead is None else (names[ahead.job], ahead.because.text())
+        queue = queues[turn.levels[0].queue]
+        lines.append((names[job], queue, f"{turn.position} of {turn.of}", *other))
+    print_table("Order", _ORDER, lines)
 
 
 def _print_moves(prefix: str, result: CycleResult) -> None:

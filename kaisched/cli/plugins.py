@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from kaisched.framework.plugins.loader import PluginDescription
 
-command = typer.Typer(no_args_is_help=True)
+command = typer.Typer()
 
 Output = Literal["table", "json"]
 

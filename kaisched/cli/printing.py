@@ -12,6 +12,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
+from kaisched.cli.streams import print_error
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -102,7 +104,7 @@ def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
 
 def warn(text: str) -> None:
     """Print one line to standard error."""
-    print(f"kaisched: {text}", file=sys.stderr)  # noqa: T201
+    print_error(f"kaisched: {text}")
 
 
 def timing_line(simulated_s: float, took_s: float, cycles: int) -> str:

@@ -24,20 +24,14 @@ class Wish(NamedTuple):
 
 
 def load(path: Path, wish: Wish) -> Scenario:
-    """Read a scenario; warn of oddities and of all errors but the first, which is raised."""
+    """Read a scenario, and warn of oddities."""
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.shards import read_shard  # noqa: PLC0415
-    from kaisched.sim.scenario.findings import ScenarioError  # noqa: PLC0415
     from kaisched.sim.scenario.load import read_scenario  # noqa: PLC0415
 
     if wish.shard is not None:
         read_shard(wish.shard)  # first, so that its errors name this file and not the scenario
-    try:
-        scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
-    except ScenarioError as error:
-        for other in error.others:
-            warn(str(other))
-        raise
+    scenario = read_scenario(path, seed=wish.seed, shard_file=wish.shard)
     for warning in scenario.warnings:
         warn(warning)
     return scenario
@@ -72,7 +66,7 @@ def printed(results: Sequence[Result], output: str) -> str:
         return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
     tables = [summary_of(result.outcome) for result in results]
     if len(results) > 1:
-        tables.append(comparison_of([result.outcome for result in results]))
+        tables.append(comparison_of(results))
     return "\n\n".join(tables)
 
 
@@ -83,7 +77,8 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
     from kaisched.sim.output.pictures import write_compared, write_pictures  # noqa: PLC0415
     from kaisched.sim.output.report import write_report  # noqa: PLC0415
 
-    for result, folder in zip(results, _folders(results, out), strict=True):
+    scenarios = [result.run.scenario for result in results]
+    for result, folder in zip(results, folders(scenarios, out), strict=True):
         write_files(result, folder)
         if has_plots:
             write_pictures(result, folder)
@@ -92,10 +87,11 @@ def write(results: Sequence[Result], out: Path, *, has_plots: bool) -> None:
     warn(f"wrote {write_report(results, out / 'report.html')}")
 
 
-def _folders(results: Sequence[Result], out: Path) -> list[Path]:
-    if len(results) == 1:
+def folders(scenarios: Sequence[Scenario], out: Path) -> list[Path]:
+    """Return a folder for the files of each scenario."""
+    if len(scenarios) == 1:
         return [out]
-    stems = [Path(result.run.scenario.file).stem for result in results]
+    stems = [Path(scenario.file).stem for scenario in scenarios]
     return [
         out / (f"{stem}-{at + 1}" if stems.count(stem) > 1 else stem)
         for at, stem in enumerate(stems)

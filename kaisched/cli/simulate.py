@@ -12,9 +12,11 @@ import typer
 from kaisched.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kaisched.cli.scenario import Wish
     from kaisched.framework.policy import Policy
-    from kaisched.sim.report import Report
+    from kaisched.sim.report import Failure, Report
     from kaisched.sim.simulation import Stretch
     from kaisched.sim.workload import ClusterSize, QuotaMode
 
@@ -128,6 +130,18 @@ def _run_trace(
     )
     print(json_of(report) if output == "json" else table_of(report), flush=True)  # noqa: T201
     warn(timing)
+    _end_of(report.failures)
+
+
+def _end_of(failures: Iterable[Failure]) -> None:
+    """Name plugins and actions that failed; the exit code is then 1."""
+    from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
+
+    texts = [failure.warning() for failure in failures]
+    for text in texts:
+        warn(text)
+    if texts:
+        raise typer.Exit(1)
 
 
 def _refuse(ctx: typer.Context, names: tuple[str, ...], message: str, fix: str) -> None:
@@ -156,10 +170,16 @@ def _run_scenarios(
     if has_plots and out is None:
         raise ConfigError("there is no folder for the charts", path="--plots", fix="add --out DIR")
     loaded = [scenario.load(path, wish) for path in paths]
+    if out is not None:
+        from kaisched.sim.output.files import check_folder  # noqa: PLC0415 - not for the help
+
+        for folder in (out, *scenario.folders(loaded, out)):
+            check_folder(folder)
     results = [scenario.run(each, wish) for each in loaded]
     print(scenario.printed(results, output), flush=True)  # noqa: T201
     if out is not None:
         scenario.write(results, out, has_plots=has_plots)
+    _end_of(failure for result in results for failure in result.outcome.plugin_failures)
 
 
 def _names(actions: str | None) -> list[str] | None:

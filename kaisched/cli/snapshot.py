@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kaisched.cli import flags
+from kaisched.cli import flags, source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kaisched.daemon.taking import Taken
-
-command = typer.Typer(no_args_is_help=True)
+command = typer.Typer()
 _FILE = typer.Argument(help="The snapshot; compressed or not.", show_default=False)
 _OUTPUT = typer.Option("-o", "--output", help="How to print.")
 
@@ -65,7 +62,8 @@ def take(
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.engine.recording_file import write_recording  # noqa: PLC0415 - not for the help
 
-    taken = _taken(files, daemon, kubeconfig, context, shard, shard_name)
+    place = source.Place(files or (), None, daemon, kubeconfig, context, shard, shard_name)
+    taken = source.taken(place)
     recording, warnings = taken.recording, list(taken.warnings)
     if redact:
         from kaisched.engine.redaction import redacted  # noqa: PLC0415 - only when asked
@@ -130,41 +128,6 @@ def replay_again(
         print_plan([again.result])
         print(verdict(recording, again, is_other=other is not None))  # noqa: T201
     _end(again.problems, is_same=is_same)
-
-
-def _taken(
-    files: list[str] | None,
-    daemon: str,
-    kubeconfig: str | None,
-    context: str | None,
-    shard: Path | None,
-    shard_name: str,
-) -> Taken:
-    from kaisched.daemon import taking  # noqa: PLC0415 - not for the help
-    from kaisched.errors import ConfigError  # noqa: PLC0415 - not for the help
-
-    if files and daemon:
-        raise ConfigError("-f and --daemon name two sources", fix="give one of them")
-    if files:
-        return taking.from_manifests(files, shard)
-    if daemon:
-        return taking.from_daemon(daemon, shard_name)
-    from kaisched.clock import SystemClock  # noqa: PLC0415 - not for the help
-    from kaisched.cluster.kubernetes.access import find_access  # noqa: PLC0415 - not for the help
-    from kaisched.cluster.kubernetes.client import Client  # noqa: PLC0415 - not for the help
-    from kaisched.config.loading import load_settings  # noqa: PLC0415 - not for the help
-
-    settings = load_settings(None, os.environ, {}).settings
-    where = kubeconfig or settings.kubernetes.kubeconfig
-    access = find_access(Path(where) if where else None, context or settings.kubernetes.context)
-    return taking.from_cluster(
-        Client(access, timeout_s=settings.kubernetes.request_timeout),
-        SystemClock(),
-        settings.scheduler_names,
-        shard_files=[shard] if shard is not None else settings.shards,
-        shard_name=shard_name,
-        is_deleting=settings.kubernetes.eviction_mode == "delete",
-    )
 
 
 def _end(problems: Sequence[object], *, is_same: bool) -> None:

@@ -30,17 +30,21 @@ def command(
 ) -> None:
     """Try every combination of the settings that a scenario lists, and recommend one.
 
-    It weighs the GPU-hours in the wrong hands against those computed twice. The same scenario
-    gives the same answer, whatever the number of processes.
+    It weighs the GPU-hours in the wrong hands against those computed twice, and names settings
+    whose values made no difference. The same scenario gives the same answer, whatever the number
+    of processes.
     """
     from kaisched.cli.printing import warn  # noqa: PLC0415 - not for the help
     from kaisched.cli.scenario import Wish, load  # noqa: PLC0415
     from kaisched.sim.bar import Bar  # noqa: PLC0415
+    from kaisched.sim.output.files import check_folder  # noqa: PLC0415
     from kaisched.sim.output.trade import json_of, summary_of, write_sweep  # noqa: PLC0415
     from kaisched.sim.tuning import settings_of, sweep  # noqa: PLC0415
 
     read = load(scenario, Wish(seed=seed))
     count = len(settings_of(read))
+    if out is not None:
+        check_folder(out)
     with Bar(f"tuning {read.name}", 0.0, float(count), is_wanted=progress, is_slow=True) as bar:
         found = sweep(read, processes or os.cpu_count() or 1, bar.tell)
     print(json_of(found) if output == "json" else summary_of(found), flush=True)  # noqa: T201

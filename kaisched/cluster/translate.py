@@ -13,6 +13,7 @@ from typing import Final
 from kaisched.cluster.demands import claims_of, constraints_of, has_pod_terms, unsupported_demand
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.ours import Ours
+from kaisched.cluster.queue_flavors import flavored_quota, queue_flavors
 from kaisched.cluster.queues import UNSET_S, QueueRow
 from kaisched.cluster.rows import LOWEST_PRIORITY
 from kaisched.cluster.stuck import Leaving
@@ -68,12 +69,14 @@ def queue_row(queue: Queue) -> QueueRow:
         if name not in spec.resources:
             del shares[name]
     shares.pop("pods", None)
+    flavors = queue_flavors(queue)
+    quota = {name: share.quota for name, share in shares.items()} | flavored_quota(flavors)
     return QueueRow(
         name=queue.name,
         parent=spec.parent_queue,
         created_s=created_s(queue.metadata),
         priority=spec.priority,
-        quota={name: share.quota for name, share in shares.items()},
+        quota=quota,
         limit={name: share.limit for name, share in shares.items()},
         weight={name: share.weight for name, share in shares.items()},
         preempt_min_runtime_s=_runtime_s(spec.preempt_min_runtime),
@@ -88,6 +91,12 @@ def queue_row(queue: Queue) -> QueueRow:
             is_on=spec.fair_sharing.enabled,
             within=spec.preemption.within_cluster_queue,
             across=spec.preemption.reclaim_within_cohort,
+            flavors=flavors,
+            when_can_borrow=spec.flavor_fungibility.when_can_borrow,
+            when_can_preempt=spec.flavor_fungibility.when_can_preempt,
+            flavor_preference=spec.flavor_fungibility.preference,
+            borrowing=spec.preemption.borrow_within_cohort.policy,
+            borrowing_up_to=spec.preemption.borrow_within_cohort.max_priority_threshold,
         ),
     )
 

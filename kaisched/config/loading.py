@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from kaisched.config.settings import API_VERSION, KIND, SchedulerConfiguration
-from kaisched.errors import ABSENT, ConfigError, join_path
+from kaisched.errors import ABSENT, Collector, ConfigError, KaischedError, join_path
 from kaisched.objects.faults import did_you_mean
 from kaisched.units import format_duration
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 PREFIX: Final = "KAISCHED_"
 FILE_VARIABLE: Final = "KAISCHED_CONFIG"
@@ -101,7 +104,8 @@ def load_settings(
         flags: key (``metrics.port``) to the flag's name and value.
 
     Raises:
-        ConfigError: an unknown key or a value that does not fit, with its place and a fix.
+        ConfigError: an unknown key or a value that does not fit, with its place and a fix; it holds
+            all other errors of the file and the environment.
 
     """
     environment = environment or {}
@@ -109,9 +113,10 @@ def load_settings(
         file = Path(environment[FILE_VARIABLE])
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    errors = Collector()
     for path, origin, value in (
-        *(_from_file(file) if file is not None else ()),
-        *_from_environment(environment),
+        *(_from_file(file, errors) if file is not None else ()),
+        *_from_environment(environment, errors),
         *((path, flag, value) for path, (flag, value) in (flags or {}).items()),
     ):
         values[path] = value
@@ -119,11 +124,22 @@ def load_settings(
     try:
         settings = SchedulerConfiguration(**_nested(values))
     except ValidationError as wrong:
-        raise _error(wrong, origins) from wrong
+        errors.errors += [_error(fault, origins) for fault in wrong.errors(include_url=False)]
+        errors.stop_if_any()
+        raise
+    errors.stop_if_any()
     return LoadedSettings(settings, origins)
 
 
-def _from_file(file: Path) -> list[tuple[str, str, Any]]:
+def settings_errors(file: Path) -> list[KaischedError]:
+    """Return all errors of a settings file."""
+    errors = Collector()
+    with errors.collecting():
+        load_settings(file)
+    return errors.errors
+
+
+def _from_file(file: Path, errors: Collector) -> list[tuple[str, str, Any]]:
     try:
         loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as wrong:
@@ -136,18 +152,16 @@ def _from_file(file: Path) -> list[tuple[str, str, Any]]:
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         found = document.pop(key, ABSENT)
         if found != expected:
-            raise ConfigError(
-                "is missing" if found is ABSENT else "names another kind of file",
-                file=str(file),
-                path=key,
-                value=found,
-                fix=f"write {key}: {expected}",
-            )
+            message = "is missing" if found is ABSENT else "names another kind of file"
+            fix = f"write {key}: {expected}"
+            errors.add(ConfigError(message, file=str(file), path=key, value=found, fix=fix))
     document.pop("metadata", None)
-    return list(_flat(document, str(file), ""))
+    return list(_flat(document, str(file), "", errors))
 
 
-def _flat(section: Mapping[Any, Any], file: str, above: str) -> Iterator[tuple[str, str, Any]]:
+def _flat(
+    section: Mapping[Any, Any], file: str, above: str, errors: Collector
+) -> Iterator[tuple[str, str, Any]]:
     sections = {leaf.path.rpartition(".")[0] for leaf in leaves()}
     known = [leaf.path for leaf in leaves()]
     for key, value in section.items():
@@ -155,11 +169,13 @@ def _flat(section: Mapping[Any, Any], file: str, above: str) -> Iterator[tuple[s
         if path in known:
             yield path, file, value
         elif path in sections:
-            if not isinstance(value, dict):
-                raise ConfigError("must be a mapping", file=file, path=path, value=value)
-            yield from _flat(value, file, f"{path}.")
+            if isinstance(value, dict):
+                yield from _flat(value, file, f"{path}.", errors)
+            else:
+                errors.add(ConfigError("must be a mapping", file=file, path=path, value=value))
         else:
-            raise ConfigError("unknown key", file=file, path=path, fix=_nearest(path, above))
+            fix = _nearest(path, above)
+            errors.add(ConfigError("unknown key", file=file, path=path, fix=fix))
 
 
 def _nearest(path: str, above: str) -> str:
@@ -169,7 +185,9 @@ def _nearest(path: str, above: str) -> str:
     return did_you_mean(path[len(above) :], keys)
 
 
-def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
+def _from_environment(
+    environment: Mapping[str, str], errors: Collector
+) -> Iterator[tuple[str, str, Any]]:
     path_of = {leaf.variable: leaf.path for leaf in leaves()}
     for name, value in sorted(environment.items()):
         if not name.startswith(PREFIX) or name in NO_SETTINGS:
@@ -178,8 +196,9 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str
             continue
         if name not in path_of:
             fix = did_you_mean(name, list(path_of))
-            raise ConfigError("unknown setting in the environment", path=name, fix=fix)
-        yield path_of[name], name, value
+            errors.add(ConfigError("unknown setting in the environment", path=name, fix=fix))
+        else:
+            yield path_of[name], name, value
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,8 +216,7 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _error(wrong: ValidationError, origins: Mapping[str, str]) -> ConfigError:
-    fault = wrong.errors(include_url=False)[0]
+def _error(fault: ErrorDetails, origins: Mapping[str, str]) -> ConfigError:
     names = [str(step) for step in fault["loc"]]
     path = next((p for p in origins if names[: p.count(".") + 1] == p.split(".")), ".".join(names))
     origin = origins.get(path, "")

@@ -63,6 +63,7 @@ class Refusal(IntEnum):
     OWNER_NOT_READ = 65
     HOST_PORT_LEAVING = 66
     MIG_BY_ANNOTATION = 67
+    OUTSIDE_NODE_SET = 68
     # plugins
     PLUGIN = 90
     """A third-party policy refuses; the record names the plugin."""
@@ -149,8 +150,7 @@ _OF_PLUGINS: Final[list[PluginRefusal]] = []
 
 def text_of(code: int) -> RefusalText:
     """Return the text of a code; an undeclared code counts as a plugin's without a text."""
-    known = TEXTS.get(code)
-    if known is not None:
+    if (known := TEXTS.get(code)) is not None:
         return known
     at = code - FIRST_OF_PLUGINS
     return _OF_PLUGINS[at].text if 0 <= at < len(_OF_PLUGINS) else TEXTS[Refusal.PLUGIN]
@@ -371,6 +371,7 @@ TEXTS: Final[dict[int, RefusalText]] = {
         "another pod uses a volume claim",
         "Wait for the pod that uses the claim, or claim another volume.",
     ),
+    Refusal.OUTSIDE_NODE_SET: RefusalText("OutsideNodeSet", "in another set of nodes", "Nothing."),
     Refusal.VOLUME_AFFINITY: RefusalText(
         "VolumeAffinity",
         "a volume cannot be used there",

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kaisched.core.metadata import PartOfEach
 from kaisched.core.record import record
+from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +65,25 @@ OPEN, HELD, DRAINED = range(3)
 """Values of ``stop_of_queue``: normal; nothing new starts; running jobs are evicted as well."""
 
 
+class FlavorQuota(NamedTuple):
+    """What a queue may have of one resource in a flavor, in base units; UNLIMITED for no bound."""
+
+    resource: str
+    quota: int = 0
+    borrowing_limit: int = UNLIMITED
+    lending_limit: int = UNLIMITED
+
+
+class Flavor(NamedTuple):
+    """What a queue may have on nodes with some labels."""
+
+    name: str
+    quotas: tuple[FlavorQuota, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    """Keys and values. Without any, those that a queue above states for the flavor count; if none
+    does, the flavor has all nodes that no other flavor of the queue has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """The lending settings of a queue, for policies that use them."""
@@ -77,6 +97,18 @@ class Sharing:
     LowerOrNewerEqualPriority or Any."""
     across: str = "Any"
     """From which jobs of other queues a job may take, likewise."""
+    flavors: tuple[Flavor, ...] = ()
+    """In the order in which a job tries them; a leaf without any has those of the queue above."""
+    when_can_borrow: str = "MayStopSearch"
+    """Whether a job takes the first flavor that fits by borrowing, or TryNextFlavor."""
+    when_can_preempt: str = "TryNextFlavor"
+    """Whether a job waits for evictions in the first flavor that they could help in, likewise."""
+    flavor_preference: str = "BorrowingOverPreemption"
+    """What counts first between flavors that do not fit at once, or PreemptionOverBorrowing."""
+    borrowing: str = "Never"
+    """From which of those a job may take while its queue borrows: Never or LowerPriority."""
+    borrowing_up_to: int | None = None
+    """The highest priority that then may go; None for any."""
 
 
 SHARING: Final = Sharing()

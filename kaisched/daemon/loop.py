@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.ma
 import structlog
 
 from kaisched.clock import monotonic_s
 from kaisched.core.states import TaskState
 from kaisched.core.usage import UsageState
+from kaisched.daemon import garbage
 from kaisched.daemon.health import Health
 from kaisched.engine.turn import take_turn
 from kaisched.errors import KaischedError
@@ -110,6 +112,7 @@ class Loop:
         while not self._end.is_set():
             self._news.clear()
             turn = self.turn()
+            garbage.tend()
             ended_s = monotonic_s()
             if not self._end.wait(min(LEAST_GAP_S, self._period_s)):
                 self._run_deferred(turn)

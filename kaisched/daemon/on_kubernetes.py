@@ -21,19 +21,22 @@ from kaisched.cluster.kubernetes.lease import LeaseTimes
 from kaisched.cluster.kubernetes.lease_keeper import LeaseKeeper
 from kaisched.cluster.kubernetes.pauses import Pace, Pauses
 from kaisched.cluster.kubernetes.reflector import MOST_UNAUTHORIZED, Phase, Reflector
-from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS, SHARDS, STORAGE
+from kaisched.cluster.kubernetes.resources import ALL, KUEUE, NODES, PODS, STORAGE
 from kaisched.daemon import garbage
 from kaisched.daemon.health import Check
+from kaisched.daemon.shard_reports import ShardReports
 from kaisched.daemon.shard_watch import ShardWatch
+from kaisched.daemon.stored_shards import STORED, usable_among
 from kaisched.daemon.tenure import Tenure
 from kaisched.engine.shards import shards_in
-from kaisched.errors import ClusterUnavailable
+from kaisched.errors import ClusterUnavailable, KaischedError
 from kaisched.telemetry.adapter import Watch
 
 if TYPE_CHECKING:
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.change import Change
     from kaisched.config.settings import SchedulerConfiguration
+    from kaisched.daemon.stored_shards import StoredShard
     from kaisched.engine.shards import FoundShard
     from kaisched.objects.shard import SchedulingShard
     from kaisched.objects.workloads import Workload
@@ -76,8 +79,10 @@ class KubernetesDaemon:
         self.tenures: tuple[Tenure, ...] = ()
         self.reflectors: tuple[Reflector, ...] = ()
         self._of_kind: dict[tuple[str, str], Reflector] = {}
-        self.shards = ShardWatch()
-        self._shard_reflector = Reflector(client, SHARDS, self.shards.tell, pace=self._pace())
+        self._shard_reports = None if how.observe else ShardReports(client, clock, self.identity)
+        report = self._shard_reports.add if self._shard_reports is not None else lambda _: None
+        self.shards = ShardWatch(report)
+        self._shard_reflector = Reflector(client, STORED, self.shards.tell, pace=self._pace())
         self._restoring: tuple[tuple[Reflector, int], ...] = ()
         """Lists that have to complete since the server's store was restored."""
         self._has_volumes = False
@@ -100,6 +105,9 @@ class KubernetesDaemon:
             self.tenures = tuple(self._tenure(one) for one in found)
             self.reflectors = self._followed()
             self._of_kind = {it.watched.group_kind: it for it in self.reflectors}
+            if self._shard_reports is not None:
+                self._shard_reports.start()
+            garbage.begin()
             for reflector in (*self.reflectors, self._shard_reflector):
                 reflector.start()
             self._wait_for_sync()
@@ -151,9 +159,7 @@ class KubernetesDaemon:
             checks.append(
                 Check(f"shard-{tenure.name}", True, "leads" if tenure.is_leading else "stands by")
             )
-        outdated = self.shards.outdated
-        text = f"restart to apply changes: {', '.join(outdated)}" if outdated else "as at the start"
-        checks.append(Check("shards", True, text))
+        checks.append(Check("shards", True, self.shards.summary()))
         return tuple(checks)
 
     def state_of(self, tenure: Tenure) -> AdapterState:
@@ -263,28 +269,39 @@ class KubernetesDaemon:
     def _find_shards(self) -> list[FoundShard]:
         """Return the shards, waiting for the server to be reachable."""
         files = self._settings.shards
-        among: list[SchedulingShard] = []
+        stored: list[StoredShard] = []
         pauses = Pauses()
         while not files and not self._end.is_set():
             try:
-                answer = self.client.call("GET", SHARDS.path)
+                answer = self.client.call("GET", STORED.path)
                 if answer.code == _ABSENT:
                     break
                 if answer.is_done:
-                    read = SHARDS.read_list(answer.data)
-                    wrong = [*read.problems, *read.doubts]
-                    if wrong:
-                        raise wrong[0]
-                    among = sorted(read.objects, key=lambda shard: shard.name)
+                    objects = STORED.read_list(answer.data).objects
+                    stored = sorted(objects, key=lambda shard: shard.name)
                     break
                 why = answer.text()
             except ClusterUnavailable as error:
                 why = str(error)
             self._log.warning("waiting_for_cluster", err=why)
             self._end.wait(pauses.next_s())
-        if not files:
-            self.shards.start(among)
-        return shards_in(files, among)
+        return shards_in(files, () if files else self._usable(stored))
+
+    def _usable(self, stored: list[StoredShard]) -> list[SchedulingShard]:
+        """Return the shards of the cluster, wrong ones as they were usable last.
+
+        Raises:
+            KaischedError: a shard is wrong and was never usable.
+
+        """
+        try:
+            shards, wrong = usable_among(stored)
+        except KaischedError:
+            if self._shard_reports is not None:
+                self._shard_reports.write(stored)
+            raise
+        self.shards.start(shards, wrong)
+        return shards
 
     # -- staying in sync -------------------------------------------------------------------------
 
@@ -295,6 +312,7 @@ class KubernetesDaemon:
         logged_s = monotonic_s()
         while (missing := self._unsynced()) and not self._end.wait(0.01):
             self._keep_up()
+            garbage.tend()
             if monotonic_s() - logged_s > _REPORT_S:
                 logged_s = monotonic_s()
                 self._log.warning("waiting_for_kinds", kinds=missing)
@@ -352,6 +370,8 @@ class KubernetesDaemon:
 
     def _shut_down(self) -> None:
         self._log.info("stopping", why=self._error or "asked to")
+        if self._shard_reports is not None:
+            self._shard_reports.stop()
         for tenure in self.tenures:
             tenure.stop()
         if self._keeper is not None:

@@ -25,6 +25,7 @@ USES: Final = (
     "claim",
     "volume",
     "storage",
+    "flavor",
     "scheduler",
 )
 """Uses of names; ``namespace`` and ``uid`` are apart, since no other use shares their names."""

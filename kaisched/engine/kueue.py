@@ -62,11 +62,13 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
         taken=[queue.name for queue in loaded.of(Queue)],
         gpu_resources=shard.spec.gpu_resources,
         sources=loaded.sources,
+        flavors=loaded.of(ResourceFlavor),
     )
     names = [queue.name for queue in loaded.of(ClusterQueue)]
     objects = jobs_with_uids(loaded.objects)
     flavor_objects = loaded.of(ResourceFlavor)
-    nodes = FlavorNodes(tree.flavor_of, flavor_objects, shard.spec.gpu_resources)
+    gpus = shard.spec.gpu_resources
+    nodes = FlavorNodes(tree.flavor_of, flavor_objects, gpus, tree.flavors_of)
     work = Teller(objects, names, nodes, scheduler, loaded.sources).tell()
     rest = [obj for obj in objects if not isinstance(obj, (*KINDS, Pod))]
     loaded.objects = [*tree.queues, *work.queues, *work.classes, *rest, *work.pods]
@@ -75,6 +77,7 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
             loaded.sources[Queue.KIND, name] = loaded.sources[identity]
     loaded.problems += [*tree.problems, *work.problems]
     named = {flavor for flavors in tree.flavor_of.values() for flavor in flavors.values()}
+    named |= {flavor for flavors in tree.flavors_of.values() for flavor in flavors}
     return [
         *(str(it) for it in (*tree.warnings, *work.warnings)),
         *(

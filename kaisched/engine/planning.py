@@ -100,6 +100,7 @@ def read_manifests(files: Iterable[str | Path]) -> Loaded:
         more = load_text(sys.stdin.buffer.read(), "standard input")
         loaded.objects.extend(more.objects)
         loaded.problems.extend(more.problems)
+        loaded.faulty.extend(more.faulty)
         loaded.warnings.extend(more.warnings)
         loaded.others.extend(more.others)
         loaded.sources.update(more.sources)
@@ -214,7 +215,7 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
             break
         least_s = cluster.clock.now_s() + PERIOD_S
         cluster.advance_to(least_s if next_s is None else max(next_s, least_s))
-    planned.warnings.extend(_failures(planned.cycles))
+    planned.warnings.extend(failures_of(planned.cycles))
     planned.warnings.extend(
         f"{it.what.replace('_', ' ')}: pod {it.pod} on {it.node}: {it.detail}"
         for it in cluster.history
@@ -223,7 +224,7 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
     return planned
 
 
-def _failures(cycles: Iterable[CycleResult]) -> list[str]:
+def failures_of(cycles: Iterable[CycleResult]) -> list[str]:
     """Describe each failure of a plugin or an action once."""
     failures = (each for cycle in cycles for each in cycle.failures)
     texts = (f"{who_failed(each.plugin, each.question)} failed: {each.error}" for each in failures)

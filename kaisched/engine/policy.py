@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from kaisched.engine.actions import ACTIONS
-from kaisched.errors import ConfigError, ObjectError, join_path
+from kaisched.errors import Collector, ConfigError, ObjectError, join_path
 from kaisched.framework.plugins.dispatch import workloads_of
 from kaisched.framework.plugins.loader import answered_questions, installed_plugins
 from kaisched.framework.policy import Policy
@@ -23,7 +23,7 @@ from kaisched.objects.faults import did_you_mean
 from kaisched.objects.shard import PluginEntry, ShardSpec
 from kaisched.objects.shard_args import read_args
 from kaisched.objects.wire import ObjectMeta
-from kaisched.units import parse_duration
+from kaisched.units import UnitError, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,22 +77,28 @@ def build_policy(
 
     Raises:
         ConfigError: a plugin, action or argument does not exist or is invalid.
-        PluginError: an enabled plugin is broken, or its workloads are invalid.
+        PluginError: an enabled plugin is broken, or its workloads are invalid. Either holds all
+            other errors of the shard.
 
     """
     catalogue = catalogue or installed_plugins()
     warnings: list[str] = []
+    errors = Collector()
     spec = shard.spec
-    plugins = _plugins(spec, file, catalogue, warnings)
+    plugins = _plugins(spec, file, catalogue, warnings, errors)
+    chosen = _actions(spec, file, actions, errors)
+    depth = _queue_depth(spec, file, errors)
+    settings = _settings(spec, file, errors)
+    errors.stop_if_any()
     warnings.extend(_number_of_policies(plugins, catalogue))
     policy = Policy(
         plugins=plugins,
-        actions=_actions(spec, file, actions),
-        queue_depth=_queue_depth(spec, file),
+        actions=chosen,
+        queue_depth=depth,
         over_quota_weights=spec.over_quota_weights or "equal",
         evictions_per_hour=-1 if spec.evictions_per_hour is None else spec.evictions_per_hour,
         workloads=workloads_of(plugins),
-        **_settings(spec, file),
+        **settings,
     )
     return policy, warnings
 
@@ -124,7 +130,7 @@ def without_evictions(policy: Policy) -> Policy:
 
 
 def _plugins(
-    spec: ShardSpec, file: str, catalogue: Catalogue, warnings: list[str]
+    spec: ShardSpec, file: str, catalogue: Catalogue, warnings: list[str], errors: Collector
 ) -> tuple[PluginSetting, ...]:
     wanted = {
         plugin.name: _Wanted(plugin.priority, weight=plugin.weight)
@@ -134,24 +140,26 @@ def _plugins(
         history = kai_names.TIME_BASED_FAIRSHARE
         wanted[history] = _Wanted(kai_names.OTHER_PRIORITIES[history])
     for written, entry in spec.plugins.items():
-        name = _plugin_name(written, file, catalogue, warnings)
-        if name is not None:
-            wanted[name] = _merged(name, wanted.get(name), entry, warnings)
+        with errors.collecting():
+            name = _plugin_name(written, file, catalogue, warnings)
+            if name is not None:
+                wanted[name] = _merged(name, wanted.get(name), entry, warnings)
     _rename_former_values(wanted, catalogue, warnings)
     _fill(wanted, spec, catalogue)
     enabled = {name for name, want in wanted.items() if want.is_enabled}
-    _require_defaults(enabled, file, catalogue)
+    missing = _missing_defaults(enabled, file, catalogue, errors)
     warnings.extend(
         f"{entry.error}; it is not enabled"
         for entry in catalogue.broken
         if entry.name not in enabled
     )
     order = sorted(wanted.items(), key=lambda item: (-item[1].priority, item[0]))
-    return tuple(
-        catalogue.make(name, want.arguments, want.weight, file)
-        for name, want in order
-        if want.is_enabled
-    )
+    made = []
+    for name, want in order:
+        if want.is_enabled and name not in missing:
+            with errors.collecting():
+                made.append(catalogue.make(name, want.arguments, want.weight, file))
+    return tuple(made)
 
 
 def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[str]) -> str | None:
@@ -168,24 +176,29 @@ def _plugin_name(written: str, file: str, catalogue: Catalogue, warnings: list[s
             "no such plugin is installed",
             file=file,
             path=join_path("spec", "plugins", written),
-            fix=did_you_mean(written, sorted({*catalogue.by_name, *kai_names.known_plugins()})),
+            fix=did_you_mean(written, list(catalogue.by_name)),
         )
     return mapped.name
 
 
-def _require_defaults(enabled: set[str], file: str, catalogue: Catalogue) -> None:
-    """Raise ConfigError where a plugin of the default policy is enabled and not installed.
+def _missing_defaults(
+    enabled: set[str], file: str, catalogue: Catalogue, errors: Collector
+) -> set[str]:
+    """Return the enabled plugins of the default policy that are not installed, as errors too.
 
     Where no plugin is installed at all, the catalogue itself says so.
     """
-    missing = enabled & _DEFAULTS - catalogue.by_name.keys()
-    if missing and catalogue.by_name:
-        raise ConfigError(
+    missing = enabled & _DEFAULTS - catalogue.by_name.keys() if catalogue.by_name else set()
+    errors.errors += [
+        ConfigError(
             "this plugin of the default policy is not installed",
             file=file,
-            path=join_path("spec", "plugins", min(missing)),
+            path=join_path("spec", "plugins", name),
             fix="install it, or say enabled: false and enable another that does its work",
         )
+        for name in sorted(missing)
+    ]
+    return missing
 
 
 def _merged(name: str, default: _Wanted | None, entry: PluginEntry, warnings: list[str]) -> _Wanted:
@@ -245,17 +258,22 @@ def _settings_in(spec: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _actions(spec: ShardSpec, file: str, chosen: Sequence[str] | None) -> tuple[Action, ...]:
-    if chosen is not None:
-        names = [_action_name(name, file, "--actions") for name in chosen]
-    else:
+def _actions(
+    spec: ShardSpec, file: str, chosen: Sequence[str] | None, errors: Collector
+) -> tuple[Action, ...]:
+    names: list[str] = []
+    for written in chosen or ():
+        with errors.collecting():
+            names.append(_action_name(written, file, "--actions"))
+    if chosen is None:
         priority = {action.name: action.priority for action in kai_names.DEFAULT_ACTIONS}
         for written, entry in spec.actions.items():
-            name = _action_name(written, file, join_path("spec", "actions", written))
-            if entry.enabled is False:
-                priority.pop(name, None)
-                continue
-            priority[name] = priority.get(name, 0) if entry.priority is None else entry.priority
+            with errors.collecting():
+                name = _action_name(written, file, join_path("spec", "actions", written))
+                if entry.enabled is False:
+                    priority.pop(name, None)
+                    continue
+                priority[name] = priority.get(name, 0) if entry.priority is None else entry.priority
         names = sorted(priority, key=lambda name: (-priority[name], name))
     return tuple(ACTIONS[name]() for name in dict.fromkeys(names))
 
@@ -268,24 +286,32 @@ def _action_name(written: str, file: str, path: str) -> str:
             file=file,
             path=path,
             value=written,
-            fix=did_you_mean(written, kai_names.known_actions()),
+            fix=did_you_mean(written, list(ACTIONS)),
         )
     return name
 
 
-def _settings(spec: ShardSpec, file: str) -> dict[str, Any]:
+def _settings(spec: ShardSpec, file: str, errors: Collector) -> dict[str, Any]:
     """Return the policy fields that KAI sets by flags, and durations, if given."""
-    given = {} if spec.owner_wait is None else {"owner_wait_s": parse_duration(spec.owner_wait)}
-    try:
-        return {**given, **read_args(spec.args)}
-    except ObjectError as error:
-        raise ConfigError(
-            error.message, file=file, path=error.path, value=error.value, fix=error.fix
-        ) from None
+    given: dict[str, Any] = {}
+    with errors.collecting():
+        try:
+            given.update(read_args(spec.args))
+            if spec.owner_wait is not None:
+                given["owner_wait_s"] = parse_duration(spec.owner_wait)
+        except ObjectError as error:
+            raise ConfigError(
+                error.message, file=file, path=error.path, value=error.value, fix=error.fix
+            ) from None
+        except UnitError as error:  # reported already, as a fault of the shard
+            raise ConfigError(str(error), file=file, path="spec.ownerWait", fix=error.fix) from None
+    return given
 
 
-def _queue_depth(spec: ShardSpec, file: str) -> dict[str, int]:
-    return {
-        _action_name(written, file, join_path("spec", "queueDepthPerAction", written)): depth
-        for written, depth in spec.queue_depth_per_action.items()
-    }
+def _queue_depth(spec: ShardSpec, file: str, errors: Collector) -> dict[str, int]:
+    depths = {}
+    for written, depth in spec.queue_depth_per_action.items():
+        with errors.collecting():
+            path = join_path("spec", "queueDepthPerAction", written)
+            depths[_action_name(written, file, path)] = depth
+    return depths

@@ -183,6 +183,15 @@ class ObjectWalk:
         spec = {key: value for key, value in obj["spec"].items() if key != "displayName"}
         if "parentQueue" in spec:
             spec["parentQueue"] = self._alias("queue", spec["parentQueue"])
+        if "flavors" in spec:
+            spec["flavors"] = [
+                {
+                    **flavor,
+                    "name": self._alias("flavor", flavor["name"]),
+                    "nodeLabels": self._pairs(flavor.get("nodeLabels", {})),
+                }
+                for flavor in spec["flavors"]
+            ]
         return {"spec": spec}
 
     def _class(self, obj: dict[str, Any]) -> dict[str, Any]:
@@ -379,7 +388,7 @@ def _find_keys(spec: Any, found: set[str]) -> None:
             _find_keys(part, found)
     elif isinstance(spec, dict):
         for key, part in spec.items():
-            if key in {"nodeSelector", "matchLabels"} and isinstance(part, dict):
+            if key in {"nodeSelector", "nodeLabels", "matchLabels"} and isinstance(part, dict):
                 found.update(part)
             elif key in {"key", "topologyKey"} and isinstance(part, str):
                 found.add(part)

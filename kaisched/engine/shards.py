@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kaisched.engine.policy import default_shard
-from kaisched.errors import ConfigError
+from kaisched.engine.policy import build_policy, default_shard
+from kaisched.errors import Collector, ConfigError
 from kaisched.objects import SchedulingShard
-from kaisched.objects.load import load_manifests
+from kaisched.objects.load import identity_of, load_manifests
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from kaisched.errors import KaischedError, ObjectError
+    from kaisched.objects.faults import Source
     from kaisched.objects.load import Loaded
 
 
@@ -35,8 +37,7 @@ def read_shard(file: Path) -> FoundShard:
     if not file.exists():
         raise ConfigError("no such file", file=str(file))
     loaded = load_manifests([file])
-    if loaded.problems:
-        raise loaded.problems[0]
+    _stop_if_wrong(loaded, loaded.problems)
     found = _only_shard(loaded)
     if found is None:
         raise ConfigError("holds no SchedulingShard", file=str(file))
@@ -51,9 +52,7 @@ def shard_among(loaded: Loaded) -> FoundShard:
         ObjectError: the shard is wrong: another policy must not take its place.
 
     """
-    for problem in loaded.problems:
-        if problem.kind == SchedulingShard.KIND:
-            raise problem
+    _stop_if_wrong(loaded, [it for it in loaded.problems if it.kind == SchedulingShard.KIND])
     return _only_shard(loaded) or FoundShard(default_shard(), "", [])
 
 
@@ -65,24 +64,15 @@ def shards_in(files: Sequence[Path], among: Sequence[SchedulingShard]) -> list[F
         ObjectError: a shard is wrong.
 
     """
-    found = [read_shard(file) for file in files]
+    errors, found = Collector(), []
+    for file in files:
+        with errors.collecting():
+            found.append(read_shard(file))
+    errors.stop_if_any()
     found = found or [FoundShard(shard, "", []) for shard in among]
     found = found or [FoundShard(default_shard(), "", [])]
-    by_pool: dict[str, FoundShard] = {}
-    for one in found:
-        pool = one.shard.spec.partition_label_value
-        other = by_pool.setdefault(pool, one)
-        if other is not one or any(
-            it.shard.name == one.shard.name for it in found if it is not one
-        ):
-            raise ConfigError(
-                f"two shards for the same nodes, or of one name: {other.shard.name} and"
-                f" {one.shard.name}",
-                file=one.file,
-                path="spec.partitionLabelValue",
-                value=pool,
-                fix="give each shard a name and a node pool of its own",
-            )
+    for error in shared_pools((one.shard, one.file) for one in found):
+        raise error
     return found
 
 
@@ -100,6 +90,63 @@ def shard_for(loaded: Loaded, files: Sequence[Path]) -> FoundShard:
             fix="run one process for each",
         )
     return read_shard(files[0]) if files else shard_among(loaded)
+
+
+def policy_errors(
+    shard: SchedulingShard, file: str = "", reported: Iterable[KaischedError] = ()
+) -> list[KaischedError]:
+    """Return the errors of the policy of a shard, apart from those at paths that are reported."""
+    errors = Collector()
+    with errors.collecting():
+        build_policy(shard, file)
+    paths = {getattr(error, "path", "") for error in reported} - {""}
+    return [error for error in errors.errors if getattr(error, "path", "") not in paths]
+
+
+def shard_errors(loaded: Loaded) -> list[tuple[KaischedError, Source]]:
+    """Return the errors of the policies of all shards, faulty ones included, with their sources."""
+    reported = [problem for problem in loaded.problems if problem.kind == SchedulingShard.KIND]
+    shards = [
+        *((it, loaded.sources[identity_of(it)]) for it in loaded.of(SchedulingShard)),
+        *((it, source) for it, source in loaded.faulty if isinstance(it, SchedulingShard)),
+    ]
+    return [
+        (error, source)
+        for shard, source in shards
+        for error in policy_errors(shard, source.file, reported)
+    ]
+
+
+def shared_pools(found: Iterable[tuple[SchedulingShard, str]]) -> Iterator[ConfigError]:
+    """Yield an error for each shard with the nodes or the name of an earlier one."""
+    earlier: list[SchedulingShard] = []
+    for shard, file in found:
+        pool = shard.spec.partition_label_value
+        other = next(
+            (
+                it
+                for it in earlier
+                if it.name == shard.name or it.spec.partition_label_value == pool
+            ),
+            None,
+        )
+        earlier.append(shard)
+        if other is not None:
+            yield ConfigError(
+                f"two shards for the same nodes, or of one name: {other.name} and {shard.name}",
+                file=file,
+                path="spec.partitionLabelValue",
+                value=pool,
+                fix="give each shard a name and a node pool of its own",
+            )
+
+
+def _stop_if_wrong(loaded: Loaded, problems: Sequence[ObjectError]) -> None:
+    """Raise the problems of shards, with those that only the policy of a shard has."""
+    if not problems:
+        return
+    errors = Collector([*problems, *(error for error, _ in shard_errors(loaded))])
+    errors.stop_if_any()
 
 
 def _only_shard(loaded: Loaded) -> FoundShard | None:

@@ -44,3 +44,9 @@ class Evict:
     reason: str
     task: int = field(compare=False)
     node_row: int = field(compare=False)
+    queue: str = field(compare=False, default="")
+    """The queue of the pod."""
+    beneficiary_queue: str = field(compare=False, default="")
+    """The queue of the beneficiary; empty without one."""
+    kind: str = field(compare=False, default="")
+    """What entitles the beneficiary, a word of the policy; else the action."""

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from kaisched.objects.crd_schema import Rules, Schema, duration_schema
+from kaisched.objects.crd_schema import QUANTITY, Rules, Schema, duration_schema, gap
 from kaisched.objects.faults import INT32_MAX
 from kaisched.objects.kai_names import known_actions
 from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
 from kaisched.objects.queue import (
+    BorrowWithinCohort,
     QueueFairSharing,
     QueuePreemption,
     QueueResource,
     QueueSpec,
 )
-from kaisched.objects.quotas import MAX_WEIGHT, OTHER_NAMES, OWN_NAMES, WEIGHT_NAMES
+from kaisched.objects.quotas import MAX_WEIGHT, MIN_WEIGHT, OTHER_NAMES, OWN_NAMES, WEIGHT_NAMES
 from kaisched.objects.shard import (
     GPU_RESOURCES,
     ActionEntry,
@@ -32,7 +33,7 @@ from kaisched.objects.shard_faults import MAX_K
 from kaisched.objects.topology import TopologyLevel, TopologySpec
 from kaisched.objects.topology_faults import MAX_LEVELS
 from kaisched.objects.usage import USAGE_STORES, UsageConfig, UsageExtraParams, UsageParams
-from kaisched.units import MAX_AMOUNT
+from kaisched.units import MAX_CHARS, MAX_QUOTA
 
 _MAX_SUBGROUPS: Final = 10_000
 _MAX_EXPRESSION: Final = 4096
@@ -71,8 +72,12 @@ def _both(first: str, second: str) -> dict[str, str]:
 
 
 def _amount(text: str) -> Schema:
-    at_least = rules(cel("self == -1.0 || self >= 0.0", "write -1 for unlimited, or 0 or more"))
-    return says(text, minimum=-1, maximum=MAX_AMOUNT, **at_least)
+    return says(text, minimum=-1, maximum=MAX_QUOTA, **gap(-1, 0))
+
+
+def _weight(text: str, pattern: str) -> Schema:
+    """Return the part of the schema of a weight, which may be written as a text."""
+    return says(text, minimum=0, maximum=MAX_WEIGHT, pattern=pattern, **gap(0, MIN_WEIGHT))
 
 
 _RESOURCE_NAMES: Final = rules(
@@ -123,27 +128,30 @@ QUEUE_RULES: Final[Rules] = {
     QueueResource: {
         "quota": _amount("What the queue deserves; -1 is unlimited."),
         "limit": _amount("What it may never exceed; -1 is unlimited."),
-        "over_quota_weight": says(
+        "over_quota_weight": _weight(
             "Its weight for surplus: a number of at least 0, or None, Low, Medium or High.",
-            minimum=0,
-            maximum=MAX_WEIGHT,
-            pattern=f"^({'|'.join(WEIGHT_NAMES)})$",
+            f"^({'|'.join(WEIGHT_NAMES)})$",
         ),
         "borrowing_limit": _amount("The most beyond its quota where the policy lends; -1 any."),
         "lending_limit": _amount("The most of its quota that others may have; -1 is all of it."),
     },
     QueueFairSharing: {
-        "weight": says(
-            "A number of at least 0, or its text.",
-            minimum=0,
-            maximum=MAX_WEIGHT,
-            maxLength=32,
+        "weight": {
+            **_weight("A number of at least 0, or its text.", QUANTITY),
+            "maxLength": MAX_CHARS,
+        },
+        "enabled": says(
+            "At a top-level queue, for its tree: False takes by quota and priority, not by share."
         ),
-        "enabled": says("At a top-level queue: False takes from others by quota alone."),
     },
     QueuePreemption: {
         "within_cluster_queue": says("From work of the same queue."),
         "reclaim_within_cohort": says("From work of other queues of its tree."),
+        "borrow_within_cohort": says("Likewise while it borrows, in a tree without fair sharing."),
+    },
+    BorrowWithinCohort: {
+        "policy": says("LowerPriority: from work of lower priority."),
+        "max_priority_threshold": says("The highest priority that may go.", **_ANY_INT32),
     },
 }
 GROUP_RULES: Final[Rules] = {

@@ -22,9 +22,16 @@ MAX_ENTRIES: Final = 64
 MAX_ITEMS: Final = 64
 
 _NUMBER: Final = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+QUANTITY: Final = rf"^([+]?{_NUMBER}|-(0+(\.0*)?|\.0+))([eE][-+]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
+"""A text that the parser of amounts reads; below zero there is none."""
 _UNITS: Final = ("y", "w", "d", "h", "m", "s", "ms", "(us|µs|\u03bcs)", "ns")
 _STEPS: Final = "".join(f"({_NUMBER}{unit})?" for unit in _UNITS)
 _NOTHING: Final = (None, msgspec.NODEFAULT, "")
+
+
+def gap(below: float, above: float) -> Schema:
+    """Return the part of a schema that refuses the numbers between two; texts pass."""
+    return {"anyOf": [{"maximum": below}, {"minimum": above}]}
 
 
 def duration_schema(*, may_be_negative: bool = False) -> Schema:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kaisched.errors import ObjectError
-from kaisched.objects.explain import explain, without_unknown
+from kaisched.objects.explain import explain, is_at, without, without_unknown
 from kaisched.objects.faults import Fault, Source, to_error
 from kaisched.objects.kinds import faults_of
 from kaisched.objects.wire import KubernetesObject
@@ -31,9 +31,11 @@ _NOWHERE: Final = Source()
 class BadObject(Exception):  # noqa: N818 - carries several errors, for whoever collects them
     """An object with all its errors."""
 
-    def __init__(self, errors: list[ObjectError]) -> None:
+    def __init__(self, errors: list[ObjectError], obj: KubernetesObject | None = None) -> None:
         super().__init__(str(errors[0]))
         self.errors = errors
+        self.obj = obj
+        """What is left of the object without its faults of form, if anything, for more checks."""
 
 
 def decode_json(data: bytes, type_: type[_T]) -> _T:
@@ -84,12 +86,31 @@ def decode_object(
         BadObject: the object has faults, of which it holds up to MAX_FAULTS.
 
     """
-    obj = _form(raw, type_, source)
+    try:
+        obj = _form(raw, type_, source)
+    except BadObject as bad:
+        raise _with_more(bad, raw, type_, source) from None
     faults = list(_take(faults_of(obj)))
     errors = [to_error(it, source, type_.KIND, obj.name) for it in faults if not it.is_warning]
     if errors:
-        raise BadObject(errors)
+        raise BadObject(errors, obj)
     return obj, [to_error(it, source, type_.KIND, obj.name) for it in faults if it.is_warning]
+
+
+def _with_more(
+    bad: BadObject, raw: object, type_: type[KubernetesObject], source: Source
+) -> BadObject:
+    """Add the faults that an object with a wrong form has where its form is right."""
+    try:
+        value = without_nulls(raw)
+        rest = without(value, [fault.path for fault in _take(explain(value, type_))])
+        obj = _form(rest, type_, source)
+    except (BadObject, ValueError, RecursionError):
+        return bad
+    more = [it for it in _take(faults_of(obj)) if not it.is_warning and is_at(rest, it.path)]
+    return BadObject(
+        [*bad.errors, *(to_error(it, source, type_.KIND, obj.name) for it in more)], obj
+    )
 
 
 def _form(raw: object, type_: type[_T], source: Source = _NOWHERE) -> _T:

@@ -6,7 +6,7 @@ after msgspec has refused a value, so it may be slow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +42,30 @@ def explain(value: object, type_: type[msgspec.Struct]) -> Iterator[Fault]:
 def without_unknown(value: object, type_: type[msgspec.Struct]) -> Any:
     """Return a copy of plain values without keys that the struct type does not know."""
     return _known(value, inspect.type_info(type_))
+
+
+def without(value: object, paths: Iterable[Path]) -> object:
+    """Return a copy of plain values without the entries at some paths, and lists whole."""
+    if not isinstance(value, dict):
+        return value
+    below: dict[str | int, list[Path]] = {}
+    for path in paths:
+        below.setdefault(path[0], []).append(path[1:])
+    return {
+        key: without(entry, below[key]) if key in below else entry
+        for key, entry in value.items()
+        if key not in below or (isinstance(entry, dict) and all(below[key]))
+    }
+
+
+def is_at(value: object, path: Path) -> bool:
+    """Tell whether plain values have an entry at a path."""
+    for step in path:
+        try:
+            value = value[step]  # type: ignore[index]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
 
 
 def _known(value: object, kind: inspect.Type) -> object:

@@ -69,7 +69,7 @@ _KAI_ACTIONS: Final = {"consolidation": "consolidate", "stalegangeviction": "sta
 
 _NO_SHARING: Final = "GPU sharing is not offered, so there is nothing for it to do"
 _SEARCH: Final = "the search for victims is part of the actions"
-_PLUGINS: Final = {
+PLUGINS: Final = {
     "nodeplacement": Mapped("binpack"),
     "podaffinity": Mapped(
         None, "predicates handles required pod affinity; preferred affinity is not scored"
@@ -109,7 +109,7 @@ def map_plugin(name: str, installed: Container[str] = ()) -> Mapped:
 
     A name that is installed, or that is not KAI's, stays as it is.
     """
-    mapped = _PLUGINS.get(name)
+    mapped = PLUGINS.get(name)
     if mapped is None or name in installed:
         return Mapped(name)
     if mapped.name is None:
@@ -139,11 +139,6 @@ def map_arguments(plugin: str, arguments: Mapping[str, Any]) -> tuple[dict[str, 
         if key == name or key not in arguments:
             mapped[key] = value
     return mapped, warnings
-
-
-def known_plugins() -> tuple[str, ...]:
-    """Return all plugin names that need not be installed, for suggestions."""
-    return (*_PLUGINS, *(plugin.name for plugin in DEFAULT_PLUGINS))
 
 
 def known_actions() -> tuple[str, ...]:

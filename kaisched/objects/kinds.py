@@ -21,7 +21,7 @@ from kaisched.objects.owners import Deployment, Job, PriorityClass, ReplicaSet, 
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
-from kaisched.objects.quotas import queue_faults
+from kaisched.objects.queue_flavors import all_queue_faults
 from kaisched.objects.shard import SchedulingShard
 from kaisched.objects.shard_faults import shard_faults
 from kaisched.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -52,7 +52,7 @@ _BY_KIND: Final = {type_.KIND: type_ for type_ in KINDS}
 _OWN_GROUPS: Final = ("scheduling.run.ai", "kai.scheduler")
 _NOT_OURS: Final = ("BindRequest", "Config")  # KAI's, of no use here
 _FAULTS: Final[dict[type[KubernetesObject], Callable[[Any], Iterator[Fault]]]] = {
-    Queue: queue_faults,
+    Queue: all_queue_faults,
     PodGroup: pod_group_faults,
     SchedulingShard: shard_faults,
     Topology: topology_faults,

@@ -64,6 +64,8 @@ class Loaded:
 
     objects: list[Manifest] = field(default_factory=list)
     problems: list[ObjectError] = field(default_factory=list)
+    faulty: list[tuple[KubernetesObject, Source]] = field(default_factory=list)
+    """Objects with problems, which are not used: for checks that find more problems."""
     warnings: list[ObjectError] = field(default_factory=list)
     """Warnings about objects that are used all the same."""
     others: list[Other] = field(default_factory=list)
@@ -156,7 +158,7 @@ def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
             for number, value in enumerate(values, 1):
                 _take(value, Source(file, number), (), loaded)
             return
-    for number, (chunk, line) in enumerate(_documents(data), 1):
+    for number, (chunk, line) in enumerate(documents(data), 1):
         source = Source(file, number)
         try:
             value = read_yaml(chunk.decode(), line)
@@ -166,7 +168,7 @@ def _load_data(data: bytes, file: str, loaded: Loaded) -> None:
             _take(value, source, (), loaded)
 
 
-def _documents(data: bytes) -> Iterator[tuple[bytes, int]]:
+def documents(data: bytes) -> Iterator[tuple[bytes, int]]:
     """Yield each document that has content, with the number of its first line.
 
     The text is cut before parsing, so that a bad document spoils no other. A line that begins with
@@ -256,6 +258,8 @@ def _take_object(
         obj, warnings = decode_object(raw, type_, source)
     except BadObject as bad:
         loaded.problems.extend(within(bad.errors, at))
+        if bad.obj is not None:
+            loaded.faulty.append((bad.obj, source))
         return
     first = loaded.sources.get((type_.KIND, obj.key))
     if first is not None:

@@ -11,6 +11,10 @@ from kaisched.objects.wire import KubernetesObject, StrictWire
 StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 """Whose work may go for work of another: by priority, or by priority and age."""
+SearchPolicy = Literal["MayStopSearch", "TryNextFlavor"]
+FlavorPreference = Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"]
+BorrowPolicy = Literal["Never", "LowerPriority"]
+"""Whose work may go for work with which its queue borrows."""
 
 
 class QueueResource(StrictWire, frozen=True, kw_only=True):
@@ -37,7 +41,15 @@ class QueueFairSharing(StrictWire, frozen=True, kw_only=True):
     weight: int | float | str = 1
     """A number of at least 0, or its text."""
     enabled: bool = True
-    """Read at a top-level queue, for its whole tree: False takes from others by quota alone."""
+    """Read at a top-level queue, for its tree: False takes by quota and priority, not by share."""
+
+
+class BorrowWithinCohort(StrictWire, frozen=True, kw_only=True):
+    """From whom work may take while its queue borrows, in a tree without fair sharing."""
+
+    policy: BorrowPolicy = "Never"
+    max_priority_threshold: int | None = None
+    """The highest priority that may go; any lower one when left out."""
 
 
 class QueuePreemption(StrictWire, frozen=True, kw_only=True):
@@ -47,6 +59,38 @@ class QueuePreemption(StrictWire, frozen=True, kw_only=True):
     """From work of the same queue."""
     reclaim_within_cohort: WithinPolicy = "Any"
     """From work of other queues of its tree."""
+    borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
+    """Read in a tree without fair sharing: from the same queues, while its own borrows."""
+
+
+class QueueFlavorResource(StrictWire, frozen=True, kw_only=True):
+    """What a queue may have of one resource in a flavor; units are those of ``resources``."""
+
+    quota: int | float = 0
+    borrowing_limit: int | float = -1
+    """The most it may hold beyond its quota; -1 for any."""
+    lending_limit: int | float = -1
+    """The most of its quota that others may have; -1 for all."""
+
+
+class QueueFlavor(StrictWire, frozen=True, kw_only=True):
+    """What a queue may have on nodes with some labels, where the policy of the shard lends."""
+
+    name: str
+    node_labels: dict[str, str] = {}
+    """The nodes of the flavor; if empty, what a queue above states, else all other nodes."""
+    resources: dict[str, QueueFlavorResource] = {}
+
+
+class QueueFlavorFungibility(StrictWire, frozen=True, kw_only=True):
+    """Which flavor a job gets if its first does not fit at once, where the policy lends."""
+
+    when_can_borrow: SearchPolicy = "MayStopSearch"
+    """Whether a flavor that fits by borrowing is taken before the next is tried."""
+    when_can_preempt: SearchPolicy = "TryNextFlavor"
+    """Whether a job waits for evictions in a flavor before the next is tried."""
+    preference: FlavorPreference = "BorrowingOverPreemption"
+    """What counts first between flavors that do not fit at once."""
 
 
 class QueueSpec(StrictWire, frozen=True, kw_only=True):
@@ -62,6 +106,9 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     reclaim_min_runtime: str | int | None = None
     fair_sharing: QueueFairSharing = QueueFairSharing()
     preemption: QueuePreemption = QueuePreemption()
+    flavors: list[QueueFlavor] = []
+    """In the order in which jobs try them; a leaf without any has those of the queue above."""
+    flavor_fungibility: QueueFlavorFungibility = QueueFlavorFungibility()
     stop_policy: StopPolicy = "None"
     """Also applies to all queues below. ``Hold``: nothing new is started. ``HoldAndDrain``: running
     jobs are evicted as well."""

@@ -6,7 +6,7 @@ Texts such as "64Gi" are refused: KAI's Queue holds plain numbers, and so do our
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from kaisched.objects.faults import (
     duration_faults,
     to_error,
 )
-from kaisched.objects.queue import Queue, QueueResource
+from kaisched.objects.queue import BorrowWithinCohort, Queue, QueueResource, QueueSpec
 from kaisched.objects.shard import GPU_RESOURCES
 from kaisched.units import (
     MAX_QUOTA,
@@ -67,8 +67,8 @@ def queue_shares(queue: Queue) -> dict[str, ResourceShare]:
         if fault is not None:
             raise _error(queue, fault)
         shares[name] = ResourceShare(
-            _base_units(name, resource.quota),
-            _base_units(name, resource.limit),
+            base_units(name, resource.quota),
+            base_units(name, resource.limit),
             weight_of(resource),
         )
     return shares
@@ -81,7 +81,7 @@ def queue_lending(queue: Queue) -> dict[str, Lending]:
     """
     return {
         name: Lending(
-            _base_units(name, resource.borrowing_limit), _base_units(name, resource.lending_limit)
+            base_units(name, resource.borrowing_limit), base_units(name, resource.lending_limit)
         )
         for name, resource in queue.spec.resources.items()
     }
@@ -110,9 +110,11 @@ def queue_faults(queue: Queue) -> Iterator[Fault]:
     """Yield the faults of a queue on its own."""
     spec = queue.spec
     for name, resource in spec.resources.items():
-        yield from _name_faults(name)
+        yield from name_faults(("spec", "resources", name), name)
         yield from _share_faults(name, resource)
     yield from _sharing_faults(queue)
+    yield from _switch_faults(spec)
+    yield from threshold_faults(spec.preemption.borrow_within_cohort)
     if abs(spec.priority) > INT32_MAX:
         yield Fault(("spec", "priority"), "out of range", spec.priority, "write at most 2^31 - 1")
     if spec.parent_queue == queue.name:
@@ -134,8 +136,8 @@ def _error(queue: Queue, fault: Fault) -> ObjectError:
     return to_error(fault, Source(), queue.KIND, queue.name)
 
 
-def _name_faults(name: str) -> Iterator[Fault]:
-    path: Path = ("spec", "resources", name)
+def name_faults(path: Path, name: str) -> Iterator[Fault]:
+    """Yield what is wrong with the name of a resource."""
     if name in GPU_RESOURCES:
         yield Fault(path, "GPUs of all vendors are counted together", fix='write "gpu"')
     elif "/" not in name and not name.startswith("hugepages-"):
@@ -146,22 +148,15 @@ def _name_faults(name: str) -> Iterator[Fault]:
 
 def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
     path: Path = ("spec", "resources", name)
-    unit = _UNIT_OF.get("memory" if is_in_bytes(name) else name, "pieces")
-    are_good = True
     amounts = {
         "quota": resource.quota,
         "limit": resource.limit,
         "borrowingLimit": resource.borrowing_limit,
         "lendingLimit": resource.lending_limit,
     }
-    for field, amount in amounts.items():
-        wrong = _amount_fault(name, amount)
-        if wrong:
-            are_good = False
-            yield Fault(
-                (*path, field), wrong, amount, f"write -1 for unlimited, or a number of {unit}"
-            )
-    if are_good and _base_units(name, resource.limit) < _base_units(name, resource.quota):
+    wrong = list(amount_faults(path, name, amounts))
+    yield from wrong
+    if not wrong and base_units(name, resource.limit) < base_units(name, resource.quota):
         quota = "unlimited" if resource.quota == -1 else resource.quota
         yield Fault(
             (*path, "limit"),
@@ -171,6 +166,16 @@ def _share_faults(name: str, resource: QueueResource) -> Iterator[Fault]:
             is_warning=True,
         )
     yield from _weight_faults((*path, "overQuotaWeight"), resource.over_quota_weight)
+
+
+def amount_faults(path: Path, name: str, amounts: Mapping[str, float]) -> Iterator[Fault]:
+    """Yield what is wrong with amounts of a resource, by the names of their fields."""
+    unit = _UNIT_OF.get("memory" if is_in_bytes(name) else name, "pieces")
+    for field, amount in amounts.items():
+        wrong = _amount_fault(name, amount)
+        if wrong:
+            fix = f"write -1 for unlimited, or a number of {unit}"
+            yield Fault((*path, field), wrong, amount, fix)
 
 
 def _sharing_faults(queue: Queue) -> Iterator[Fault]:
@@ -187,6 +192,21 @@ def _sharing_faults(queue: Queue) -> Iterator[Fault]:
         yield Fault(path, "out of range", weight, "write 0, or a number from 1e-9 to 1e9")
 
 
+def _switch_faults(spec: QueueSpec) -> Iterator[Fault]:
+    if spec.parent_queue and not spec.fair_sharing.enabled:
+        path, fix = ("spec", "fairSharing", "enabled"), "write it in the queue at the top"
+        message = "has no effect below a top-level queue"
+        yield Fault(path, message, spec.fair_sharing.enabled, fix, is_warning=True)
+
+
+def threshold_faults(borrow: BorrowWithinCohort) -> Iterator[Fault]:
+    """Yield the fault of a threshold that no priority has."""
+    most = borrow.max_priority_threshold
+    if most is not None and abs(most) > INT32_MAX:
+        path: Path = ("spec", "preemption", "borrowWithinCohort", "maxPriorityThreshold")
+        yield Fault(path, "out of range", most, "write at most 2^31 - 1, the largest priority")
+
+
 def _amount_fault(name: str, amount: float) -> str:
     if amount == -1:
         return ""
@@ -194,7 +214,7 @@ def _amount_fault(name: str, amount: float) -> str:
         return "not a finite number"
     if amount < 0:
         return "negative; only -1 has a meaning"
-    return "more than any cluster has" if _base_units(name, amount) >= MAX_QUOTA else ""
+    return "more than any cluster has" if base_units(name, amount) >= MAX_QUOTA else ""
 
 
 def _weight_faults(path: Path, weight: float | str) -> Iterator[Fault]:
@@ -211,7 +231,8 @@ def _weight_faults(path: Path, weight: float | str) -> Iterator[Fault]:
         yield Fault(path, "out of range", weight, "write 0, or a number from 1e-9 to 1e9")
 
 
-def _base_units(name: str, amount: float) -> int:
+def base_units(name: str, amount: float) -> int:
+    """Return an amount of a resource in base units; UNLIMITED for -1."""
     if amount == -1:
         return UNLIMITED
     factor = 1  # millicores and pieces are base units already

@@ -17,7 +17,7 @@ from kaisched.objects.faults import (
     did_you_mean,
     duration_faults,
 )
-from kaisched.objects.kai_names import known_actions, map_action, map_plugin
+from kaisched.objects.kai_names import ACTIONS, map_action, map_plugin
 from kaisched.objects.shard import SchedulingShard, SearchBudgets, ShardSpec
 from kaisched.objects.shard_args import ARGS, args_faults
 from kaisched.objects.usage_faults import seconds_of, usage_faults
@@ -110,7 +110,7 @@ def _action_faults(spec: ShardSpec) -> Iterator[Fault]:
 def _action_name_faults(path: Path, name: str, beside: Mapping[str, Any]) -> Iterator[Fault]:
     ours = map_action(name).name
     if ours is None:
-        yield Fault(path, "no such action", fix=did_you_mean(name, known_actions()))
+        yield Fault(path, "no such action", fix=did_you_mean(name, list(ACTIONS)))
     elif ours != name and ours in beside:
         fix = "keep one of the two"
         yield Fault(path, f'conflicts with "{ours}", which is the same action', fix=fix)

@@ -20,7 +20,7 @@ MAX_ALIASED: Final = 100_000
 """Most values that all aliases of a document may expand to."""
 
 _MAX_PATH: Final = 12  # steps of a path that are shown
-_PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the C parser
+PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # some builds lack the C parser
 _CORE: Final = "tag:yaml.org,2002:"
 _TAGS: Final = ("str", "int", "float", "bool", "null", "map", "seq")
 _INT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,39})", re.ASCII)
@@ -172,7 +172,7 @@ def read_yaml(text: str, first_line: int = 1) -> Any:
     reader = _Reader()
     try:
         try:
-            for event in yaml.parse(text, Loader=_PARSER):
+            for event in yaml.parse(text, Loader=PARSER):
                 if reader.is_complete and isinstance(event, yaml.NodeEvent):
                     raise TextFault(
                         "a second document begins here", "put --- on a line of its own before it"

@@ -16,7 +16,7 @@ _HEAD: Final = (
     ("", "", "GPU-", "fair", "", "wait", "wait", "", "", "hours"),
     ("queue", "jobs", "hours", "share", "got", "p50", "p95", "pending", "evicted", "lost"),
 )
-_WIDEST: Final = 80
+WIDEST: Final = 80
 _LONGEST_NAME: Final = 16
 _SHORTEST_NAME: Final = 8
 _EXACT_BELOW: Final = 1000.0
@@ -110,7 +110,7 @@ def _summary(report: Report) -> list[str]:
         if report.makespan_s is None
         else f"all jobs ended within {short_duration(report.makespan_s)}"
     )
-    lines = [
+    return [
         f"{report.utilisation:.1%} of the GPUs' time was used; {end}.",
         f"On average {report.fair_share_distance:.1%} of the GPUs were away from fair shares.",
         (
@@ -118,25 +118,23 @@ def _summary(report: Report) -> list[str]:
             f"{report.pending} wait; {report.evictions} evictions; {report.cycles} cycles."
         ),
     ]
-    return lines + [failure.warning() for failure in report.failures]
-
-
-def _short_name(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def aligned(rows: Sequence[Sequence[str]], longest: int = _LONGEST_NAME) -> list[str]:
     """Align lines: the first column to the left, the rest to the right.
 
-    Names get the room that the numbers leave on a terminal, but at most ``longest``.
+    Names get the room that the numbers leave on a terminal, but at most ``longest``. A longer name
+    is not cut: it has a line to itself.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = _WIDEST - sum(2 + width for width in widths[1:])
+    left = WIDEST - sum(2 + width for width in widths[1:])
     most = min(max(left, _SHORTEST_NAME), longest)
     widths[0] = min(widths[0], most)
     lines = []
     for first, *others in rows:
-        cells = [_short_name(first, most).ljust(widths[0])]
+        if len(first) > most:
+            lines.append(first)
+        cells = [(first if len(first) <= most else "").ljust(widths[0])]
         cells += [text.rjust(width) for text, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return lines

@@ -11,10 +11,11 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
@@ -26,6 +27,8 @@ from kaisched.sim.scenario.load import scenario_of
 from kaisched.sim.scenario.setup import Scenario
 
 MOST_SETTINGS: Final = 1_000
+_MOST_EQUAL: Final = 4
+"""Most settings that are named because they gave the same result as the recommended one."""
 Values = tuple[tuple[str, Any], ...]
 """(path of a key, value), in the order of the file."""
 
@@ -58,6 +61,16 @@ class Sweep:
     trials: tuple[Trial, ...]
     best: int
     reason: str
+
+    @property
+    def idle(self) -> list[str]:
+        """The paths whose values made no difference."""
+        return idle_of(self.trials)
+
+    @property
+    def recommended(self) -> Values:
+        """The recommended values, of the paths that made a difference."""
+        return _without(self.trials[self.best].values, self.idle)
 
     @property
     def frontier(self) -> list[int]:
@@ -143,8 +156,36 @@ def sweep(scenario: Scenario, processes: int, tell: Callable[[int], None] | None
     return Sweep(scenario.name, tuple(trials), best, reason)
 
 
+def idle_of(trials: Sequence[Trial]) -> list[str]:
+    """Return the paths whose values made no difference, whatever the other values are."""
+    idle: list[str] = []
+    for path, _ in trials[0].values if len(trials) > 1 else ():
+        results: dict[str, Trial] = {}
+        for trial in trials:
+            rest = repr(_without(trial.values, [path]))
+            if not _is_same(results.setdefault(rest, trial), trial):
+                break
+        else:
+            idle.append(path)
+    return idle
+
+
+def _is_same(one: Trial, other: Trial) -> bool:
+    """Tell whether two settings gave the same result."""
+    return replace(one, values=()) == replace(other, values=())
+
+
+def _without(values: Values, paths: Sequence[str]) -> Values:
+    return tuple((path, value) for path, value in values if path not in paths)
+
+
 def recommend(trials: Sequence[Trial]) -> tuple[int, str]:
     """Return the recommended setting, and why."""
+    if len(trials) > 1 and len(idle_of(trials)) == len(trials[0].values):
+        return 0, (
+            f"All {len(trials)} settings gave the same result: {trials[0].error:.1%} of the "
+            f"GPU-hours are in the wrong hands and {trials[0].lost:.1%} are lost."
+        )
     best = min(range(len(trials)), key=lambda at: (trials[at].cost, trials[at].lost, at))
     fairest = min(range(len(trials)), key=lambda at: (trials[at].error, trials[at].lost, at))
     calmest = min(range(len(trials)), key=lambda at: (trials[at].lost, trials[at].error, at))
@@ -171,6 +212,13 @@ def recommend(trials: Sequence[Trial]) -> tuple[int, str]:
             f"The calmest ({told(other.values)}) loses {other.lost:.1%}, "
             f"but has an error of {other.error:.1%}."
         )
+    idle = idle_of(trials)
+    kept = _without(it.values, idle)
+    equal = {_without(other.values, idle): None for other in trials if _is_same(it, other)}
+    others = [told(values) for values in equal if values != kept]
+    if others:
+        words.append(f"The same result: {'; '.join(others[:_MOST_EQUAL])}")
+        words[-1] += f"; {len(others) - _MOST_EQUAL} more." if len(others) > _MOST_EQUAL else "."
     return best, " ".join(words)
 
 
@@ -216,8 +264,21 @@ def _tried(tasks: Sequence[tuple[dict[str, Any], str, Values]], processes: int) 
         yield from map(_try, tasks)
         return
     # A fresh process each: state inherited by a fork may differ from run to run.
-    with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_try, tasks)
+    pool = ProcessPoolExecutor(min(processes, len(tasks)), mp_context=get_context("spawn"))
+    try:
+        # Processes begin here, and inherit that Ctrl-C is blocked: it is for this process alone.
+        before = pthread_sigmask(SIG_BLOCK, {SIGINT})
+        try:
+            trials = pool.map(_try, tasks)
+        finally:
+            pthread_sigmask(SIG_SETMASK, before)
+        yield from trials
+    except BaseException:
+        for process in active_children():
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _try(task: tuple[dict[str, Any], str, Values]) -> Trial:

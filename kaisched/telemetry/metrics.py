@@ -8,7 +8,7 @@ names a pod.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
@@ -25,10 +25,9 @@ from prometheus_client.registry import Collector
 from kaisched.framework.report.records import QueueShare
 from kaisched.telemetry.adapter import ADAPTER
 from kaisched.telemetry.history import HISTORY, UNITS, history_families
-from kaisched.telemetry.published import BUCKETS_S, Published
+from kaisched.telemetry.published import BUCKETS_S, OTHER, Pairs, Published
 
 QUEUE_CAP: Final = 2000
-OTHER: Final = "other"
 
 _ByLabel = Mapping[str, float]
 
@@ -51,7 +50,7 @@ class Series:
     kind: str
     help: str
     labels: tuple[str, ...] = ()
-    read: Callable[[Published], float | _ByLabel] = lambda _: 0.0
+    read: Callable[[Published], float | _ByLabel | Pairs] = lambda _: 0.0
 
 
 _CYCLES: Final = (
@@ -92,6 +91,15 @@ _CYCLES: Final = (
         "Pods evicted, by action.",
         ("action",),
         attrgetter("evictions"),
+    ),
+    Series(
+        "kaisched_queue_evictions_total",
+        "counter",
+        "Pods evicted, by the queue that lost them, the queue that they were evicted for (empty"
+        " for none), and the reason: what entitles the latter by the policy, such as fair_sharing,"
+        " priority or reclamation; without a word of the policy, the action.",
+        ("queue", "preemptor", "reason"),
+        attrgetter("queue_evictions"),
     ),
     Series(
         "kaisched_evictions_left_pods",
@@ -163,6 +171,7 @@ _SHARES: Final = {
     "fair_share": "Fair share of a queue",
     "allocated": "What a queue's running pods hold",
     "requested": "What a queue's running and pending pods ask for",
+    "pending": "What a queue's pods ask for that do not run and are promised nothing",
     "deserved": "Quota of a queue (+Inf for unlimited)",
 }
 _EXTENDED: Final = ("pieces", 1, "in pieces of an extended resource")
@@ -254,11 +263,11 @@ def _plain(series: Series, published: Published) -> Metric:
         return make(name, series.help, value=value)
     family = make(name, series.help, labels=series.labels)
     for label, number in value.items():
-        family.add_metric([label], number)
+        family.add_metric([label] if isinstance(label, str) else label, number)
     return family
 
 
-def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
+def _queue_families(shares: Sequence[QueueShare]) -> Iterator[Metric]:
     by_name = {series.name: series for series in METRICS}
     for share in _SHARES:
         families = {
@@ -276,7 +285,7 @@ def _queue_families(shares: tuple[QueueShare, ...]) -> Iterator[Metric]:
         yield from families.values()
 
 
-def _figures(shares: tuple[QueueShare, ...]) -> Metric:
+def _figures(shares: Sequence[QueueShare]) -> Metric:
     """Return the figures of the first queues: unlike amounts they cannot be added up."""
     family = GaugeMetricFamily(_FIGURE.name, _FIGURE.help, labels=_FIGURE.labels)
     for queue in shares[:QUEUE_CAP]:
@@ -285,7 +294,7 @@ def _figures(shares: tuple[QueueShare, ...]) -> Metric:
     return family
 
 
-def _capped(shares: tuple[QueueShare, ...], share: str) -> dict[tuple[str, str], float]:
+def _capped(shares: Sequence[QueueShare], share: str) -> dict[tuple[str, str], float]:
     """Return amounts by (queue, resource) in base units; infinite for no bound."""
     amounts: dict[tuple[str, str], float] = {}
     for row, queue in enumerate(shares):

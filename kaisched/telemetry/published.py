@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kaisched.framework.report.result import without_session
+from kaisched.framework.report.share_table import ShareTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from kaisched.core.axis import Amounts
     from kaisched.core.usage import Usage
+    from kaisched.framework.intents import Evict
     from kaisched.framework.report.records import CycleResult, QueueShare
 
 BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -24,6 +29,15 @@ BUCKETS_S: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 COMPLETED: Final = "completed"
 ABANDONED: Final = "abandoned"
 FAILED: Final = "failed"
+
+
+OTHER: Final = "other"
+"""The queue in which those are summed that have no series of their own."""
+PAIR_CAP: Final = 2000
+"""So many combinations of queues and reason have a series of their own."""
+
+Pairs: TypeAlias = Mapping[tuple[str, str, str], float]
+"""By (queue that lost pods, queue that they were evicted for, reason)."""
 
 
 def _sum(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
@@ -49,6 +63,7 @@ class Published:
     binds: int = 0
     nominations: int = 0
     evictions: Mapping[str, float] = field(default_factory=dict)
+    queue_evictions: Pairs = field(default_factory=dict)
     plugin_s: Mapping[str, float] = field(default_factory=dict)
     plugin_failures: Mapping[str, float] = field(default_factory=dict)
     evictions_left: int = -1
@@ -65,7 +80,7 @@ class Published:
     observed_order: Mapping[str, float] = field(
         default_factory=lambda: dict.fromkeys(("same_order", "other_order"), 0)
     )
-    shares: tuple[QueueShare, ...] = ()
+    shares: Sequence[QueueShare] = ()
     capacity: Mapping[str, int] = field(default_factory=dict)
     """Divided amounts by resource in base units."""
     usage: Usage | None = None
@@ -106,6 +121,7 @@ class Published:
     ) -> Published:
         """Return the state after a cycle with a result."""
         timed = self._timed(duration_s, now_s, ABANDONED if result.stats.abandoned else COMPLETED)
+        shares = without_session(result.shares)
         return replace(
             timed,
             pending=result.records.counts(),
@@ -113,12 +129,24 @@ class Published:
             binds=self.binds + len(result.binds),
             nominations=self.nominations + len(result.nominations),
             evictions=_sum(self.evictions, _count(evict.action for evict in result.evictions)),
+            queue_evictions=self._pairs(result.evictions, shares),
             plugin_s=_sum(self.plugin_s, plugin_s),
             plugin_failures=_sum(
                 self.plugin_failures, _count(failure.plugin for failure in result.failures)
             ),
-            shares=tuple(result.shares),
+            shares=shares,
         )
+
+    def _pairs(self, evictions: Sequence[Evict], shares: Sequence[QueueShare]) -> Pairs:
+        """Return the evictions by queues and reason, with those of one more cycle.
+
+        Those of queues that are gone are forgotten, as their other metrics are.
+        """
+        counts = self.queue_evictions
+        if counts and len(shares) and _queues_of(shares) is not _queues_of(self.shares):
+            known = {share.name for share in shares} | {"", OTHER}
+            counts = {it: count for it, count in counts.items() if {it[0], it[1]} <= known}
+        return _with_pairs(counts, evictions)
 
     def after_failure(self, duration_s: float, now_s: float) -> Published:
         """Return the state after a cycle that raised."""
@@ -135,6 +163,24 @@ class Published:
             duration_sum_s=self.duration_sum_s + duration_s,
             last_cycle_s=now_s,
         )
+
+
+def _queues_of(shares: Sequence[QueueShare]) -> object:
+    """Return what is the same object for as long as no queue changes."""
+    return shares.queues if isinstance(shares, ShareTable) else shares
+
+
+def _with_pairs(known: Pairs, evictions: Sequence[Evict]) -> Pairs:
+    """Return counts with those of evictions."""
+    if not evictions:
+        return known
+    counts = dict(known)
+    for each in evictions:
+        pair = each.queue, each.beneficiary_queue, each.kind
+        if pair not in counts and len(counts) >= PAIR_CAP:
+            pair = OTHER, OTHER, each.kind
+        counts[pair] = counts.get(pair, 0) + 1
+    return counts
 
 
 def _count(names: Iterable[str]) -> dict[str, float]:

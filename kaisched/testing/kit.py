@@ -9,7 +9,7 @@ and no name of a session that its view lacks. It raises AssertionError with all 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -49,6 +49,8 @@ class _Question:
     ask: Callable[[IntVec], Answer]
     kinds: str
     is_order: bool = False
+    key_names: Sequence[str] = ()
+    """The names that the plugin gives its keys; empty for none."""
     low: float = -np.inf
     high: float = np.inf
 
@@ -149,8 +151,9 @@ def _questions(plugin: Plugin, session: Session) -> Iterator[_Question]:
 
     tasks = len(session.tasks.name)
     order = partial(_Question, kinds=_NUMBER, is_order=True)
-    yield order("queue_order", queues, queue_order)
-    yield order("job_order", jobs, partial(plugin.job_order, session))
+    yield order("queue_order", queues, queue_order, key_names=plugin.key_names("queue_order"))
+    by_job = partial(plugin.job_order, session)
+    yield order("job_order", jobs, by_job, key_names=plugin.key_names("job_order"))
     yield order("task_order", tasks, partial(plugin.task_order, session))
     yield order("subgroup_order", len(session.podsets.name), subgroup_order)
     yield _Question("job_gate", jobs, partial(plugin.job_gate, session, "allocate"), _INT)
@@ -219,6 +222,8 @@ def _columns(
         return f"it answered {type(answer).__name__}, not a tuple of key columns"
     shape = (question.count if count is None else count,)
     columns = list(answer) if question.is_order else [answer]
+    if question.key_names and len(question.key_names) != len(columns):
+        return f"it names {len(question.key_names)} keys, and answers {len(columns)}"
     for column in columns:
         if not isinstance(column, np.ndarray) or column.dtype.kind not in question.kinds:
             kind = getattr(column, "dtype", type(column).__name__)

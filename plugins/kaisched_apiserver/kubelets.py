@@ -6,6 +6,7 @@ import math
 from typing import Any, Final
 
 from kaisched.objects.labels import RUN_SECONDS
+from kaisched_apiserver.addresses import NODES, PODS, Addresses
 from kaisched_apiserver.binding import set_condition
 from kaisched_apiserver.server import ApiServer
 from kaisched_apiserver.statuses import ApiError
@@ -16,7 +17,6 @@ _NODES: Final = ("", "nodes")
 _ENDED: Final = ("Succeeded", "Failed")
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _VERSION: Final = "v1.36.0+playground"
-_IP: Final = "10.0.0.1"
 
 
 class Kubelets:
@@ -36,6 +36,7 @@ class Kubelets:
         self._api = server.api
         self._start_delay_s = start_delay_s
         self._stop_delay_s = stop_delay_s
+        self._node_addresses, self._pod_addresses = Addresses(NODES), Addresses(PODS)
         self._planned: set[tuple[str, str]] = set()
         """What is under way: the pod's identity and the step."""
         server.call(self._begin)
@@ -61,6 +62,7 @@ class Kubelets:
             self._server.later(0, lambda: self._lose(change.record.key))
 
     def _forget(self, record: Record) -> None:
+        self._pod_addresses.release(record.uid)
         for step in ("start", "end", "stop"):
             self._planned.discard((record.uid, step))
 
@@ -106,7 +108,11 @@ class Kubelets:
     def _start(self, pod: dict[str, Any]) -> None:
         now = self._api.writer.now()
         status = pod["status"]
-        status |= {"phase": "Running", "startTime": now, "hostIP": _IP, "podIP": _IP}
+        host = self._node_addresses.of(pod["spec"]["nodeName"])
+        is_on_host = pod["spec"].get("hostNetwork") is True
+        own = host if is_on_host else self._pod_addresses.of(pod["metadata"]["uid"])
+        status |= {"phase": "Running", "startTime": now}
+        status |= {"hostIP": host, "hostIPs": [{"ip": host}], "podIP": own, "podIPs": [{"ip": own}]}
         for type_ in ("Initialized", "ContainersReady", "Ready"):
             set_condition(pod, {"type": type_, "status": "True"}, now)
         status["containerStatuses"] = [
@@ -188,6 +194,8 @@ class Kubelets:
             }
             status["conditions"] = [*(status.get("conditions") or []), ready]
             status["nodeInfo"]["kubeletVersion"] = _VERSION
+            address = {"type": "InternalIP", "address": self._node_addresses.of(name)}
+            status["addresses"] = [*(status.get("addresses") or []), address]
             taints = [it for it in node["spec"].get("taints") or [] if it["key"] != _NOT_READY]
             node["spec"]["taints"] = taints
             if not taints:
@@ -202,6 +210,7 @@ class Kubelets:
         storage = self._api.storage
         if storage.get(_NODES, name) is not None:
             return
+        self._node_addresses.release(name)
         for pod in list(storage.collection(_PODS).records.values()):
             if pod.fields["spec.nodeName"] == name:
                 self._remove(pod)

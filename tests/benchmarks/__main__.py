@@ -53,15 +53,20 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:,.2f}" if seconds < 1 else f"{1000 * seconds:,.0f}"
 
 
+_TIMES = {"median_s", "p999_s", "cpu_s", "p99_cpu_s", "cpu_s_per_day", "collection_s"}
 _PROBES = {"probe_s", "probe_median_s", "probe_p99_s", "control_s"}
 
 
 def value(of: str, amount: float) -> str:
     """Write a figure in its unit, short."""
-    if of in {"median_s", "p999_s", "cpu_s", "p99_cpu_s", "cpu_s_per_day"} | _PROBES:
+    if of in _TIMES | _PROBES:
         return f"{1000 * amount:,.3g} ms" if amount < 1 else f"{amount:.3g} s"
     if of == "peak_mib":
         return f"{amount:.0f} MiB"
+    if of == "pod_us":
+        return f"{amount:.0f} us"
+    if of == "late_imports":
+        return f"{amount:.0f}"
     return f"{amount:.1%}" if of == "loss" else f"{amount:.2f}x"
 
 

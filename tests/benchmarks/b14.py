@@ -11,6 +11,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -30,13 +32,16 @@ from kaisched.daemon import garbage
 from kaisched.daemon.loop import Loop
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.standing import StandingAdvice
+from kaisched.framework.cycle import run_cycle
 from kaisched.framework.intents import Bind, Evict, Nominate
+from kaisched.framework.memory import Memory
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
 from kaisched.objects.queue import Queue
 from kaisched.telemetry.metrics import CycleCollector
 from tests.benchmarks.harness import GPUS_OF_NODE, Measured, Watch, expect
+from tests.benchmarks.loading import pauses
 
 GANG, GANGS_OF = 4, 4
 """Every fourth job is a gang of so many pods, with a pod group."""
@@ -154,7 +159,7 @@ class Bench:
         self.furnish(nodes)
         for _ in range(jobs):
             self.job()
-        garbage.settle()  # as the daemon does once it has read everything
+        garbage.begin()  # as the daemon does
         self.tell_s: list[float] = []
         self.send_s: list[float] = []
         self.advise_s: list[float] = []
@@ -210,13 +215,18 @@ class Bench:
         self.reporter.after(turn.snapshot, turn.result)
         self.tell_s.append(process_time() - start_s)
 
-    def turn(self, watch: Watch) -> None:
-        """End and add some pods, then time the turn and what is written until the next one."""
+    def churn(self) -> None:
+        """Let a second pass, in which some pods end and as many come."""
         self.now_s += 1.0
         self.cluster.end(CHURN)
         for _ in range(CHURN):
             self.job(is_single=True)
+
+    def turn(self, watch: Watch) -> None:
+        """End and add some pods, then time the turn and what is written until the next one."""
+        self.churn()
         turn = watch.time(self.loop.turn)
+        garbage.tend()  # as the loop's own thread does after each turn
         expect(turn is not None and not turn.result.failures, "the turn failed")
         pending = self.collector.published.pending
         expect(sum(pending.values()) == len(turn.result.records), "not every job is counted")
@@ -231,7 +241,7 @@ class Bench:
 
 
 @contextmanager
-def _without_logs() -> Iterator[None]:
+def without_logs() -> Iterator[None]:
     """Log nothing: a line for each turn is not what is timed."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
@@ -244,10 +254,11 @@ def _without_logs() -> Iterator[None]:
 def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
     """Time turns of a loop with jobs waiting; what is written in between is told apart."""
     first, watch = Watch(), Watch()
-    with _without_logs():
+    with without_logs(), pauses() as found:
         bench = Bench(nodes, queues, jobs)
         bench.turn(first)
         bench.turn(first)
+        found.clear()
         for _ in range(repeat):
             bench.turn(watch)
     expect(bench.server.sent, "nothing was reported")
@@ -255,6 +266,7 @@ def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
     detail = {
         "first_s": first.cpu[0],
         "p99_cpu_s": cpu[math.ceil(0.99 * len(cpu)) - 1],
+        "collection_s": max(found, default=0.0),
         "report_s": float(np.median(bench.tell_s[2:])),
         "send_s": float(np.median(bench.send_s[2:])),
         "advise_s": float(np.mean(bench.advise_s[2:])),
@@ -263,3 +275,21 @@ def turn(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
         "sent": dict(sorted(bench.server.sent.items())),
     }
     return Measured(watch, detail)
+
+
+def allocate(repeat: int, *, nodes: int, queues: int, jobs: int) -> Measured:
+    """Time the cycle of such turns with allocate alone."""
+    first, watch = Watch(), Watch()
+    policy, memory = default_policy(), Memory()
+    policy = replace(policy, actions=tuple(it for it in policy.actions if it.name == "allocate"))
+    with without_logs():
+        bench = Bench(nodes, queues, jobs)
+        for number in range(2 + repeat):
+            bench.churn()
+            snapshot = bench.cluster.snapshot()
+            result, memory = (watch if number > 1 else first).time(
+                partial(run_cycle, snapshot, None, policy, 1.77e9 + number, memory)
+            )
+            expect(len(result.binds), "nothing was placed")
+            bench.cluster.apply(list(result.binds), [], [])
+    return Measured(watch, {"first_s": first.cpu[0]})

@@ -32,6 +32,8 @@ class Row:
     repeat: int = 30
     tiny: Mapping[str, Any] = field(default_factory=dict)
     """A size at which the whole of it takes a moment: for the tests."""
+    where: str = ""
+    """The module of the function, if not that of the benchmark."""
 
     @property
     def name(self) -> str:
@@ -39,7 +41,7 @@ class Row:
 
     @property
     def module(self) -> str:
-        return f"tests.benchmarks.{self.benchmark.lower()}"
+        return f"tests.benchmarks.{self.where or self.benchmark.lower()}"
 
 
 def _seconds(most: float, stretch: float | None = None) -> tuple[Target, ...]:
@@ -91,11 +93,44 @@ def _turns(hand_over: str, title: str) -> Row:
     return Row("B8", f"1,024 cycles, {title}", "turns", size, targets, 5, tiny)
 
 
-def _daemon(nodes: int, queues: int, jobs: int, most: float) -> Row:
+def _daemon() -> tuple[Row, ...]:
+    """What a large cluster costs the daemon: its turns, claims by the hundred, and loading."""
     tiny = {"nodes": 4, "queues": 3, "jobs": 12}
-    size = {"nodes": nodes, "queues": queues, "jobs": jobs}
-    targets = (Target("cpu_s", most), Target("p99_cpu_s", most))
-    return Row("B14", f"turn, {jobs:,} jobs wait", "turn", size, targets, 50, tiny)
+    small = {"nodes": 2_000, "queues": 400, "jobs": 4_000}
+    large = {"nodes": 5_000, "queues": 1_000, "jobs": 20_000}
+    claims = {"nodes": 50}
+    return (
+        Row("B14", "turn, 4,000 jobs wait", "turn", small, _turn(0.02, 0.06), 50, tiny),
+        Row("B14", "turn, 20,000 jobs wait", "turn", large, _turn(0.05, 0.15), 50, tiny),
+        Row("B14", "allocate in that turn", "allocate", large, _cpu(0.02), 50, tiny),
+        Row("B14", "100 reclaims", "reclaim", claims, _cpu(0.008), 30, {"nodes": 3}, "kai"),
+        Row("B14", "100 preemptions", "preempt", claims, _cpu(0.014), 30, {"nodes": 3}, "kai"),
+        Row("B14", "40,000 reclaims", "storm", {"nodes": 5_000}, _cpu(3.0), 1, {"nodes": 3}, "b4"),
+        Row(
+            "B14",
+            "first reclaim",
+            "first_reclaim",
+            claims,
+            (Target("late_imports", 0),),
+            1,
+            {"nodes": 3},
+            "loading",
+        ),
+        Row(
+            "B14",
+            "load 100,000 pods",
+            "load",
+            {"pods": 100_000, "queues": 100},
+            (Target("pod_us", 80), Target("collection_s", 0.02)),
+            3,
+            {"pods": 30, "queues": 2},
+            "loading",
+        ),
+    )
+
+
+def _turn(most: float, p99: float) -> tuple[Target, ...]:
+    return (Target("cpu_s", most), Target("p99_cpu_s", p99), Target("collection_s", 0.02))
 
 
 def _lending() -> tuple[Row, ...]:
@@ -243,8 +278,7 @@ ROWS: tuple[Row, ...] = (
         tiny={"nodes": 8, "begin": 28, "days": 1},
     ),
     *_lending(),
-    _daemon(2_000, 400, 4_000, 0.1),
-    _daemon(5_000, 1_000, 20_000, 0.3),
+    *_daemon(),
     _renewals("renewal in B2's cycles", cycles=True),
     _renewals("renewal in lists of 100,000", cycles=False, pods=100_000, page=100_000),
     _renewals("renewal in both, 2 burners", cycles=True, pods=100_000, burners=2),

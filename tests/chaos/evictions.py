@@ -1,6 +1,7 @@
 """No eviction is for nobody: the freed room is used within a minute of the victim's end."""
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 from tests.chaos.promise import Promise
 
@@ -28,8 +29,8 @@ class Eviction:
     order: int
     sent_s: float
     leave: Leave
-    full: frozenset = frozenset()
-    """Queues that it was charged to and that were at their limits when it was sent."""
+    held: dict = field(default_factory=dict)
+    """Limited queues that it was charged to: GPUs that they held when it was sent, its own too."""
     ended_s: float = 0.0
     """When its room was free; 0 while it is not."""
 
@@ -47,6 +48,8 @@ class EvictedForSomebody(Promise):
         """Job to its pods that wait, and to when the last of them was placed or deleted."""
         self._staying, self._leaves = {}, {}
         """Gang to its pods that hold room and stay; (gang, job) to its pods that go for the job."""
+        self._sent = deque()
+        """Evictions of the last plans."""
         self._bound_s = {}
         """Job to when a pod of it was bound last."""
         self._changes = {}
@@ -66,8 +69,10 @@ class EvictedForSomebody(Promise):
             self._note_late(event)
             if after.holds_room:
                 leave = self._leave_of(after, event.at_s)
-                full = self._full_queues(after)
-                self._open[after.uid] = Eviction(after, event.order, event.at_s, leave, full)
+                held = self._held_by_limited(after)
+                made = Eviction(after, event.order, event.at_s, leave, held)
+                self._open[after.uid] = made
+                self._sent.append(made)
         if after is not None and after.node and not (before and before.node):
             self._bound_s[after.group or after.key] = event.at_s
             self._serve(after.node)
@@ -119,20 +124,39 @@ class EvictedForSomebody(Promise):
             del self._leaves[key]
         return leave
 
-    def _full_queues(self, pod):
-        """Return the queues above an evicted pod that could not have held so much more with it."""
+    def _held_by_limited(self, pod):
+        """Return what the queues above an evicted pod that have limits hold, the pod included."""
         path = self._path(self._queue_of(pod.group or pod.key) or pod.queue)
-        limited = [name for name in path if self.cluster.queues[name].limit >= 0]
-        if not limited:
-            return frozenset()
-        held = dict.fromkeys(limited, 0)
+        held = {name: 0 for name in path if self.cluster.queues[name].limit >= 0}
+        if not held:
+            return held
         for it in self.cluster.pods.values():
             if it.uid == pod.uid or (it.holds_room and not it.is_leaving and not it.is_evicted):
                 above = self._path(self._queue_of(it.group or it.key) or it.queue)
                 for name in held.keys() & set(above):
                     held[name] += it.gpus
-        queues = self.cluster.queues
-        return frozenset(it for it in limited if held[it] + max(pod.gpus, 1) > queues[it].limit)
+        return held
+
+    def _full_queues(self, eviction, job):
+        """Return the limited queues that could not have held one more pod when a plan was made.
+
+        What went before it for the same job, by the same plan, was still there then.
+        """
+        before = [
+            it
+            for it in self._sent
+            if it.order < eviction.order
+            and eviction.sent_s - it.sent_s <= PLAN_S
+            and (self._who_for(it.pod.key) or ("", ""))[1] == job
+        ]
+        more = max(eviction.pod.gpus, 1)
+        return {
+            name
+            for name, held in eviction.held.items()
+            if name in self.cluster.queues
+            and held + sum(it.pod.gpus for it in before if name in it.held) + more
+            > self.cluster.queues[name].limit
+        }
 
     def _path(self, name):
         """Return a queue and those above it that exist."""
@@ -160,6 +184,9 @@ class EvictedForSomebody(Promise):
             if it.ended_s and self.checker.outages.counted(it.ended_s, now_s) > PATIENCE_S:
                 del self._open[uid]
                 self._look(it)
+        oldest_s = min((it.sent_s for it in self._open.values()), default=now_s)
+        while self._sent and self._sent[0].sent_s < oldest_s - PLAN_S:
+            self._sent.popleft()
 
     def _look(self, eviction):
         pod, counts = eviction.pod, self.checker.counts
@@ -191,7 +218,8 @@ class EvictedForSomebody(Promise):
         if self._has_changed("jobs", job, since_s) or self._has_changed("podgroups", job, since_s):
             return "its beneficiary changed"
         queue = self._queue_of(job)
-        if self._bound_s.get(job, -1.0) >= since_s and eviction.full & set(self._path(queue)):
+        full = self._full_queues(eviction, job)
+        if self._bound_s.get(job, -1.0) >= since_s and full & set(self._path(queue)):
             return "its queue was at its limit and its beneficiary was bound"
         while queue:
             if self._has_changed("queues", queue, since_s):

@@ -50,3 +50,20 @@ def test_a_queue_at_its_limit_gives_room_anywhere(limit, is_excused):
     history.put(replace(held[0], is_evicted=True, is_leaving=True), at_s=10.0)
     history.put(replace(new, node="m"), at_s=10.1).gone(held[0], at_s=11.0)
     assert (history.until(1e6).breaches == []) == is_excused
+
+
+@pytest.mark.parametrize(("apart_s", "count"), [(0.1, 0), (11.0, 1)])
+def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
+    """Three pods of 4 GPUs fill the limit, two go for a gang of 8 that starts on an idle node."""
+    queue = Queue("q", "uid", limit=12)
+    held = [replace(pod(name, on, 4), queue="q") for name, on in zip("vwx", "nno", strict=True)]
+    new = replace(pod("b", gpus=8), queue="q")
+    gone = held[:2]
+    history = History(
+        node(), node("m"), node("o"), queue, new, *held,
+        who_for={it.key: ("preempt", new.key) for it in gone},
+    )  # fmt: skip
+    for at, it in enumerate(gone):
+        history.put(replace(it, is_evicted=True, is_leaving=True), at_s=10.0 + at * apart_s)
+    history.put(replace(new, node="m"), at_s=30.0).gone(*gone, at_s=31.0)
+    assert len(history.until(1e6).breaches) == count

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.conformance.kueue.modes import differences, table
 from tests.conformance.outcome import Outcome
 from tests.conformance.reading import group_of, read
 from tests.conformance.running import run
@@ -58,6 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.add_argument("--only", default="", help="run cases whose id or name contains this")
     parser.add_argument("--action", default="", help="run single cases of this action (or kind)")
+    parser.add_argument(
+        "--differences",
+        action="store_true",
+        help="list instead which of Kueue's cases the default mode decides otherwise, and the rule",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a case fails")
     given = parser.parse_args(arguments)
     try:
@@ -65,12 +71,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"{error}", file=sys.stderr)
         return 2
-    outcomes = [
-        run(case)
+    cases = [
+        case
         for case in cases
         if given.only in case["id"] or given.only in (case.get("name") or "")
         if not given.action or group_of(case) == given.action
     ]
+    if given.differences:
+        print("\n".join(table(differences(cases))))
+        return 0
+    outcomes = [run(case) for case in cases]
     if given.output == "json":
         report = {"cases": [each.as_json() for each in outcomes], "totals": totals(outcomes)}
         print(json.dumps(report, indent=1))

@@ -2,4 +2,5 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("kaisched_plugins.proportion") else ["test_conformance.py"]
+_ABOUT_IT = ["test_conformance.py", "test_modes.py"]
+collect_ignore = [] if find_spec("kaisched_plugins.proportion") else _ABOUT_IT

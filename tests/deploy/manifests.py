@@ -59,12 +59,18 @@ def kustomized(folder):
 
 
 @cache
-def templated(*settings, namespace="kaisched"):
+def templated(*settings, namespace="kaisched", serves=("monitoring.coreos.com/v1",)):
     """The objects that helm makes of the chart, definitions included."""
     words = [word for setting in settings for word in ("--set", setting)]
+    versions = [word for version in serves for word in ("--api-versions", version)]
+    return helm("--include-crds", *words, *versions, namespace=namespace)
+
+
+def helm(*words, namespace="kaisched"):
+    """The objects that helm makes of the chart with these flags."""
     return _run(
         *("helm", "template", "kaisched", str(CHART), "--namespace", namespace),
-        *("--include-crds", "--kube-version", "1.33", *words),
+        *("--kube-version", "1.33", *words),
     )
 
 

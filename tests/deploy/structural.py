@@ -63,10 +63,10 @@ def faults(value, schema, path=""):
 
 def _broken(value, schema):
     """Yield the words of a schema that a value breaks, each for the types it is about."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = schema.get("minimum", value), schema.get("maximum", value)
-        if not math.isfinite(value) or not low <= value <= high:
-            yield "bounds"
+    if not _is_within(value, schema):
+        yield "bounds"
+    if not _is_in_one(value, schema):
+        yield "anyOf"
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
         yield "pattern"
     for type_, words in ((str, "Length"), (list, "Items"), (dict, "Properties")):
@@ -84,12 +84,33 @@ def _broken(value, schema):
             yield kind
 
 
+def _is_within(value, schema):
+    """Tell whether a number is within its bounds; anything else is."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return True
+    low, high = schema.get("minimum", value), schema.get("maximum", value)
+    return math.isfinite(value) and low <= value <= high
+
+
+def _is_in_one(value, schema):
+    """Tell whether a value fits one of the alternatives; those of types are checked elsewhere."""
+    bounds = [each for each in schema.get("anyOf", ()) if "type" not in each]
+    return not bounds or any(not any(_broken(value, each)) for each in bounds)
+
+
+def _has_known_alternatives(schema):
+    """Tell whether ``anyOf`` has bounds of numbers only, or the types of a text or a number."""
+    any_of = schema.get("anyOf")
+    if schema.get(EITHER):
+        return any_of == [{"type": "integer"}, {"type": "string"}]
+    return all(each.keys() <= {"minimum", "maximum"} for each in any_of or ())
+
+
 def misshapen(schema, path=""):
     """Yield what keeps a schema from being structural."""
-    allowed_any = [{"type": "integer"}, {"type": "string"}]
     if UNUSED & schema.keys():
         yield f"{path}: a word that is not used here"
-    if schema.get("anyOf") != (allowed_any if schema.get(EITHER) else None):
+    if not _has_known_alternatives(schema):
         yield f"{path}: anyOf"
     if "type" not in schema and not schema.get(EITHER) and not schema.get(KEEP):
         yield f"{path}: no type"

@@ -1,19 +1,28 @@
 """The manifests: kustomize and the chart say the same, and what they say holds."""
 
+import copy
 import re
+import shutil
+import subprocess
 
 import pytest
 import yaml
 
+from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.client import Client
 from kaisched.cluster.kubernetes.pods import LEASE
+from kaisched.cluster.kubernetes.resources import SHARDS
 from kaisched.config.loading import load_settings
 from kaisched.engine.policy import build_policy
 from kaisched.objects.load import load_text
+from kaisched_apiserver import ApiServer
+from kaisched_apiserver.furnish import add_kai_kinds, kubeconfig_of
 from tests.deploy.manifests import (
     CHART,
     DEPLOY,
     KUSTOMIZE,
     documents,
+    helm,
     key_of,
     kustomized,
     of_kind,
@@ -41,8 +50,17 @@ def by_key(objects):
 # -- both ways to install ------------------------------------------------------------------------
 
 
+def without_checksum(objects):
+    """The objects without what only helm can say: a sum over the settings."""
+    found = copy.deepcopy(by_key(objects))
+    template = found["Deployment kaisched/kaisched"]["spec"]["template"]
+    assert len(template["metadata"].pop("annotations").pop("checksum/config")) == 64
+    return found
+
+
 def test_kustomize_and_helm_make_the_same_objects():
-    assert by_key(templated("namespace.create=true")) == by_key(kustomized("overlays/default"))
+    chart = without_checksum(templated("namespace.create=true"))
+    assert chart == by_key(kustomized("overlays/default"))
 
 
 def test_kustomize_and_helm_agree_on_observing():
@@ -55,7 +73,7 @@ def test_kustomize_and_helm_agree_on_observing():
         *(f"defaults.{name}.create=false" for name in ("shard", "queues", "priorityClasses")),
     )
     there = [obj for obj in chart if obj["kind"] != "CustomResourceDefinition"]
-    assert by_key(there) == by_key(kustomized("overlays/observe"))
+    assert without_checksum(there) == by_key(kustomized("overlays/observe"))
 
 
 def test_every_object_can_be_switched_off():
@@ -65,9 +83,60 @@ def test_every_object_can_be_switched_off():
     assert kinds == {"CustomResourceDefinition", "ConfigMap", "Deployment"}
 
 
+@pytest.mark.parametrize(
+    ("wish", "serves", "is_there"),
+    [
+        ("auto", ["monitoring.coreos.com/v1"], True),
+        ("auto", [], False),
+        ("true", [], True),
+        ("false", ["monitoring.coreos.com/v1"], False),
+    ],
+)
+def test_what_watches_is_made_where_its_kinds_are_served(wish, serves, is_there):
+    settings = [f"{name}.create={wish}" for name in ("serviceMonitor", "prometheusRule")]
+    kinds = {obj["kind"] for obj in templated(*settings, serves=tuple(serves))}
+    assert ({"ServiceMonitor", "PrometheusRule"} <= kinds) == is_there
+    assert is_there or not {"ServiceMonitor", "PrometheusRule"} & kinds
+
+
+def checksum(*settings):
+    (deployment,) = of_kind(templated(*settings), "Deployment")
+    return deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+
+
+def test_a_change_of_the_settings_restarts_the_pods():
+    assert checksum("settings.log.level=debug") != checksum() == checksum("dashboards.create=false")
+
+
+def test_the_usage_history_may_have_a_volume():
+    objects = templated("usageVolume.create=true", "usageVolume.size=5Gi", "replicas=1")
+    (claim,) = of_kind(objects, "PersistentVolumeClaim")
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "5Gi"}},
+    }
+    (deployment,) = of_kind(objects, "Deployment")
+    volumes = {it["name"]: it for it in deployment["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["state"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    mine = templated("usageVolume.existingClaim=mine", "replicas=1")
+    assert of_kind(mine, "PersistentVolumeClaim") == []
+
+
+def test_a_volume_for_one_node_is_for_one_pod():
+    if shutil.which("helm") is None:
+        pytest.skip("helm is not installed; deploy/README.md says how to get it")
+    words = ("helm", "template", "x", str(CHART), "--kube-version", "1.33")
+    settings = ("--set", "usageVolume.create=true")
+    ran = subprocess.run([*words, *settings], capture_output=True, check=False, text=True)
+    assert ran.returncode != 0
+    assert "set replicas=1, or keep the usage history in Prometheus" in ran.stderr
+
+
 def test_every_file_that_kustomize_has_is_in_the_chart():
     all_on = templated(
-        "namespace.create=true", "queueUsePolicy.create=true", "rbac.deletePods=true"
+        *("namespace.create=true", "queueUsePolicy.create=true"),
+        *("rbac.deletePods=true", "rbac.readKueue=true"),
     )
     assert by_key(all_on).keys() - {"ConfigMap kaisched/kaisched-dashboards"} == {
         *map(key_of, written()),
@@ -84,6 +153,28 @@ def test_each_shard_has_a_lease_that_the_scheduler_may_write():
     (fence,) = of_kind(objects, "ValidatingAdmissionPolicyBinding")
     wanted = fence["spec"]["paramRef"]["selector"]["matchLabels"]
     assert all(wanted.items() <= lease["labels"].items() for lease in leases)
+
+
+def test_shards_with_a_label_have_leases_too(tmp_path):
+    """Helm asks the cluster for them, a server of ours here."""
+    with ApiServer() as server:
+        add_kai_kinds(server)
+        client = Client(Access(server.url))
+        for name, labels in (("gold", {"team": "vision"}), ("other", {"team": "speech"})):
+            client.call("POST", SHARDS.path, body=shard(name, labels))
+        (tmp_path / "kubeconfig").write_text(kubeconfig_of(server.url), encoding="utf-8")
+        objects = helm(
+            *("--dry-run=server", "--kubeconfig", str(tmp_path / "kubeconfig")),
+            *("--set", "shardLabels.team=vision"),
+        )
+    leases = [it["metadata"]["name"] for it in of_kind(objects, "Lease")]
+    assert leases == ["kaisched-default", "kaisched-gold"]
+
+
+def shard(name, labels):
+    kinds = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard"}
+    spec = {"partitionLabelValue": name}
+    return {**kinds, "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
 def test_the_chart_goes_to_the_namespace_it_is_told():

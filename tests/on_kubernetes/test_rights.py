@@ -3,6 +3,7 @@
 import pytest
 
 from kaisched.cluster.kubernetes.access import Access
+from kaisched.cluster.kubernetes.resources import SHARDS
 from kaisched_apiserver import Rule
 from kaisched_apiserver.faults import Fault
 from tests.deploy.manifests import of_kind, written
@@ -51,9 +52,12 @@ def used(cluster, server):
     cluster.must("POST", "/api/v1/namespaces", {"metadata": {"name": "kaisched"}})
     (lease,) = of_kind(written(), "Lease")
     cluster.must("POST", "/apis/coordination.k8s.io/v1/namespaces/kaisched/leases", lease)
+    shard = {"apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard"}
+    cluster.must("POST", SHARDS.path, {**shard, "metadata": {"name": "default"}, "spec": {}})
     server.api.access.tokens = {"": "tests", "t": "scheduler"}
     server.api.access.rules = {"scheduler": rules}
-    return used
+    yield used
+    cluster.ask("DELETE", f"{SHARDS.path}/default")
 
 
 def allowed():

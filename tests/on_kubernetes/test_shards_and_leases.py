@@ -61,6 +61,52 @@ def test_a_shard_that_changes_while_we_run_is_told(cluster, shards):
     cluster.wait_placed("p")
 
 
+def usable(cluster, shards, name="default"):
+    """The status of a shard that says whether it is usable, and the condition itself."""
+    status = cluster.must("GET", f"{shards}/{name}").get("status") or {}
+    found = [it for it in status.get("conditions", ()) if it["type"] == "Usable"]
+    return status, found[0] if found else {}
+
+
+def test_a_shard_with_an_error_counts_as_it_was_usable_last(cluster, shards):
+    """An edit that no plugin can read: status and event say so, a restart does not end."""
+    running = cluster.start().wait_leading()
+    until(lambda: usable(cluster, shards)[1].get("status") == "True")
+    wrong = {"spec": {"plugins": {"zzz": {"enabled": True}}, "kValu": 3}}
+    cluster.must("PATCH", f"{shards}/default", wrong, MERGE)
+    status, condition = until(
+        lambda: (it := usable(cluster, shards))[1].get("status") == "False" and it
+    )
+    assert "spec.kValu: unknown key" in condition["message"]
+    assert "spec.plugins.zzz: no such plugin" in condition["message"]
+    assert status["lastUsableSpec"] == {"kValue": 0.5}
+    (line,) = until(lambda: said(cluster, "shard_wrong"))
+    assert (line["log_level"], len(line["err"])) == ("error", 2)
+    assert readiness(running).startswith("default is wrong: ")
+    until(lambda: events_of(cluster, "ShardWrong"))
+    cluster.stop()
+    again = cluster.start().wait_leading()
+    assert "default is wrong" in readiness(again)
+    assert again.daemon.tenures[0].name == "default"
+    cluster.must("PATCH", f"{shards}/default", {"spec": {"plugins": None, "kValu": None}}, MERGE)
+    until(lambda: usable(cluster, shards)[1]["status"] == "True")
+    until(lambda: readiness(again) == "as at the start")
+    assert len(events_of(cluster, "ShardWrong")) == 1
+
+
+def events_of(cluster, reason):
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    return [it for it in cluster.must("GET", path)["items"] if it["reason"] == reason]
+
+
+def test_a_shard_that_was_never_usable_ends_the_start(cluster, shards):
+    cluster.must("POST", shards, shard("extra", partitionLabelValue="extra", kValu=1))
+    running = cluster.start()
+    until(lambda: running.error)
+    assert "spec.kValu: unknown key" in str(running.error)
+    assert usable(cluster, shards, "extra")[1]["status"] == "False"
+
+
 def test_a_shard_that_is_made_where_there_was_none(cluster):
     running = cluster.start().wait_leading()
     try:

@@ -160,7 +160,7 @@ def test_all_that_is_wrong_with_a_file_is_told(capsys, tmp_path):
     )
     assert run_line(["simulate", str(file)]) == 2
     told = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[2] for line in told] == ["jobs[0].queue", "seed"]
+    assert [line.split(": ")[2] for line in told] == ["seed", "jobs[0].queue"]
 
 
 @pytest.mark.slow

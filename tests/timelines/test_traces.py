@@ -112,7 +112,7 @@ class Bump:
             statement.evict(task)
         for task, node in zip(jobs.tasks[int(waits[0])], (0, 1), strict=False):
             statement.pipeline(task, node)
-        statement.commit(self.name, jobs.name[int(waits[0])], "for the test")
+        statement.commit(self.name, int(waits[0]), "for the test")
 
 
 def test_an_evicted_gang_makes_room_and_comes_back(write_trace):

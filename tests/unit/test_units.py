@@ -283,6 +283,9 @@ def test_a_bare_number_is_told_its_unit():
     with pytest.raises(UnitError) as caught:
         parse_duration("30")
     assert caught.value.fix == 'write "30s" for seconds'
+    with pytest.raises(UnitError) as caught:
+        parse_duration(-3)
+    assert '"-3s"' not in caught.value.fix
 
 
 def test_negative_durations_only_where_they_mean_never():

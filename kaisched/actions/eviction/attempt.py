@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kaisched.framework.session.statement import Statement
 
     UnitList = list[Unit]
-_FEWEST: Final = 2
-"""The number of units taken first: they are enough more often than not."""
 _FIRST: Final = 8
 """The number of units taken before a check whether all victims together could be enough."""
 _GROWTH: Final = 16
@@ -85,7 +83,7 @@ class Attempt:
     def run(self) -> Plan | int:
         """Take units until the claim fits; return the plan or why there is none."""
         allowed: list[int] = []
-        begin, end = 0, _FEWEST
+        begin, end = 0, self.victim_list.begins_with
         while True:
             allowed += self._allowed(begin, end)
             # Many units are taken one by one only if all of them together are enough.
@@ -93,6 +91,7 @@ class Attempt:
                 for place in allowed[len(self._chosen) :]:
                     found = self._take(place)
                     if found is not None:
+                        self.victim_list.begins_with = min(len(self._chosen), 2)
                         return found
             if end == _FIRST and not self._is_met() and not self._could_suffice():
                 return self._no_victims()

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kaisched.framework.session.session import Session
 
 _FOUND: Final = "claimants"
-_SORTED: Final = 64
-"""Up to so many entries, sorting a list is faster than sorting arrays."""
 
 
 class Claimants:
@@ -95,25 +93,16 @@ class Claimants:
 
     def candidates(self, mask: BoolVec) -> Candidates:
         """Return the waiting jobs of the classes where ``mask`` is true."""
-        backlog, moved = self._backlog, set(self._moved)
-        found = [
-            (queue, *entry)
-            for index, queue in zip(self.at[mask].tolist(), self.queue[mask].tolist(), strict=True)
-            for entry in backlog.lists[index]
-            if entry[-1] not in moved
-        ]
-        is_sorted = len(found) <= _SORTED
-        if is_sorted:
-            found.sort()
-        jobs = self._session.jobs
-        job = np.array([entry[-1] for entry in found], np.int64)
+        backlog, session = self._backlog, self._session
+        job = backlog.rows_of(session, self.at[mask], self._moved)
+        jobs = session.jobs
         return Candidates(
             job,
             jobs.queue_of_job.take(job),
             jobs.shape_of_job.take(job),
             jobs.pending.take(job),
             {},
-            is_sorted=is_sorted,
+            is_sorted=True,
         )
 
 

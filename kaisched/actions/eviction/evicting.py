@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from kaisched.actions.eviction.reasons import eviction_reason
 from kaisched.actions.eviction.relocation import Relocation
 from kaisched.actions.eviction.search import Search
 from kaisched.actions.eviction.victim_list import VictimList
+from kaisched.actions.order.alike import alike
 from kaisched.actions.order.candidates import gather, pending_jobs
 from kaisched.actions.order.job_order import keep_best
 from kaisched.actions.order.stepwise import StepwiseOrder
@@ -28,6 +30,7 @@ from kaisched.actions.room.promises import keep_promises
 from kaisched.core.refusals import Refusal, text_of
 from kaisched.framework.session.claims import Claim
 from kaisched.framework.session.eviction_budget import is_spent, may_evict
+from kaisched.framework.session.node_sets import sets_or_all
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -150,6 +153,12 @@ class Evicting:
     def _class(self, demand: Demand) -> tuple[object, ...]:
         """Return the class of a claim: its victims and their room depend only on the class."""
 
+    def _key(self, demand: Demand) -> tuple[object, ...]:
+        """Return the class of a claim on the set of nodes that is tried now."""
+        nodes = demand.claim.within
+        key = self._class(demand)
+        return key if nodes is None else (nodes.key, *key)
+
     def _try(self, item: Pick, *, is_first: bool) -> int:
         """Carry out one claim; return 0 or the refusal code."""
         session, candidates = self._session, self._candidates
@@ -164,7 +173,19 @@ class Evicting:
                 return int(codes[0])
         if is_loop(session, job, claim.ask):
             return _TURN
-        demand = self._search.demand(claim, self._tasks(item.at))
+        codes_of_sets: list[int] = []
+        for nodes in sets_or_all(session, self._action, job, claim.ask):
+            with session.placement.within(nodes):
+                code = self._try_within(replace(claim, within=nodes), self._tasks(item.at))
+            if not code:
+                return 0
+            codes_of_sets.append(code)
+        return codes_of_sets[0] if codes_of_sets else _NO_VICTIMS
+
+    def _try_within(self, claim: Claim, tasks: RowVec) -> int:
+        """Carry out a claim on the set of nodes that is tried now; return 0 or the refusal."""
+        session, job = self._session, claim.job
+        demand = self._search.demand(claim, tasks)
         victim_list = self._victim_list(demand)
         if isinstance(victim_list, int):
             return victim_list
@@ -185,21 +206,22 @@ class Evicting:
         if evicted:
             note_eviction(session, job)
         reason = eviction_reason(session, claim, plan)
-        plan.statement.commit(self._action, session.jobs.name[job], reason)
+        plan.statement.commit(self._action, job, reason)
         session.outcome.refusal[job] = _WAITING
         return 0
 
     def _found(self, demand: Demand, victim_list: VictimList) -> Plan | int:
         """Return a plan with an open statement, or the refusal code."""
         plan: Plan | int = _NO_VICTIMS
-        if self._class(demand) not in self._out_of_reach:
+        key = self._key(demand)
+        if key not in self._out_of_reach:
             plan = self._search.solve(demand, victim_list)
         if isinstance(plan, Plan):
             return plan
         other = self._otherwise(demand, victim_list)
         if other is not None:
             return other
-        self._let_go(self._class(demand))
+        self._let_go(key)
         if plan == _NO_VICTIMS:
             self._failed_claims.note(demand)
         return plan
@@ -230,7 +252,7 @@ class Evicting:
 
     def _victim_list(self, demand: Demand) -> VictimList | int:
         """Return the list of victims of a claim's class, or the code why it has none."""
-        key = self._class(demand)
+        key = self._key(demand)
         victim_list = self._victim_lists.get(key)
         if victim_list is None:
             job = self._losers(demand.claim)
@@ -258,17 +280,10 @@ class Evicting:
 
     def _refuse(self, item: Pick, code: int) -> None:
         candidates = self._candidates
-        same = (
-            self._fair_order.waiting()
-            & (candidates.queue == candidates.queue[item.at])
-            & (candidates.shape == candidates.shape[item.at])
-            & (candidates.size >= candidates.size[item.at])
-        )
-        same[item.at] = True
-        if candidates.shape[item.at] < 0:
-            same[:] = False
-            same[item.at] = True
-        gone = np.flatnonzero(same)
+        waits = self._fair_order.waiting().copy()
+        waits[item.at] = False
+        others = alike(self._session, self._action, candidates, item.at, waits)
+        gone = np.sort(np.append(others, item.at))
         jobs = candidates.job[gone]
         codes = np.full(len(jobs), code, np.int16)
         self._session.outcome.note_claims(self._action, jobs, codes)

@@ -70,4 +70,6 @@ class FailedClaims:
 
 
 def _key(demand: Demand) -> tuple[object, ...]:
-    return demand.claim.action, demand.claim.queue, *demand.shapes
+    claim = demand.claim
+    nodes = None if claim.within is None else claim.within.key
+    return claim.action, claim.queue, nodes, *demand.shapes

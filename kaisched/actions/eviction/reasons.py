@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kaisched.framework.report.reason import EvictionReason
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,35 +21,41 @@ _NAMED = 3
 
 
 def eviction_reason(session: Session, claim: Claim, plan: Plan) -> Reason:
-    """Return a function that makes the sentence of a plan's evictions, once it is read."""
-    claim = replace(claim, pass_number=plan.pass_number)
+    """Return a function that makes the reason of a plan's evictions, once it is read."""
+    if plan.pass_number != claim.pass_number:
+        claim = replace(claim, pass_number=plan.pass_number)
     own = session.ask.eviction_reason(session, claim, plan.units)
     plain = _preempted if claim.action == "preempt" else _taken
-    return partial(_sentence, own or partial(plain, claim, tuple(plan.units)), plan.moved)
+    return partial(_reason, own or partial(plain, claim, tuple(plan.units)), plan.moved)
 
 
-def _sentence(made: Callable[[Session], str], moved: int, session: Session) -> str:
-    text = made(session)
-    return f"{text}; pods that make way for it by moving: {moved}" if moved else text
+def _reason(
+    made: Callable[[Session], EvictionReason], moved: int, session: Session
+) -> EvictionReason:
+    reason = made(session)
+    if not moved:
+        return reason
+    sentence = f"{reason.sentence}; pods that make way for it by moving: {moved}"
+    return reason._replace(sentence=sentence)
 
 
-def _preempted(claim: Claim, units: tuple[Unit, ...], session: Session) -> str:
+def _preempted(claim: Claim, units: tuple[Unit, ...], session: Session) -> EvictionReason:
     """Return for example ``preempted by team/job: priority 100 over 50 in queue a``."""
     jobs = session.jobs
     over = max((int(jobs.priority[unit.job]) for unit in units), default=0)
     queue = session.queues.name[claim.queue]
-    return (
+    return EvictionReason(
         f"preempted by {jobs.name[claim.job]}:"
         f" priority {int(jobs.priority[claim.job])} over {over} in queue {queue}"
     )
 
 
-def _taken(claim: Claim, units: tuple[Unit, ...], session: Session) -> str:
+def _taken(claim: Claim, units: tuple[Unit, ...], session: Session) -> EvictionReason:
     """Return for example ``reclaim for team/job of queue a, from queue b``."""
     jobs, names = session.jobs, session.queues.name
     losers = sorted({names[int(jobs.queue_of_job[unit.job])] for unit in units})
     more = f" and {len(losers) - _NAMED} more" if len(losers) > _NAMED else ""
-    return (
+    return EvictionReason(
         f"{claim.action} for {jobs.name[claim.job]} of queue {names[claim.queue]},"
         f" from queue {', '.join(losers[:_NAMED])}{more}"
     )

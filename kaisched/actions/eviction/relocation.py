@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from kaisched.actions.order.gates import first_shut
 from kaisched.core.refusals import PASSING, text_of
+from kaisched.framework.session.node_sets import sets_or_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kaisched.actions.eviction.plan import Plan
     from kaisched.actions.eviction.search import Search
+    from kaisched.core.axis import Amounts
     from kaisched.framework.session.claims import Unit
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
@@ -63,6 +65,15 @@ class Relocation:
 
     def move(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
         """Let an evicted unit stay, or promise it another place; tell whether it has a place."""
+        session = self._session
+        for nodes in sets_or_all(session, self._action, unit.job, self._ask(unit)):
+            with session.placement.within(nodes):
+                if self._moved(statement, unit, barred):
+                    return True
+        return False
+
+    def _moved(self, statement: Statement, unit: Unit, barred: Collection[int]) -> bool:
+        """Place an evicted unit on the set of nodes that is tried now."""
         session, tasks = self._session, unit.tasks
         shape_of_task = session.tasks.shape_of_task
         if any(not self._search.future(int(shape_of_task[task])).total for task in tasks):
@@ -87,10 +98,13 @@ class Relocation:
 
     def _is_shut(self, unit: Unit) -> bool:
         """Tell whether a queue would not take a unit again."""
-        session = self._session
-        shapes = session.tasks.shape_of_task[list(unit.tasks)]
-        ask = session.shapes.charge[:, shapes].sum(axis=1)
-        return bool(first_shut(session, self._action, unit.job, ask))
+        return bool(first_shut(self._session, self._action, unit.job, self._ask(unit)))
+
+    def _ask(self, unit: Unit) -> Amounts:
+        """``(R,)`` what a unit asks for."""
+        shapes = self._session.tasks.shape_of_task[list(unit.tasks)]
+        ask: Amounts = self._session.shapes.charge[:, shapes].sum(axis=1)
+        return ask
 
     def _stays(self, statement: Statement, task: int, barred: Collection[int]) -> bool:
         """Let a pod stay where it was, if there is still room and no new pod conflicts with it."""

@@ -41,14 +41,16 @@ class Search:
     def __init__(self, session: Session) -> None:
         """Start without any computed room."""
         self._session = session
-        self._futures: dict[int, Future] = {}
+        self._futures: dict[tuple[object, int], Future] = {}
         self._steps = 0
 
     def future(self, shape: int) -> Future:
         """Return the room of a shape once all releasing pods are gone, as of now."""
-        future = self._futures.get(shape)
+        nodes = self._session.placement.nodes
+        key = None if nodes is None else nodes.key, shape
+        future = self._futures.get(key)
         if future is None or not future.is_current:
-            future = self._futures[shape] = Future(self._session, shape)
+            future = self._futures[key] = Future(self._session, shape)
         else:
             future.catch_up()
         return future
@@ -65,7 +67,9 @@ class Search:
         self.begin(victim_list)
         code = 0
         for number in range(PASSES):
-            asked = replace(demand, claim=replace(demand.claim, pass_number=number))
+            asked = demand
+            if number:
+                asked = replace(demand, claim=replace(demand.claim, pass_number=number))
             found = self._pass(asked, victim_list)
             if isinstance(found, Plan):
                 return found

@@ -51,6 +51,10 @@ class VictimList:
         """The most GPUs that a unit holds."""
         self._most: dict[int, int] = {}
         self._pods: Pods | None = None
+        self._places: tuple[RowVec, RowVec] | None = None
+        """The places by job, and those jobs."""
+        self.begins_with = 2
+        """How many units an attempt takes first: one where the last plan needed no more."""
 
     def unit(self, place: int) -> Unit:
         """Return the unit at a place."""
@@ -116,16 +120,27 @@ class VictimList:
         gone: set[int] = set()
         for eviction in evictions[self._seen :]:
             has_moved = ACTIVE_STATES[state[eviction.task]]
-            for place in (victims.job == job_of_task[eviction.task]).nonzero()[0].tolist():
+            for place in self._places_of(int(job_of_task[eviction.task])):
                 unit = victims.split_off.get(place)
                 if unit is None or eviction.task in unit.tasks or (has_moved and unit.is_core):
                     gone.add(place)
         self._seen = len(evictions)
-        if gone:
-            stays = np.ones(len(victims), np.bool_)
-            stays[list(gone)] = False
-            self.places = self.places[stays.take(self.places)]
+        for place in gone:
+            at = int(self.places.searchsorted(place))
+            if at < len(self.places) and self.places[at] == place:
+                # The first of the list goes most often, and a slice costs nothing.
+                self.places = self.places[1:] if at == 0 else np.delete(self.places, at)
         self._forget_protected()
+
+    def _places_of(self, job: int) -> list[int]:
+        """Return the places of a job's units."""
+        if self._places is None:
+            order = self.victims.job.argsort(kind="stable")
+            self._places = order, self.victims.job.take(order)
+        order, jobs = self._places
+        begin, end = jobs.searchsorted((job, job + 1)).tolist()
+        places: list[int] = order[begin:end].tolist()
+        return places
 
     def _forget_protected(self) -> None:
         """Drop units that budgets refuse for the whole cycle."""

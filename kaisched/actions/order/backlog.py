@@ -3,10 +3,11 @@
 A hint. In a cluster that is full for weeks each cycle has thousands of waiting jobs, of which room
 for one or two has come free. The backlog keeps them sorted in classes of one queue, shape, size,
 priority and preemptibility, takes in the rows that changed since the last cycle, and hands out the
-first few of the classes that fit: as many as could possibly be placed, and one more. These decide
-the same as all candidates would. Where that is not certain the backlog answers None: several pod
-sets or shapes in a job, elastic pods, gates that may close, room being released, or a plugin that
-does not promise to read a job's own row only.
+first few of the classes that fit: as many as could possibly be placed, and one more. Where queues
+may refuse some of them, or very many classes fit, it hands out all jobs of those classes. They
+decide the same as all candidates would. Where that is not certain the backlog answers None: several
+pod sets or shapes in a job, elastic pods, sets of nodes, room being released, or a plugin that does
+not promise to read a job's own row only.
 
 Actions that evict ask about the classes as a whole, see claimants.py.
 """
@@ -19,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.actions.order.candidates import Candidates
+from kaisched.actions.order.candidates import Candidates, drop_gated
 from kaisched.actions.order.changes import Changes
 from kaisched.actions.order.rations import rations_of
-from kaisched.actions.order.stepwise import FEW
+from kaisched.actions.order.stepwise import are_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 _HINT: Final = "backlog"
 _SCARCE: Final = "backlog.scarce"
 """Whether little room was left the last time all waiting jobs were tried."""
+_MANY: Final = 64
+"""From so many fitting classes on, all their jobs are handed out: that costs less than the first of
+each (measured: 0.1 ms for 20,000 jobs)."""
 _WORTH: Final = 24
 """Gathering fewer waiting jobs than this anew is faster than keeping them (0.2 ms either way)."""
 
@@ -46,13 +50,13 @@ def waiting_heads(session: Session, action: str) -> Candidates | None:
         return None
     if not is_worth_keeping(session):
         return None
-    if session.capacity.has_releasing:
+    if session.capacity.has_releasing or ask.node_sets(session) is not None:
         return None
     backlog = backlog_of(session, action)
-    if backlog.odd or ask.gates(session, action):
+    if backlog.odd:
         return None
     moved = backlog.moved(session)
-    return None if moved is None else backlog.heads(session, moved)
+    return None if moved is None else backlog.heads(session, action, moved)
 
 
 def is_worth_keeping(session: Session) -> bool:
@@ -75,7 +79,7 @@ def backlog_of(session: Session, action: str) -> Backlog:
 
 def note_room(session: Session, candidates: Candidates) -> None:
     """Remember whether the next cycle should try only the first jobs of the backlog."""
-    session.hints[_SCARCE] = candidates.most <= FEW
+    session.hints[_SCARCE] = are_few(candidates.most, candidates.count_queues())
 
 
 class Classes(NamedTuple):
@@ -111,6 +115,10 @@ class Backlog:
         """Waiting jobs that the plugins' job gate refuses, with the code."""
         self.odd: set[int] = set()
         """Waiting jobs that do not fit the classes."""
+        self._ordered: RowVec = np.zeros(0, np.int64)
+        """The rows of all classes by queue and job order, as of the last call of :meth:`rows`."""
+        self._unordered: set[int] = set()
+        """Rows that came or left since then."""
 
     # -- keeping up ------------------------------------------------------------------------------
 
@@ -158,6 +166,7 @@ class Backlog:
             del entries[bisect_left(entries, entry)]
             self.waits[index] -= 1
             self.class_of_row[row] = -1
+            self._unordered.add(row)
 
     def _sort_in(self, session: Session, rows: RowVec) -> None:
         jobs = session.jobs
@@ -187,6 +196,7 @@ class Backlog:
             self.waits[index] += 1
             self.class_of_row[row] = index
             self._where[row] = (index, entry)
+            self._unordered.add(row)
 
     def _join(self, name: tuple[int, int, int, int, bool]) -> int:
         index = self._named[name] = len(self.lists)
@@ -227,7 +237,7 @@ class Backlog:
         moved: list[int] = rows.tolist()
         return moved
 
-    def heads(self, session: Session, moved: list[int]) -> Candidates | None:
+    def heads(self, session: Session, action: str, moved: list[int]) -> Candidates | None:
         """Return the first jobs of every class that fits, or None when too much fits.
 
         Jobs that were ``moved`` are left out: they wait no more.
@@ -238,21 +248,52 @@ class Backlog:
         bound = session.placement.upper_bound(classes.shape.take(tried))
         has_room = bound >= classes.size.take(tried)
         fits, bound = tried[has_room], bound[has_room]
+        most = int(bound.max(initial=0))
+        queue = classes.queue[fits]
+        if not are_few(most, int(np.count_nonzero(np.bincount(queue)))):
+            session.hints[_SCARCE] = False
+            return None
+        if session.ask.gates(session, action):
+            rows = self.rows_of(session, fits, moved)
+            return drop_gated(session, action, _candidates(session, rows, most))
+        if len(fits) >= _MANY:
+            return _candidates(session, self.rows_of(session, fits, moved), most)
         first: list[tuple[Any, ...]] = []
-        most = 0
-        columns = (fits, bound, classes.size[fits], classes.queue[fits])
-        for index, room, size, queue in zip(*(each.tolist() for each in columns), strict=True):
-            if room > FEW:
-                session.hints[_SCARCE] = False
-                return None
-            most = max(most, room)
+        columns = (fits, bound, classes.size[fits], queue)
+        for index, room, size, of_queue in zip(*(each.tolist() for each in columns), strict=True):
             # One job more than fits: it remains its queue's head until its turn.
             entries: Iterable[tuple[Any, ...]] = self.lists[index]
             if moved:
                 entries = (entry for entry in entries if entry[-1] not in moved)
-            first.extend((queue, *entry) for entry in islice(entries, room // size + 1))
+            first.extend((of_queue, *entry) for entry in islice(entries, room // size + 1))
         first.sort()
         return _candidates(session, np.array([entry[-1] for entry in first], np.int64), most)
+
+    def rows_of(self, session: Session, classes: RowVec, moved: list[int]) -> RowVec:
+        """Return the rows of some classes by queue and job order, without those ``moved``."""
+        is_asked = np.zeros(len(self.lists) + 1, np.bool_)  # the last: of no class
+        is_asked[classes] = True
+        rows = self._rows(session)
+        rows = rows[is_asked.take(self.class_of_row.take(rows))]
+        return rows[~np.isin(rows, moved)] if moved else rows
+
+    def _rows(self, session: Session) -> RowVec:
+        """Return the rows of all classes by queue and job order; sort in those that changed."""
+        if not self._unordered:
+            return self._ordered
+        queue_of_job, where = session.jobs.queue_of_job, self._where
+
+        def key(row: int) -> tuple[Any, ...]:
+            return int(queue_of_job[row]), *where[row][1]
+
+        is_kept = self.class_of_row.take(self._ordered) >= 0
+        is_kept[np.isin(self._ordered, list(self._unordered))] = False
+        kept = self._ordered[is_kept]
+        new = sorted((row for row in self._unordered if row in where), key=key)
+        places = [bisect_left(kept, key(row), key=key) for row in new] if kept.size else 0
+        self._ordered = np.insert(kept, places, new)
+        self._unordered = set()
+        return self._ordered
 
     def tried(self, session: Session, *, claims: bool) -> RowVec:
         """Return the classes with waiting jobs that this cycle does not put off.

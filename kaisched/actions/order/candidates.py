@@ -57,7 +57,12 @@ class Candidates:
             self.size[mask],
             self.batches,
             self.most,
+            is_sorted=self.is_sorted,
         )
+
+    def count_queues(self) -> int:
+        """Return how many queues have candidates."""
+        return int(np.count_nonzero(np.bincount(self.queue)))
 
     def asks(self, session: Session, at: RowVec) -> Amounts:
         """``(R, K)`` what the next batches of some candidates ask for."""

@@ -1,22 +1,22 @@
 """The fair order one job at a time: only the first jobs of the queues are compared.
 
-This costs one question for each level and job, which is cheap in a cycle that can place only a few
-pods. Predicting whole sequences (see fair_order.py) pays when many pods are placed.
+This costs one question for each level and job, about the queues that changed since the last one:
+cheap in a cycle that can place only a few pods. Predicting whole sequences (see fair_order.py) pays
+when many pods are placed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kaisched.actions.order.contest import Contest
 from kaisched.actions.order.gates import first_shut
 from kaisched.actions.order.job_order import sorted_rows
 from kaisched.actions.order.sequence import Pick
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kaisched.actions.order.candidates import Candidates
     from kaisched.core.axis import BoolVec, RowVec
     from kaisched.framework.session.session import Session
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 FEW: Final = 16
 """Where at most so many pods of a shape fit, heads are compared one job at a time (measured: in a
 full cluster 8 to 32 cost 3 % less than 6; one job costs a tenth of predicting all sequences)."""
+FEW_OF_QUEUES: Final = 8
+"""So are they where at most one pod fits for so many queues with candidates."""
+
+
+def are_few(most: int, queues: int) -> bool:
+    """Tell whether so few pods fit that comparing heads costs less than predicting sequences."""
+    return most <= max(FEW, queues // FEW_OF_QUEUES)
 
 
 class StepwiseOrder:
@@ -56,6 +63,8 @@ class StepwiseOrder:
         """Report that the next item was placed."""
         self._alive[item.at] = False
         self._next = None
+        if not self._has_dropped:
+            self._advance(self._leaf_of_queue[int(self._candidates.queue[item.at])])
 
     def refused(self, item: Pick) -> None:
         """Report that the next item was not placed; it leaves the order."""
@@ -71,6 +80,7 @@ class StepwiseOrder:
         """Take out candidates that can no longer be placed."""
         self._alive[gone] = False
         self._next = None
+        self._has_dropped = True
 
     def waiting(self) -> BoolVec:
         """``(C,)`` which candidates still wait for their turn."""
@@ -82,87 +92,79 @@ class StepwiseOrder:
             self._order, self._tie = rows, np.arange(len(rows))
         else:
             self._order, self._tie = sorted_rows(self._session, candidates, rows)
-        queue = candidates.queue[self._order]
-        cuts = ((queue[1:] != queue[:-1]).nonzero()[0] + 1).tolist()
-        self._start: list[int] = [0, *cuts]
-        self._leaf: list[int] = queue[self._start].tolist()
-        self._end: list[int] = [*cuts, len(queue)]
-        self._settled = self._start.copy()
+        queue, tie = candidates.queue[self._order], self._tie
+        cuts = (queue[1:] != queue[:-1]).nonzero()[0] + 1
+        self._start: RowVec = np.concatenate(([0], cuts))
+        """By leaf: the place of its first waiting candidate."""
+        self._end: RowVec = np.concatenate((cuts, [len(queue)]))
+        self._settled: RowVec = self._start.copy()
         """By leaf: the end of the part in which names have settled the ties."""
+        self._is_tied: BoolVec = np.append(tie[1:] == tie[:-1], np.False_)
+        """Whether a place and the next one are a tie."""
+        self._heads: RowVec = self._order.take(self._start)
+        """By leaf: its first waiting candidate, -1 for none."""
+        self._settle(np.arange(len(self._heads)))
+        self._has_dropped = False
+        """Whether any leaf may have lost its head."""
+        self._leaf_of_queue = {row: leaf for leaf, row in enumerate(queue[self._start].tolist())}
+        self._contest = Contest(self._session, candidates, queue.take(self._start))
 
-    def _heads(self) -> tuple[list[int], list[int]]:
-        """Return (leaf queue rows, their first waiting candidates)."""
-        queues: list[int] = []
-        heads: list[int] = []
-        order, alive = self._order, self._alive
-        for leaf, queue in enumerate(self._leaf):
-            start, end = self._start[leaf], self._end[leaf]
-            if start < end and not alive[order[start]]:
-                start += int(alive[order[start:end]].argmax())
-                if not alive[order[start]]:
-                    start = end
-                self._start[leaf] = start
-            if start < end:
-                queues.append(queue)
-                heads.append(self._head(leaf, start, end))
-        return queues, heads
+    def _advance(self, leaf: int) -> None:
+        """Find the head of one leaf, whose head waits no more."""
+        first, end = int(self._start[leaf]) + 1, int(self._end[leaf])
+        if first < end and not self._alive[self._order[first]]:
+            first += int(self._alive.take(self._order[first:end]).argmax())
+        if first >= end or not self._alive[self._order[first]]:
+            self._heads[leaf] = -1
+            return
+        self._start[leaf] = first
+        self._heads[leaf] = self._order[first]
+        if self._is_tied[first] and first >= self._settled[leaf]:
+            self._settle(np.array([leaf]))
 
-    def _head(self, leaf: int, start: int, end: int) -> int:
-        """Return a leaf's first candidate, after names have settled a tie at its place."""
-        order, tie = self._order, self._tie
-        if start >= self._settled[leaf] and start + 1 < end and tie[start + 1] == tie[start]:
-            stop = start + int(np.searchsorted(tie[start:end], tie[start], side="right"))
-            tied = order[start:stop].tolist()
-            names, job = self._session.jobs.name, self._candidates.job
-            tied.sort(key=lambda at: (not self._alive[at], names[int(job[at])]))
-            order[start:stop] = tied
+    def _find_heads(self) -> None:
+        """Find the heads of the leaves whose head waits no more."""
+        self._has_dropped = False
+        order, heads, alive = self._order, self._heads, self._alive
+        leaves = ((heads >= 0) & ~alive.take(heads)).nonzero()[0]
+        if not leaves.size:
+            return
+        low, high = int(self._start[leaves[0]]), int(self._end[leaves[-1]])
+        waits = alive.take(order[low:high]).nonzero()[0] + low
+        waits = np.append(waits, len(order))  # behind the last place
+        first = waits.take(waits.searchsorted(self._start.take(leaves)))
+        has_head = first < self._end.take(leaves)
+        heads[leaves[~has_head]] = -1
+        leaves, first = leaves[has_head], first[has_head]
+        heads[leaves] = order.take(first)
+        self._start[leaves] = first
+        self._settle(leaves)
+
+    def _settle(self, leaves: RowVec) -> None:
+        """Let names settle the ties at the heads of some leaves."""
+        start = self._start.take(leaves)
+        is_open = self._is_tied.take(start) & (start >= self._settled.take(leaves))
+        if not np.count_nonzero(is_open):
+            return
+        order, tie, alive = self._order, self._tie, self._alive
+        names, job = self._session.jobs.name, self._candidates.job
+        for leaf in leaves[is_open].tolist():
+            first, end = int(self._start[leaf]), int(self._end[leaf])
+            stop = first + int(np.searchsorted(tie[first:end], tie[first], side="right"))
+            tied = order[first:stop].tolist()
+            tied.sort(key=lambda at: (not alive[at], names[int(job[at])]))
+            order[first:stop] = tied
             self._settled[leaf] = stop
-        return int(order[start])
+            self._heads[leaf] = tied[0]
 
     def _choose(self) -> Pick | None:
         """Choose the next candidate among the heads of the leaf queues."""
-        queues, heads = self._heads()
-        if not heads:
+        if self._has_dropped:
+            self._find_heads()
+        at = self._contest.winner(self._heads)
+        if at < 0:
             return None
-        at = heads[0] if len(heads) == 1 else self._best(queues, heads)
         return Pick(at, self._gate(at) if self._is_gated else 0)
-
-    def _best(self, queues: list[int], heads: list[int]) -> int:
-        """Return the best head: each queue is represented by its best child, up to the roots."""
-        tree = self._session.queues.tree
-        if len(tree.levels) == 1:
-            return int(min(self._entries(queues, heads))[-1])
-        levels: dict[int, dict[int, int]] = {}
-        for queue, at in zip(queues, heads, strict=True):
-            levels.setdefault(int(tree.depth_of_queue[queue]), {})[queue] = at
-        for level in range(max(levels), 0, -1):
-            for queue, at in self._winners(levels.get(level, {})).items():
-                levels.setdefault(level - 1, {})[int(tree.parent_of_queue[queue])] = at
-        return next(iter(self._winners(levels[0]).values()))
-
-    def _winners(self, head_of_queue: dict[int, int]) -> dict[int, int]:
-        """Return the best queue of each parent, with its head."""
-        queues, heads = list(head_of_queue), list(head_of_queue.values())
-        parents = self._session.queues.tree.parent_of_queue[queues].tolist()
-        if len(set(parents)) == len(parents):
-            return head_of_queue
-        winners: dict[int, int] = {}
-        parent = None
-        entries = zip(parents, self._entries(queues, heads), strict=True)
-        for entry in sorted(entries):
-            if entry[0] != parent:
-                parent = entry[0]
-                winners[entry[1][-2]] = entry[1][-1]
-        return winners
-
-    def _entries(self, queues: list[int], heads: list[int]) -> Iterator[tuple[Any, ...]]:
-        """Return an entry for each queue: keys, then the queue and its head. The lowest is next."""
-        session = self._session
-        rows, candidates = np.array(queues), np.array(heads)
-        held = session.ledger.held if session.has_moved else session.held
-        ask, job = self._candidates.asks(session, candidates), self._candidates.job[candidates]
-        keys = session.ask.contest(session, rows, job, held.take(rows, axis=1), ask)
-        return zip(*(key.tolist() for key in keys), queues, heads, strict=True)
 
     def _gate(self, at: int) -> int:
         """Return the first refusal on the candidate's path, leaf first."""

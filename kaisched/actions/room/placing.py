@@ -10,7 +10,10 @@ import numpy as np
 from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kaisched.core.axis import RowVec
+    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.session import Session
     from kaisched.framework.session.statement import Statement
 
@@ -25,6 +28,37 @@ def place_mixed(session: Session, statement: Statement, tasks: RowVec) -> bool:
     """
     if session.capacity.has_releasing:
         return place_waiting(session, statement, tasks)
+    return _place_now(session, statement, tasks)
+
+
+def place_within(
+    session: Session,
+    statement: Statement,
+    tasks: RowVec,
+    sets: Sequence[NodeSet],
+    *,
+    has_promises: bool = False,
+) -> bool:
+    """Place ``tasks`` on the first set of nodes that has idle room for all of them.
+
+    Without such a set, place them on the first that has room once room being released is free, as
+    always for a job that has promises: its gang starts as a whole. Nothing is placed on failure.
+    """
+    tries = [] if has_promises else [_place_now]
+    if session.capacity.has_releasing:
+        tries.append(place_waiting)
+    for place in tries:
+        for nodes in sets:
+            mark = statement.checkpoint()
+            with session.placement.within(nodes):
+                if place(session, statement, tasks):
+                    return True
+            statement.rollback(mark)
+    return False
+
+
+def _place_now(session: Session, statement: Statement, tasks: RowVec) -> bool:
+    """Place ``tasks`` in their order on idle room; False when a task finds none."""
     shapes = session.tasks.shape_of_task[tasks]
     cuts = (np.flatnonzero(shapes[1:] != shapes[:-1]) + 1).tolist()
     for start, end in pairwise((0, *cuts, len(tasks))):

@@ -24,6 +24,7 @@ from kaisched.actions.room.placing import leans_on_promises
 from kaisched.core.refusals import PASSING, Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.invariants.sums import is_job_met
+from kaisched.framework.session.node_sets import node_sets
 from kaisched.framework.session.task_order import pending_tasks
 
 if TYPE_CHECKING:
@@ -159,9 +160,13 @@ def _keep_elastic(session: Session, job: int) -> None:
 
 
 def _is_shut(session: Session, job: int, batch: RowVec) -> bool:
-    """Tell whether a queue on the job's path refuses a batch."""
+    """Tell whether a queue on the job's path refuses a batch, or no set has all its nodes."""
     ask = session.shapes.charge[:, session.tasks.shape_of_task[batch]].sum(axis=1)
-    return bool(first_shut(session, _ACTION, job, ask))
+    if first_shut(session, _ACTION, job, ask):
+        return True
+    sets = node_sets(session, _ACTION, job, ask)
+    nodes = session.tasks.nominated_node[batch]
+    return sets is not None and not any(each.nodes[nodes].all() for each in sets)
 
 
 def _keep(session: Session, job: int, batch: RowVec) -> bool:

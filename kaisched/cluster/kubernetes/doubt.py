@@ -15,6 +15,8 @@ from kaisched.clock import monotonic_s
 
 MOST_DOUBT_S: Final = 30.0
 """After so long the refusals of a server count even if it does not say that it is ready."""
+ECHO_S: Final = 2.0
+"""So long after the server was not ready, refusals may be older than its readiness."""
 
 
 class Doubt:
@@ -33,17 +35,13 @@ class Doubt:
         self._is_ready = is_ready
         self._now_s = now_s
         self._since_s = self._last_s = -math.inf
-        self._was_doubted = False
 
     def is_due(self) -> bool:
         """Tell whether to doubt a refusal that has just come."""
-        if self._is_ready():
-            # The server may have become ready since its answer: doubt the first refusal after
-            # doubted ones, too, so that the request is tried once more.
-            was_doubted, self._was_doubted = self._was_doubted, False
-            return was_doubted
-        self._was_doubted = True
-        now_s = self._now_s()
+        is_ready, now_s = self._is_ready(), self._now_s()
+        if is_ready:
+            # The server may have become ready since its answers to several threads.
+            return now_s - self._last_s <= ECHO_S
         if now_s - self._last_s > MOST_DOUBT_S:
             self._since_s = now_s  # the server has started once more
         self._last_s = now_s

@@ -1,6 +1,6 @@
 """The process that renews leases and does nothing else; ``LeaseKeeper`` starts it.
 
-The scheduler holds Python's lock for seconds at a time: collecting garbage, reading a long list. So
+The scheduler holds Python's lock for seconds at a time, while it reads a long list. So
 leases are renewed here, where nothing else runs. The process is small: no numpy, store or plugins.
 
 It renews only for a scheduler that is alive. When the scheduler ends, its pipe closes, which ends

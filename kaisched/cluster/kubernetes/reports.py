@@ -24,11 +24,12 @@ from kaisched.cluster.kubernetes.desired_reports import (
     DesiredReports,
     Write,
 )
+from kaisched.cluster.kubernetes.group_amounts import GroupAmounts
 from kaisched.cluster.kubernetes.lone_pods import LonePods
 from kaisched.cluster.kubernetes.pods import Note
 from kaisched.cluster.kubernetes.report_box import ReportBox
 from kaisched.cluster.kubernetes.seen import SeenObjects, key_of
-from kaisched.cluster.kubernetes.statuses import GroupAmounts, QueueStatuses
+from kaisched.cluster.kubernetes.statuses import QueueStatuses
 from kaisched.cluster.kubernetes.stuck_pods import StuckPods
 from kaisched.cluster.kubernetes.waiting_jobs import WaitingJobs
 from kaisched.cluster.store import StateStore
@@ -134,9 +135,8 @@ class Reporter:
             for key in self._pods.pop(job, ()):
                 self._desired.withdraw(POD, key)
             self._group(job, [])
-        for job in list(self._seen.with_condition):  # other threads change it
-            if not self._jobs.waits(job):
-                self._group(job, [])
+        for job in sorted(set(self._seen.with_condition) - self._jobs.names):
+            self._group(job, [])
         with_old = self._box.waiting < MOST_BEHIND
         for row in self._jobs.next_rows(MOST_RECORDS, with_old=with_old):
             record, job = records.record(row), names[row]

@@ -54,6 +54,7 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right("", "persistentvolumeclaims", "patch"),
         Right(_RUN, "podgroups/status", "patch"),
         Right(_RUN, "queues/status", "patch"),
+        Right("kai.scheduler", "schedulingshards/status", "patch"),
         Right("events.k8s.io", "events", "create"),
     ),
     "lease": (

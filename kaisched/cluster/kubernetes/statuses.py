@@ -1,23 +1,24 @@
-"""The desired status of queues and pod groups, in the form of KAI-Scheduler's kinds.
+"""The desired status of queues, in the form of KAI-Scheduler's kind.
 
 This module only computes it; ``reports`` decides what is written and when.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from kaisched.core.axis import Amounts, RowVec
+from kaisched.core.axis import Amounts, IntVec
 from kaisched.core.refusals import Refusal
 from kaisched.core.snapshot import Snapshot
-from kaisched.core.states import ALLOCATED_STATES, TaskState
+from kaisched.core.tables import QueueTable
 from kaisched.core.tree import roll_up
 from kaisched.errors import ObjectError
 from kaisched.framework.report.records import QueueShare
+from kaisched.framework.report.result import without_session
+from kaisched.framework.report.share_table import ShareTable
 from kaisched.units import MEBIBYTE, MEMORY_UNIT, is_in_bytes
 
 TRUE: Final = "True"
@@ -53,20 +54,22 @@ def _in_bytes(amount: int) -> tuple[int, str]:
     return (amount * MEMORY_UNIT, "") if amount % MEBIBYTE else (amount // MEBIBYTE, "Mi")
 
 
-# -- queues ----------------------------------------------------------------------------------------
-
-
 class QueueStatuses:
-    """The desired status of queues, computed again after changes."""
+    """The desired status of queues, computed again for those that changed."""
 
     def __init__(self) -> None:
         """Begin without a snapshot."""
         self._seen: tuple[int, object] | None = None
+        self._queues: QueueTable | None = None
+        self._words: tuple[object, ...] = ()
+        """Names of resources, problems and faults of queues, as of the last call."""
+        self._numbers: Amounts = np.zeros((0, 0), np.int64)
+        """``(X, Q)`` all numbers that the status of a queue shows, as of the last call."""
 
     def changed(
         self, snapshot: Snapshot, shares: Sequence[QueueShare], faults: Mapping[str, ObjectError]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (name, status) of all queues; of none if nothing has changed since the last call.
+        """Yield (name, status) of the queues whose status may have changed since the last call.
 
         Args:
             snapshot: of the cycle.
@@ -75,13 +78,29 @@ class QueueStatuses:
 
         """
         now = (snapshot.revision, faults)
-        if now != self._seen:
-            self._seen = now
-            yield from queue_statuses(snapshot, shares, faults)
+        if now == self._seen:
+            return
+        self._seen = now
+        table = without_session(shares)
+        if not isinstance(table, ShareTable):
+            yield from queue_statuses(snapshot, table, faults)
+            return
+        words = (table.resources, table.problems, faults)
+        numbers = np.vstack(
+            (table.allocated, table.requested, _firm(snapshot), _misplaced(snapshot)[None])
+        )
+        rows = None
+        if self._queues is table.queues and self._words == words:
+            rows = np.any(numbers != self._numbers, axis=0).nonzero()[0].tolist()
+        self._queues, self._words, self._numbers = table.queues, words, numbers
+        yield from queue_statuses(snapshot, table, faults, rows)
 
 
 def queue_statuses(
-    snapshot: Snapshot, shares: Sequence[QueueShare], faults: Mapping[str, ObjectError]
+    snapshot: Snapshot,
+    shares: Sequence[QueueShare],
+    faults: Mapping[str, ObjectError],
+    rows: Sequence[int] | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name, status) of every queue, including those that are not used.
 
@@ -89,36 +108,38 @@ def queue_statuses(
         snapshot: of the cycle.
         shares: what the cycle found.
         faults: by name, what is wrong with queues that are not used.
+        rows: the shares to yield alone.
 
     """
-    children: dict[str, list[str]] = {}
-    for share in shares:
-        children.setdefault(share.parent or "", []).append(share.name)
-    firm = roll_up(snapshot.allocated_non_preemptible, snapshot.queues.tree)
-    misplaced = _misplaced(snapshot)
+    firm, misplaced, queues = _firm(snapshot), _misplaced(snapshot), snapshot.queues
     names = snapshot.axis.names
-    for share in shares:
-        row = snapshot.queues.row_of_name.get(share.name)
+    for share in shares if rows is None else (shares[row] for row in rows):
+        row = queues.row_of_name.get(share.name)
         if row is not None:
             held = {name: int(firm[at, row]) for at, name in enumerate(names)}
-            below = sorted(children.get(share.name, ()))
             yield (
                 share.name,
                 {
                     "allocated": quantities(share.allocated),
                     "allocatedNonPreemptible": quantities(held),
                     "requested": quantities(share.requested),
-                    "childQueues": below,
+                    "childQueues": _below(queues, share.name),
                     "conditions": [
-                        _ready(share, misplaced[share.name]),
+                        _ready(share, int(misplaced[row])),
                         _condition(ORPHAN, FALSE, "ParentUsable", ""),
                         _over_quota(share),
                     ],
                 },
             )
-    nothing = quantities(dict.fromkeys(names, 0))
-    for name, fault in faults.items():
-        yield name, _unused(fault, nothing, sorted(children.get(name, ())))
+    if rows is None:
+        nothing = quantities(dict.fromkeys(names, 0))
+        for name, fault in faults.items():
+            yield name, _unused(fault, nothing, _below(queues, name))
+
+
+def _firm(snapshot: Snapshot) -> Amounts:
+    """Return ``(R, Q)`` what the non-preemptible jobs of queues hold, at every level."""
+    return roll_up(snapshot.allocated_non_preemptible, snapshot.queues.tree)
 
 
 def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> dict[str, Any]:
@@ -136,11 +157,24 @@ def _unused(fault: ObjectError, nothing: dict[str, str], below: list[str]) -> di
     }
 
 
-def _misplaced(snapshot: Snapshot) -> Counter[str]:
-    """Count the jobs that wait in a queue which has queues below it, by its name."""
-    jobs = snapshot.jobs
+def _misplaced(snapshot: Snapshot) -> IntVec:
+    """``(Q,)`` how many jobs wait in a queue which has queues below it."""
+    jobs, row_of_name = snapshot.jobs, snapshot.queues.row_of_name
+    found: IntVec = np.zeros(len(snapshot.queues), np.int64)
     rows = np.flatnonzero((jobs.refusal == int(Refusal.QUEUE_NOT_LEAF)) & (jobs.pending > 0))
-    return Counter(jobs.queue_name[row] for row in rows.tolist())
+    for job in rows.tolist():
+        if (row := row_of_name.get(jobs.queue_name[job])) is not None:
+            found[row] += 1
+    return found
+
+
+def _below(queues: QueueTable, name: str) -> list[str]:
+    """Return the names of the queues directly below a queue, sorted."""
+    row = queues.row_of_name.get(name)
+    if row is None:
+        return []
+    below = np.flatnonzero(queues.tree.parent_of_queue == row).tolist()
+    return sorted(queues.name[at] for at in below)
 
 
 def _ready(share: QueueShare, misplaced: int) -> dict[str, str]:
@@ -206,76 +240,3 @@ def _plain(value: Any) -> Any:
         else it
         for it in value
     ]
-
-
-# -- pod groups ------------------------------------------------------------------------------------
-
-
-class GroupAmounts:
-    """The amounts that pod groups ask for and hold, computed again after changes."""
-
-    def __init__(self) -> None:
-        """Begin without a snapshot."""
-        self._before: tuple[int, Amounts] = (-1, np.zeros((0, 0), np.int64))
-        self._revision = -1
-
-    def changed(
-        self,
-        snapshot: Snapshot,
-        is_declared: Callable[[str], bool],
-        also: Sequence[int] = (),
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (job, status) of pod groups whose amounts differ from the last snapshot.
-
-        Yield all of them when the rows have changed their meaning since.
-
-        Args:
-            snapshot: the present one.
-            is_declared: tells whether a job has a pod group.
-            also: rows of jobs to yield in any case.
-
-        """
-        if snapshot.revision == self._revision and not also:
-            return
-        self._revision = snapshot.revision
-        now = _amounts(snapshot)
-        generation, before = self._before
-        self._before = (snapshot.generation, now)
-        is_new = np.ones(now.shape[1], np.bool_)
-        if generation == snapshot.generation and len(before) == len(now):
-            known = before.shape[1]
-            is_new[:known] = np.any(now[:, :known] != before, axis=0)
-        names = snapshot.axis.names
-        size = len(names)
-        is_new[list(also)] = True
-        for row in np.flatnonzero(is_new).tolist():
-            job = snapshot.jobs.name[row]
-            if not is_declared(job):
-                continue
-            asked, held = now[:size, row].tolist(), now[size:, row].tolist()
-            is_firm = not snapshot.jobs.is_preemptible[row]
-            firm = held if is_firm else [0] * size
-            amounts = (("requested", asked), ("allocated", held), ("allocatedNonPreemptible", firm))
-            yield (
-                job,
-                {
-                    "resourcesStatus": {
-                        key: quantities(dict(zip(names, it, strict=True))) for key, it in amounts
-                    }
-                },
-            )
-
-
-def _amounts(snapshot: Snapshot) -> Amounts:
-    """Return ``(2 R, J)`` what jobs ask for, pending or not, above what they hold."""
-    tasks, jobs = snapshot.tasks, len(snapshot.jobs.name)
-    state = tasks.state
-    holds = ALLOCATED_STATES[state]
-    rows: RowVec = np.flatnonzero((holds | (state == TaskState.PENDING)) & (tasks.job_of_task >= 0))
-    job, holds = tasks.job_of_task[rows], holds[rows]
-    request = snapshot.shapes.charge[:, tasks.shape_of_task[rows]]
-    found: Amounts = np.zeros((2 * len(request), jobs), np.int64)
-    for at, amount in enumerate(request):
-        np.add.at(found[at], job, amount)
-        np.add.at(found[at + len(request)], job[holds], amount[holds])
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
 from typing import Final
 
 import numpy as np
@@ -75,9 +75,10 @@ class WaitingJobs:
         self._cursor = 0
         return old, list(before)
 
-    def waits(self, job: str) -> bool:
-        """Tell whether a job waited in the last cycle taken in."""
-        return job in self._row_of_name
+    @property
+    def names(self) -> KeysView[str]:
+        """The jobs that waited in the last cycle taken in."""
+        return self._row_of_name.keys()
 
     def next_rows(self, most: int, *, with_old: bool = True) -> list[int]:
         """Return the rows of the waiting jobs to report next; all have their turn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kaisched.daemon.doctor import access, gates, history, leaving, queues, served, shards
-from kaisched.daemon.doctor.finding import Finding
+from kaisched.daemon.doctor.finding import Finding, failures
 from kaisched.errors import KaischedError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _run(name: str, check: Callable[[Visit], Iterator[Finding]], visit: Visit) -
     try:
         yield from check(visit)
     except KaischedError as wrong:
-        yield Finding(name, "fail", wrong.message, wrong.fix)
+        yield from failures(name, wrong)
     except Exception as wrong:  # noqa: BLE001 - a bug in one check must not hide what others find
         # The type only: the message may hold anything, even credentials.
         text = f"the check itself failed: {type(wrong).__name__}"

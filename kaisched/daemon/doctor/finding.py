@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kaisched.clock import Clock
     from kaisched.cluster.kubernetes.client import Client
     from kaisched.cluster.kubernetes.resources import Watched
     from kaisched.config.settings import SchedulerConfiguration
     from kaisched.engine.shards import FoundShard
+    from kaisched.errors import KaischedError
 
 Level = Literal["ok", "warn", "fail"]
 _MOST_NAMES: Final = 5
@@ -61,6 +62,13 @@ class Visit:
     def namespace(self) -> str:
         """The namespace of the leases."""
         return self.settings.kubernetes.namespace or self.client.access.namespace
+
+
+def failures(check: str, wrong: KaischedError) -> Iterator[Finding]:
+    """Yield an error, and those found together with it."""
+    for error in (wrong, *wrong.others):
+        text = str(error).removesuffix(f"; {error.fix}") if error.fix else str(error)
+        yield Finding(check, "fail", text, error.fix)
 
 
 def named(names: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from kaisched.cluster.kubernetes.discovery import watched_kinds
 from kaisched.cluster.kubernetes.listing import list_cluster
 from kaisched.cluster.kubernetes.resources import NODES, SHARDS
-from kaisched.daemon.doctor.finding import Finding, named
+from kaisched.daemon.doctor.finding import Finding, failures, named
 from kaisched.engine.policy import build_policy
 from kaisched.engine.shards import shards_in
 from kaisched.errors import ClusterUnavailable, KaischedError
@@ -50,7 +50,7 @@ def policies(visit: Visit) -> Iterator[Finding]:
         try:
             policy, said = build_policy(one.shard, one.file)
         except KaischedError as wrong:
-            yield Finding(name, "fail", str(wrong), wrong.fix)
+            yield from failures(name, wrong)
             continue
         for text in [*one.warnings, *said]:
             yield Finding(name, "warn", text)

@@ -48,9 +48,13 @@ class Adviser:
 
     def records(self) -> Iterator[DecisionRecord]:
         """Return the records of all jobs that stay pending, by name."""
+        return (record for _, record in self.records_by_row())
+
+    def records_by_row(self) -> Iterator[tuple[int, DecisionRecord]]:
+        """Return the row and the record of each job that stays pending, by name."""
         name = self._session.jobs.name
         rows = sorted(self._records.rows.tolist(), key=lambda row: name[row])
-        return (self.record(row) for row in rows)
+        return ((row, self.record(row)) for row in rows)
 
     def _advised(self, job: int, record: DecisionRecord) -> DecisionRecord:
         advice: list[Advice] = []

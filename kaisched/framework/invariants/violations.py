@@ -17,6 +17,7 @@ from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
 from kaisched.framework.invariants.evictions import evictions, victims
 from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
 from kaisched.framework.report.records import RUN
+from kaisched.framework.report.room_reasons import NODE_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,6 +156,7 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     """I21, I22: every waiting job has a record, and a job that waits for room has none."""
     jobs = snapshot.jobs
     reason = {record.pod_group: record.reason for record in result.records}
+    bound_to_sets = {it.pod_group for it in result.records if NODE_SETS in it.numbers}
     bound = np.bincount(snapshot.tasks.job_of_task[result.bind_tasks], minlength=len(jobs.name))
     waiting = np.flatnonzero(jobs.pending > bound).tolist()
     for job in waiting:
@@ -176,7 +178,8 @@ def _records(snapshot: Snapshot, result: CycleResult) -> Iterator[str]:
     for job in waiting:
         shape = int(jobs.shape_of_job[job])
         is_single = jobs.podset_count[job] == 1 and jobs.pending[job] - bound[job] == 1
-        if not is_single or shape < 0 or reason.get(jobs.name[job]) not in _NO_ROOM:
+        name = jobs.name[job]
+        if not is_single or shape < 0 or reason.get(name) not in _NO_ROOM or name in bound_to_sets:
             continue
         if nodes.cards is not None and snapshot.shapes.request[GPU, shape]:
             continue  # parts of several cards are no whole card

@@ -8,7 +8,7 @@ is named in the session's failures. The question declares what happens then, see
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kaisched.framework.plugins.plugin import Plugin
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.plugins.registry import Registry
 from kaisched.framework.plugins.specification import QUESTIONS
+from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.session.view import SessionView
 from kaisched.objects.known_workloads import KNOWN, WORKLOADS
 from kaisched.objects.workloads import table_of
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.probe import Probe
     from kaisched.framework.plugins.registry import PluginSetting
     from kaisched.framework.report.reason import Problem, Reason
-    from kaisched.framework.session.claims import Claim, Unit, Units
+    from kaisched.framework.session.claims import Claim, NodeSet, Unit, Units
     from kaisched.framework.session.view import Fold
     from kaisched.objects.workloads import Table
 
@@ -67,6 +68,20 @@ class AskingSession(SessionView, Protocol):
     def gates(self) -> dict[str, Callable[..., CodeVec | None] | None]:
         """Queue gates by action, each compiled on first use."""
         ...
+
+
+class NamedKey(NamedTuple):
+    """A key column of a question about order, with the plugin that answered it."""
+
+    plugin: str
+    name: str
+    column: IntVec | FloatVec
+    is_negative: bool
+    """True where the key is the named number with its sign turned."""
+
+    def shown(self, value: float) -> float:
+        """Return the named number of a key."""
+        return -value if self.is_negative else value
 
 
 class Questions:
@@ -171,6 +186,11 @@ class Questions:
         )
         self._proposals = self._asker(Plugin.proposals)
         self._eviction_reason = self._asker(Plugin.eviction_reason)
+        self._eviction_kinds = frozenset(
+            kind
+            for answer in self._answers["eviction_reason"]
+            for kind in answer.owner.eviction_kinds
+        )
         self.queue_figures: Callable[[SessionView], dict[str, FloatVec] | None] = self._asker(
             Plugin.queue_figures
         )
@@ -219,6 +239,21 @@ class Questions:
         return partial(self._over(question, answers), session) if answers else None
 
     # -- order -----------------------------------------------------------------------------------
+
+    def named_keys(self, question: str, session: AskingSession, *asked: object) -> list[NamedKey]:
+        """Return the key columns of a question about order with their names (for reports only)."""
+        found = []
+        for answer in self._answers[question]:
+            try:
+                names = list(answer.owner.key_names(question))
+            except Exception:  # noqa: BLE001 - any failure of a plugin is contained
+                names = []
+            columns = self._over(question, (answer,))(session, *asked)
+            for at, column in enumerate(columns):
+                name = names[at] if at < len(names) else f"key {at + 1}"
+                key = NamedKey(answer.plugin, name.lstrip("-"), column, name.startswith("-"))
+                found.append(key)
+        return found
 
     def contest(
         self, session: AskingSession, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
@@ -279,6 +314,18 @@ class Questions:
         judged: CodeVec = self._scenario_gate(session, claim, units, codes)
         return judged
 
+    def node_sets(
+        self, session: AskingSession
+    ) -> Callable[[AskingSession, str, int, Amounts], list[NodeSet] | None] | None:
+        """Return the question about sets of nodes; None if no plugin answers in this cycle."""
+        if not self._answers["node_sets"]:
+            return None
+        if "node_sets" not in session.found:
+            answers = self._may_speak["node_sets"](session, "node_sets")
+            session.found["node_sets"] = self._over("node_sets", answers) if answers else None
+        found: Callable[..., list[NodeSet] | None] | None = session.found["node_sets"]
+        return found
+
     # -- words -----------------------------------------------------------------------------------
 
     def is_guaranteed(self, session: AskingSession, job: RowVec, ask: Amounts) -> BoolVec:
@@ -292,10 +339,10 @@ class Questions:
 
     def eviction_reason(
         self, session: AskingSession, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[..., str] | None:
-        """Return a function that makes the sentence of a claim's evictions, or None."""
+    ) -> Callable[..., EvictionReason] | None:
+        """Return a function that makes the reason of a claim's evictions, or None."""
         made = self._eviction_reason(session, claim, units)
-        return None if made is None else partial(_sentence, made)
+        return None if made is None else partial(_evicted_because, made, self._eviction_kinds)
 
     def gate_owner(self, session: AskingSession, question: str, arguments: dict[str, Any]) -> str:
         """Return the plugin that refuses first, asking one by one (for records only)."""
@@ -307,9 +354,19 @@ class Questions:
         return ""
 
 
-def _sentence(made: Callable[..., str], session: AskingSession) -> str:
-    """Return a plugin's sentence, or a substitute if it fails: the cycle may be long over."""
+def _evicted_because(
+    made: Callable[..., str | EvictionReason], kinds: frozenset[str], session: AskingSession
+) -> EvictionReason:
+    """Return a plugin's reason, or a substitute if it fails: the cycle may be long over.
+
+    Kinds that no plugin declares are left out: they become labels of a metric.
+    """
     try:
-        return str(made(session))
+        said = made(session)
+        if not isinstance(said, EvictionReason):
+            return EvictionReason(str(said))
+        known = {int(row): kind for row, kind in said.kinds.items() if kind in kinds}
+        return EvictionReason(str(said.sentence), known)
     except Exception as error:  # noqa: BLE001 - any failure of a plugin is contained
-        return f"evicted (the policy failed to say why: {type(error).__name__}: {error})"
+        failure = f"{type(error).__name__}: {error}"
+        return EvictionReason(f"evicted (the policy failed to say why: {failure})")

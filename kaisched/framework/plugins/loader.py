@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from kaisched.core.refusals import TEXTS, PluginRefusal, code_named
 from kaisched.errors import (
+    Collector,
     ConfigError,
     PluginConflictError,
     PluginContractError,
@@ -119,8 +120,10 @@ class Catalogue:
                 path=join_path("spec", "plugins", name),
                 fix=self._fix(name),
             )
-        if entry.error is not None:
-            raise entry.error
+        if (error := entry.error) is not None:
+            # A new one each time: an error that is raised holds those found together with it.
+            parts = {"plugin": error.plugin, "distribution": error.distribution, "fix": error.fix}
+            raise type(error)(error.message, **parts) from error
         assert entry.plugin is not None
         typed = typed_arguments(entry.plugin, arguments or {}, file)
         return PluginSetting(
@@ -132,7 +135,7 @@ class Catalogue:
 
     def _fix(self, name: str) -> str:
         if not self.by_name:
-            return "no plugin is installed at all; install kaisched itself (pip install -e .)"
+            return "no plugin is installed at all; install kaisched itself with pip"
         return did_you_mean(name, list(self.by_name))
 
 
@@ -263,22 +266,25 @@ def typed_arguments(plugin: type[Plugin], raw: Mapping[str, Any], file: str = ""
     """Parse a shard's arguments; numbers and booleans may be written as text.
 
     Raises:
-        ConfigError: for the first argument that is unknown or does not parse.
+        ConfigError: arguments are unknown or do not parse; the first holds the others.
 
     """
     try:
         return plugin.Arguments.model_validate(dict(raw))
     except ValidationError as wrong:
         faults = wrong.errors(include_url=False)
-        fault = min(faults, key=lambda fault: tuple(map(str, fault["loc"])))
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise ConfigError(
-            _sentence(fault["type"], fault["msg"]) + more,
-            file=file,
-            path=join_path("spec", "plugins", plugin.name, "arguments", *fault["loc"]),
-            value=fault["input"],
-            fix=_argument_fix(plugin.Arguments, fault["type"], fault["loc"]),
-        ) from wrong
+        errors = Collector(
+            ConfigError(
+                _sentence(fault["type"], fault["msg"]),
+                file=file,
+                path=join_path("spec", "plugins", plugin.name, "arguments", *fault["loc"]),
+                value=fault["input"],
+                fix=_argument_fix(plugin.Arguments, fault["type"], fault["loc"]),
+            )
+            for fault in sorted(faults, key=lambda fault: tuple(map(str, fault["loc"])))
+        )
+        errors.stop_if_any()
+        raise
 
 
 def _sentence(kind: str, message: str) -> str:

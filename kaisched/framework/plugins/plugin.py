@@ -15,6 +15,8 @@ from kaisched.framework.plugins.questions import Decisions
 from kaisched.framework.plugins.words import Words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kaisched.core.refusals import PluginRefusal
     from kaisched.framework.session.view import SessionView
 
@@ -82,6 +84,12 @@ class Plugin(Decisions, Words):
     refusals: ClassVar[tuple[PluginRefusal, ...]] = ()
     """The plugin's own reasons to refuse; gates may also answer a host's ``Refusal``."""
 
+    eviction_kinds: ClassVar[tuple[str, ...]] = ()
+    """The words with which ``eviction_reason`` says what entitles a claim, in snake_case.
+
+    Values of the label ``reason`` of the metric ``kaisched_queue_evictions_total``.
+    """
+
     Arguments: ClassVar[type[_Arguments]] = _Arguments
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -93,6 +101,15 @@ class Plugin(Decisions, Words):
     def __init__(self, arguments: _Arguments) -> None:
         """Keep the typed arguments of this shard."""
         self.arguments: Any = arguments
+
+    def key_names(self, question: str) -> Sequence[str]:
+        """Name the key columns that this plugin answers to a question about order, for people.
+
+        Of ``job_order``, ``queue_order`` and ``head_order``, in the order of the columns. A name
+        that begins with ``-`` is that of a number whose sign the key turns, such as ``-priority``.
+        """
+        del question
+        return ()
 
     def has_gates(self, session: SessionView, action: str) -> bool:
         """Promise with False that ``queue_gate`` has no objection to the action in this cycle.
@@ -117,7 +134,8 @@ class Plugin(Decisions, Words):
         """Promise with True that a question has no answer from this plugin in this cycle.
 
         Asked about ``over_quota_weights`` and ``head_start`` before the division. If no plugin has
-        an answer, the division is quick, and its result is kept between cycles.
+        an answer, the division is quick, and its result is kept between cycles. Asked about
+        ``node_sets`` when the first job is tried.
         """
         del session, question
         return False

@@ -35,6 +35,7 @@ from kaisched.framework.plugins.combine import (
     Sum,
     Union,
 )
+from kaisched.framework.plugins.combine_sets import Intersections
 from kaisched.framework.plugins.combine_words import AnyOf
 from kaisched.framework.plugins.specification import question
 from kaisched.framework.plugins.validity import (
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, CodeVec, FloatVec, IntVec, RowVec
-    from kaisched.framework.session.claims import Claim, Units
+    from kaisched.framework.session.claims import Claim, NodeSet, Units
     from kaisched.framework.session.view import SessionView
     from kaisched.objects.workloads import Workload
 
@@ -287,6 +288,18 @@ class Decisions:
         """
 
     # -- nodes -------------------------------------------------------------------------------
+
+    @question(Intersections(), unless=Promise("is_silent", silent=True))
+    def node_sets(
+        self, session: SessionView, action: str, job: int, ask: Amounts
+    ) -> Sequence[NodeSet] | None:
+        """Return the sets of nodes on one of which the job's next batch is placed, the best first.
+
+        Asked when an action tries the job, when its promises are kept, and before pods of the job
+        are moved. The sets are tried in order until the batch fits in one of them. ``ask`` ``(R,)``
+        is what it asks for. The answer may depend on what is held now. Within a cycle a job must
+        either always have sets or never. Without any set in the answer the job is not placed.
+        """
 
     @question(FirstRefusal("rows"))
     def node_filter(self, session: SessionView, shape: int, rows: RowVec) -> CodeVec | None:

@@ -14,6 +14,7 @@ import numpy as np
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, highest_code
 from kaisched.core.states import TaskState
 from kaisched.framework.report.reason import Problem, Reason
+from kaisched.framework.session.claims import NodeSet
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec
@@ -196,3 +197,11 @@ def figures_fault(said: Any, against: Asked) -> str:
         wrong(each, (count,), "f") for each in said.values() if not fits(each, (count,), "f")
     )
     return next(wrong_ones, "")
+
+
+def sets_fault(said: Any, count: int) -> str:
+    """Return what is wrong with sets of nodes ``(N,)``, or an empty string."""
+    if not isinstance(said, (tuple, list)) or not all(isinstance(it, NodeSet) for it in said):
+        return f"answered {type(said).__name__}, not a sequence of kaisched.NodeSet"
+    masks = [each.nodes for each in said]
+    return next((wrong(it, (count,), "b") for it in masks if not fits(it, (count,), "b")), "")

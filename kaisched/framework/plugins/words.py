@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kaisched.framework.advice.advice import Proposal
     from kaisched.framework.invariants.sums import Moves
     from kaisched.framework.plugins.answers import Asked
-    from kaisched.framework.report.reason import Problem
+    from kaisched.framework.report.reason import EvictionReason, Problem
     from kaisched.framework.session.claims import Claim, Unit
     from kaisched.framework.session.view import SessionView
 
@@ -63,12 +63,13 @@ class Words:
     @question(First(sentence_fault, without="it names the claim and the queues that lose"))
     def eviction_reason(
         self, session: SessionView, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[[SessionView], str] | None:
+    ) -> Callable[[SessionView], str | EvictionReason] | None:
         """Return a function that makes the reason of these evictions for a claim.
 
-        Asked once for each claim that evicts, when all its moves are in ``session.held_now``. The
-        function is called with the session when the reason is read. It may keep numbers of now, but
-        must not keep the session.
+        The reason is a sentence, or a sentence with the kinds of the evictions by queue. Asked once
+        for each claim that evicts, when all its moves are in ``session.held_now``. The function is
+        called with the session when the reason is read. It may keep numbers of now, but must not
+        keep the session.
         """
 
     @question(FirstOfEach())

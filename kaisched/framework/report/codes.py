@@ -15,11 +15,14 @@ import numpy as np
 from kaisched.core.refusals import FIRST_OF_PLUGINS, Refusal, text_of
 from kaisched.framework.report.node_refusals import never_fits
 from kaisched.framework.session.batches import asks_of, measure
+from kaisched.framework.session.next_batch import asked_of
+from kaisched.framework.session.node_sets import node_sets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kaisched.core.axis import BoolVec, CodeVec, IntVec, RowVec
+    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.session import Session
 
 _ROOM: Final = (int(Refusal.NO_ROOM), int(Refusal.GANG_NO_ROOM))
@@ -63,12 +66,34 @@ def _have_room(session: Session, job: RowVec) -> BoolVec:
     """``(K,)`` :func:`has_room` of several jobs."""
     shape, size, _ = measure(session, job)
     found = np.zeros(len(job), np.bool_)
-    for each in np.unique(shape[shape >= 0]).tolist():
-        of_shape = shape == each
+    bound = _sets_of_jobs(session, job)
+    for at, sets in bound.items():
+        if shape[at] >= 0:
+            found[at] = any(_has_room_within(session, it, shape[at], size[at]) for it in sets)
+    free = np.isin(np.arange(len(job)), list(bound), invert=True)
+    for each in np.unique(shape[free & (shape >= 0)]).tolist():
+        of_shape = free & (shape == each)
         is_free = session.shapes.constraints[each].wait is None
         total = session.placement.vacancy(each).total
         found[of_shape] = is_free & (size[of_shape] > 0) & (size[of_shape] <= total)
     return found
+
+
+def _has_room_within(session: Session, nodes: NodeSet, shape: int, size: int) -> bool:
+    is_free = session.shapes.constraints[shape].wait is None
+    with session.placement.within(nodes):
+        return is_free and 0 < size <= session.placement.vacancy(shape).total
+
+
+def _sets_of_jobs(session: Session, job: RowVec) -> dict[int, list[NodeSet]]:
+    """Return the sets of nodes of the jobs that have any, by their places in ``job``."""
+    if session.ask.node_sets(session) is None:
+        return {}
+    found = {
+        at: node_sets(session, _ALLOCATE, row, asked_of(session, row))
+        for at, row in enumerate(job.tolist())
+    }
+    return {at: sets for at, sets in found.items() if sets is not None}
 
 
 def counted(codes: CodeVec) -> dict[str, int]:
@@ -104,8 +129,19 @@ def _room_codes(session: Session, job: RowVec, code: CodeVec) -> CodeVec:
     shape, size, batches = measure(session, job)
     shut = _queue_codes(session, job, shape, size, batches)
     open_ = np.flatnonzero(shut == 0)
-    uniform = open_[shape[open_] >= 0]
     found = code.copy()
+    bound = _sets_of_jobs(session, job[open_])
+    for here, sets in bound.items():
+        at = int(open_[here])
+        tasks = batches.get(int(job[at]))
+        counts = (
+            [(int(shape[at]), int(size[at]))]
+            if tasks is None
+            else list(Counter(session.tasks.shape_of_task[tasks].tolist()).items())
+        )
+        found[at] = _of_sets(session, sets, counts, int(code[at]))
+    open_ = np.delete(open_, list(bound))
+    uniform = open_[shape[open_] >= 0]
     for each in np.unique(shape[uniform]).tolist():
         rows = uniform[shape[uniform] == each]
         found[rows] = _of_shape(session, each, size[rows], code[rows])
@@ -152,6 +188,17 @@ def _of_shape(session: Session, shape: int, size: IntVec, code: CodeVec) -> Code
     lacks = session.placement.vacancy(shape).total < size
     never = never_fits(session, shape) if lacks.any() else None
     return code if never is None else np.where(lacks, np.int16(never), code)
+
+
+def _of_sets(
+    session: Session, sets: list[NodeSet], counts: list[tuple[int, int]], code: int
+) -> int:
+    """Return the code of a batch that may be placed on sets of nodes: the mildest of theirs."""
+    found = [int(Refusal.NO_NODE_ALLOWED)]
+    for nodes in sets:
+        with session.placement.within(nodes):
+            found.append(_of_shapes(session, counts, code))
+    return max(found)
 
 
 def _of_shapes(session: Session, counts: Iterable[tuple[int, int]], code: int) -> int:

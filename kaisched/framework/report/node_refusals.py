@@ -26,10 +26,12 @@ def node_refusals_of(
     by default what is idle now.
     """
     plan, room, _, _ = session.placement.vacancy(shape)
+    nodes = session.placement.nodes
     allowed = np.ones(len(session.nodes), np.bool_) if plan.codes is None else plan.codes == 0
     refused: list[NodeRefusal] = []
     if plan.codes is not None:
-        codes, counts = np.unique(plan.codes[~allowed], return_counts=True)
+        refuses = ~allowed if nodes is None else ~allowed & nodes.nodes
+        codes, counts = np.unique(plan.codes[refuses], return_counts=True)
         for out, count in zip(codes.tolist(), counts.tolist(), strict=True):
             text = text_of(out)
             refused.append(NodeRefusal(text.name, count, text.sentence))

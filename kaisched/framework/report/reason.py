@@ -1,4 +1,4 @@
-"""Why a job waits or a queue cannot be used: sentences for people, numbers for programs."""
+"""Why a job waits, pods go, or a queue cannot be used: sentences for people, words for programs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ class Reason(NamedTuple):
     sentence: str
     numbers: Mapping[str, Any] = {}
     """Numbers for programs: names in camelCase, amounts in base units."""
+
+
+class EvictionReason(NamedTuple):
+    """Why the pods of a plan are evicted."""
+
+    sentence: str
+    kinds: Mapping[int, str] = {}
+    """What entitles the claim, by the row of each queue that loses: one of the plugin's
+    ``eviction_kinds``. A queue that is left out gets the name of the action."""
 
 
 class Problem(NamedTuple):

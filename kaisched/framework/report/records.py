@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.report.reason import Problem
 
-_ROWS: Final = frozenset({"task", "node_row"})
-"""Row numbers are the store's own business: two stores of the same objects may differ in them."""
+_LEFT_OUT: Final = frozenset({"task", "node_row", "queue", "beneficiary_queue", "kind"})
+"""Row numbers are the store's own business: two stores of the same objects may differ in them.
+Queues and the kind follow from the rest, and recordings of earlier versions do not have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,12 @@ class QueueShare:
     """Why the queue cannot be used under the policy of the shard, if it cannot."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """What the policy tells of it besides, by name."""
+
+    @property
+    def pending(self) -> Mapping[str, int]:
+        """What is asked for and not held, by resource name in base units."""
+        held = self.allocated
+        return {name: max(0, asked - held.get(name, 0)) for name, asked in self.requested.items()}
 
 
 class Records(Protocol):
@@ -208,5 +215,5 @@ def _intent(intent: Any) -> dict[str, Any]:
     return {
         field.name: getattr(intent, field.name)
         for field in fields(intent)
-        if field.name not in _ROWS and (field.name != "cards" or intent.cards)
+        if field.name not in _LEFT_OUT and (field.name != "cards" or intent.cards)
     }

@@ -18,7 +18,9 @@ from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.report.codes import codes_of, counted
 from kaisched.framework.report.explain import record_of
+from kaisched.framework.report.reason import EvictionReason
 from kaisched.framework.report.records import DecisionRecord, QueueShare
+from kaisched.framework.report.share_table import ShareTable
 from kaisched.units import UNLIMITED
 
 if TYPE_CHECKING:
@@ -128,17 +130,29 @@ class Evictions(Lazy[Evict]):
 
     def _make(self) -> Iterable[Evict]:
         session = self._session
+        tasks, jobs, names = session.tasks, session.jobs, session.queues.name
+        made: tuple[object, EvictionReason] = None, EvictionReason("")
         for move in self._evictions:
+            if move.reason is not made[0]:  # all evictions of one claim have one reason
+                told = move.reason
+                made = told, EvictionReason(told) if isinstance(told, str) else told(session)
+            job = int(tasks.job_of_task[move.task])
+            queue = int(jobs.queue_of_job[job])
+            whose = move.beneficiary
+            claimant = int(jobs.queue_of_job[whose]) if whose >= 0 else -1
             yield Evict(
-                session.tasks.name[move.task],
-                session.tasks.uid[move.task],
+                tasks.name[move.task],
+                tasks.uid[move.task],
                 session.nodes.name[move.node],
-                _group(session, move.task),
+                jobs.name[job],
                 move.action,
-                move.beneficiary,
-                move.reason if isinstance(move.reason, str) else move.reason(session),
+                jobs.name[whose] if whose >= 0 else "",
+                made[1].sentence,
                 move.task,
                 move.node,
+                names[queue] if queue >= 0 else jobs.queue_name[job],
+                names[claimant] if claimant >= 0 else "",
+                made[1].kinds.get(queue, move.action),
             )
 
 
@@ -198,25 +212,22 @@ class Shares(Lazy[QueueShare]):
         """Keep the session."""
         self._session, self._abandoned = session, abandoned
 
-    def _make(self) -> Iterable[QueueShare]:
+    @lazy
+    def table(self) -> ShareTable:
+        """The shares as arrays, without the session."""
         session = self._session
-        queues = session.queues
-        fair = self._fair_share()
-        held = session.ledger.held if session.has_moved else session.held
-        problems = {} if self._abandoned else session.ask.queue_problems(session)
-        figures = {} if self._abandoned else session.ask.queue_figures(session) or {}
-        for row, name in enumerate(queues.name):
-            parent = int(queues.tree.parent_of_queue[row])
-            yield QueueShare(
-                name,
-                queues.name[parent] if parent >= 0 else None,
-                self._amounts(fair[:, row]),
-                self._amounts(held[:, row]),
-                self._amounts(session.requested[:, row]),
-                self._amounts(queues.deserved[:, row]),
-                problems.get(row),
-                {figure: float(numbers[row]) for figure, numbers in figures.items()},
-            )
+        return ShareTable(
+            session.axis.names,
+            session.queues,
+            self._fair_share(),
+            session.ledger.held if session.has_moved else session.held,
+            session.requested,
+            {} if self._abandoned else session.ask.queue_problems(session),
+            {} if self._abandoned else session.ask.queue_figures(session) or {},
+        )
+
+    def _make(self) -> Iterable[QueueShare]:
+        return self.table
 
     def fair_share_of(self, resource: str) -> list[int]:
         """Return every queue's fair share of one resource, in preorder; -1 for unlimited.
@@ -236,8 +247,7 @@ class Shares(Lazy[QueueShare]):
                 pass
         return np.zeros_like(session.held)
 
-    def _amounts(self, column: Amounts) -> dict[str, int]:
-        return {
-            name: -1 if amount >= UNLIMITED else amount
-            for name, amount in zip(self._session.axis.names, column.tolist(), strict=True)
-        }
+
+def without_session(shares: Sequence[QueueShare]) -> Sequence[QueueShare]:
+    """Return shares that may be kept: they do not keep the session of their cycle."""
+    return shares.table if isinstance(shares, Shares) else tuple(shares)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -10,12 +10,21 @@ from kaisched.core.refusals import Refusal
 from kaisched.framework.report.codes import MOST_SHAPES
 from kaisched.framework.report.node_refusals import node_refusals_of
 from kaisched.framework.session.capacity import room_of
-from kaisched.framework.session.next_batch import batch_of
+from kaisched.framework.session.next_batch import asked_of, batch_of
+from kaisched.framework.session.node_sets import node_sets
 
 if TYPE_CHECKING:
     from kaisched.core.axis import Amounts
     from kaisched.framework.report.records import NodeRefusal
     from kaisched.framework.session.session import Session
+
+
+MOST_SETS: Final = 3
+"""So many sets of nodes are named."""
+NODE_SETS: Final = "node_sets"
+"""In the numbers of a record: the names of the sets of nodes on which plugins allow the job."""
+_ALLOCATE: Final = "allocate"
+_LACKS: Final = "lacks"
 
 
 class Lack(NamedTuple):
@@ -28,8 +37,41 @@ class Lack(NamedTuple):
 
 
 def lack_of(session: Session, job: int, code: int) -> Lack:
-    """Return why a job has no room; the code is ``code`` unless a stronger reason is found."""
+    """Return why a job has no room; the code is ``code`` unless a stronger reason is found.
+
+    Jobs with equal batches share the answer: thousands of them may wait. If plugins allow a job
+    sets of nodes only, the message names each set and what is missing there.
+    """
     shapes, size = batch_of(session, job)
+    sets = node_sets(session, _ALLOCATE, job, asked_of(session, job))
+    if sets is None:
+        return _shared(session, shapes, size, code)
+    if not sets:
+        return Lack(int(Refusal.NO_NODE_ALLOWED), "no set of nodes is left to it", {}, ())
+    lacks = []
+    for nodes in sets[:MOST_SETS]:
+        with session.placement.within(nodes):
+            lacks.append(_lack(session, shapes, size, code))
+    best = max(range(len(lacks)), key=lambda at: (lacks[at].code, -at))
+    told = [f"{it.label}: {lack.message}" for it, lack in zip(sets, lacks, strict=False)]
+    if len(sets) > MOST_SETS:
+        told.append(f"{len(sets) - MOST_SETS} more sets of nodes")
+    numbers = {**lacks[best].numbers, NODE_SETS: [each.label for each in sets]}
+    return lacks[best]._replace(message="; ".join(told), numbers=numbers)
+
+
+def _shared(session: Session, shapes: list[tuple[int, int]], size: int, code: int) -> Lack:
+    """Return why a batch has no room, found out once for all jobs with equal batches."""
+    known: dict[object, Lack] = session.found.setdefault(_LACKS, {})
+    asked = session.moves, tuple(shapes), size, code
+    lack = known.get(asked)
+    if lack is None:
+        lack = known[asked] = _lack(session, shapes, size, code)
+    return lack._replace(numbers=dict(lack.numbers))
+
+
+def _lack(session: Session, shapes: list[tuple[int, int]], size: int, code: int) -> Lack:
+    """Return why a batch has no room on the set of nodes that is tried now."""
     for shape, _ in shapes:
         if (wait := session.shapes.constraints[shape].wait) is not None:
             return Lack(int(wait[0]), wait[1], {}, ())
@@ -45,7 +87,8 @@ def lack_of(session: Session, job: int, code: int) -> Lack:
         _, refused = node_refusals_of(session, left, code, idle)
     if code == Refusal.NO_ROOM and size > 1:
         code = Refusal.GANG_NO_ROOM
-    nodes = len(session.nodes)
+    bound = session.placement.nodes
+    nodes = len(session.nodes) if bound is None else int(bound.nodes.sum())
     message = _message(code, fits, size, nodes)
     counted = ", ".join(f"{each.nodes} {each.detail or each.reason}" for each in refused)
     numbers = {"pods": size, "fit": fits, "nodes": nodes}

@@ -206,6 +206,12 @@ class Capacity:
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
         return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
 
+    def cards_for(self, shape: int) -> Cards | None:
+        """Return the cards for a shape with a share; None for any other shape."""
+        if self.cards is None or self.cards.demand_of(shape) is None:
+            return None
+        return self.cards
+
     def fits(self, shape: int, node: int) -> bool:
         """Tell whether a pod fits on a node once everything is released."""
         free = self.idle[:, node] + self.releasing[:, node]

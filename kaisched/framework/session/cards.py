@@ -17,15 +17,19 @@ from kaisched.core.devices import CARD, pack_order
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
+    from kaisched.core.axis import Amounts, BoolVec, FloatVec, IntVec, RowVec
     from kaisched.core.constraints import Constraints
     from kaisched.core.devices import CardTable, DeviceDemand
+
+    Scores = Callable[[RowVec, IntVec], FloatVec]
 
 _RELEASING: Final = int(TaskState.RELEASING)
 _PIPELINED: Final = int(TaskState.PIPELINED)
 _HOLDS: Final = HOLDING_STATES.tolist()
+_ON_OPEN_CARD: Final = 10_000.0
+"""What an open card with room adds to the score of a node: more than all that packs nodes."""
 _MOST: Final = 1024
 """No node takes more pods than this."""
 
@@ -265,6 +269,22 @@ class Cards:
         )
         none = np.zeros(len(rows), np.int64)
         return self._room(shape, rows, none, left)
+
+    def bonus(self, shape: int, *, is_later: bool) -> Scores:
+        """Return the bonus of nodes where a pod of a shape gets an open card, now or later.
+
+        It is asked with so many more pods of the shape on each node, which fill cards one by one.
+        """
+        nodes = np.arange(len(self.table.cards))
+        opened = self.on_open_cards(shape, nodes, is_later=is_later)
+        per_card = np.maximum(self.of_new_card(shape, nodes), 1)
+
+        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
+            beyond = extra - opened[rows]
+            fits = (beyond < 0) | (beyond % per_card[rows] > 0)
+            return np.where(fits, _ON_OPEN_CARD, 0.0)
+
+        return bonus
 
     def of_new_card(self, shape: int, rows: RowVec) -> IntVec:
         """``(K,)`` shares of a shape that fit on a card of each node that is whole."""

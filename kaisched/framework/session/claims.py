@@ -1,4 +1,4 @@
-"""Claims, and the units that could make room for them: evicting actions ask plugins about these.
+"""Claims, the units that could make room for them, and sets of nodes, as plugins are asked.
 
 A *claim* is a pending batch that asks for room which other jobs hold. A *unit* is a set of pods
 that is evicted together: the core of a gang, which cannot run in part, or one elastic pod.
@@ -7,12 +7,35 @@ that is evicted together: the core of a gang, which cannot run in part, or one e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, RowVec
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSet:
+    """Nodes on which all pods of a job may be placed together."""
+
+    label: str
+    """The name of the set in records and reasons, such as ``flavor a100``."""
+    nodes: BoolVec
+    """``(N,)``."""
+    parts: tuple[NodeSet, ...] = ()
+    """The sets of several plugins whose common nodes these are; empty for the set of one plugin."""
+
+    @cached_property
+    def key(self) -> tuple[str, bytes]:
+        """The label and the nodes, to be compared."""
+        return self.label, self.nodes.tobytes()
+
+    def meet(self, other: NodeSet) -> NodeSet:
+        """Return the nodes that are in both sets."""
+        parts = (self.parts or (self,)) + (other.parts or (other,))
+        return NodeSet(f"{self.label}, {other.label}", self.nodes & other.nodes, parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +51,8 @@ class Claim:
     pass_number: int = 0
     """The number of earlier passes of the search: after a pass in which plugins refused victims for
     a reason that is retried, they are asked again and may allow more."""
+    within: NodeSet | None = None
+    """The set of nodes on which the batch is to be placed; None for all nodes."""
 
 
 class Unit(NamedTuple):

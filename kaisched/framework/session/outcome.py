@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kaisched.core.axis import BoolVec, CodeVec, RowVec
+    from kaisched.framework.report.reason import EvictionReason
 
-    Reason: TypeAlias = str | Callable[..., str]
-    """A sentence, or a function that makes the sentence from the session once it is read."""
+    Reason: TypeAlias = str | Callable[..., EvictionReason]
+    """A sentence, or a function that makes the reason from the session once it is read."""
 
 
 class Eviction(NamedTuple):
@@ -24,7 +25,8 @@ class Eviction(NamedTuple):
     task: int
     node: int
     action: str
-    beneficiary: str
+    beneficiary: int
+    """Row of the job that it is for; -1 for none."""
     reason: Reason
 
 
@@ -99,7 +101,7 @@ class Outcome:
         task: int,
         node: int,
         action: str,
-        beneficiary: str,
+        beneficiary: int,
         reason: Reason,
     ) -> None:
         """Record an eviction."""

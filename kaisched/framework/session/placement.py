@@ -9,29 +9,31 @@ once.
 from __future__ import annotations
 
 import weakref
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from kaisched.core.refusals import PASSING
+from kaisched.core.refusals import PASSING, Refusal
 from kaisched.framework.plugins.dispatch import AskingSession
 from kaisched.framework.session.fill import fill_first, fill_level, fill_stepwise
 from kaisched.framework.session.rooms import Rooms
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from kaisched.core.axis import BoolVec, CodeVec, FloatVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.capacity import Capacity
-    from kaisched.framework.session.cards import Cards
+    from kaisched.framework.session.cards import Scores
+    from kaisched.framework.session.claims import NodeSet
 
 _HINT = "rooms"
+_OUTSIDE = np.int16(Refusal.OUTSIDE_NODE_SET)
 _SCARCE = 64
 """With more room than this, no check is made whether all of it is on one node."""
-ON_OPEN_CARD = 10_000.0
-"""What an open card with room adds to the score of a node: more than all that packs nodes."""
 _LEVEL_CELLS = 400_000
 """Above so many (node, extra pod) cells the table of scores is not built; an estimate, 3 MB."""
 
@@ -123,12 +125,30 @@ class Placement:
         self._rows, self._none = rooms.rows, rooms.none
         self._turn = rooms.turn
         self._plans: dict[int, ShapePlan] = {}
+        """Plans for all nodes."""
+        self._plans_within: dict[tuple[str, bytes], dict[int, ShapePlan]] = {}
+        """Plans for sets of nodes."""
+        self._here = self._plans
+        """The plans of the set that is tried now."""
+        self.nodes: NodeSet | None = None
+        """The set of nodes that is tried now; None for all nodes."""
 
     @property
     def _session(self) -> PlacingSession:
         session = self._of()
         assert session is not None
         return session
+
+    @contextmanager
+    def within(self, nodes: NodeSet | None) -> Iterator[None]:
+        """Place pods on nodes of a set only while the context lasts; on all nodes with None."""
+        before = self.nodes, self._here
+        self.nodes = nodes
+        self._here = self._plans if nodes is None else self._plans_within.setdefault(nodes.key, {})
+        try:
+            yield
+        finally:
+            self.nodes, self._here = before
 
     # -- room ----------------------------------------------------------------------------------
 
@@ -160,15 +180,30 @@ class Placement:
 
     def plan(self, shape: int) -> ShapePlan:
         """Return the shape's plan, after asking its filter."""
-        plan = self._plans.get(shape)
+        plan = self._here.get(shape)
         if plan is None:
-            plan = ShapePlan(shape)
-            codes = self._ask.node_filter(self._session, shape, self._rows)
-            if codes is not None and codes.any():
-                plan.codes = codes
-            if self._ask.has_rooms:
-                plan.cap = self._ask.node_room(self._session, shape, self._rows)
-            self._plans[shape] = plan
+            plan = self._here[shape] = (
+                self._made(shape) if self.nodes is None else self._within(shape, self.nodes.nodes)
+            )
+        return plan
+
+    def _made(self, shape: int) -> ShapePlan:
+        plan = ShapePlan(shape)
+        codes = self._ask.node_filter(self._session, shape, self._rows)
+        if codes is not None and codes.any():
+            plan.codes = codes
+        if self._ask.has_rooms:
+            plan.cap = self._ask.node_room(self._session, shape, self._rows)
+        return plan
+
+    def _within(self, shape: int, nodes: BoolVec) -> ShapePlan:
+        """Return the shape's plan for some nodes: the others are refused."""
+        with self.within(None):
+            whole = self.plan(shape)
+        plan = ShapePlan(shape)
+        plan.codes = np.where(nodes, 0 if whole.codes is None else whole.codes, _OUTSIDE)
+        if self._ask.has_rooms:
+            plan.cap = self._ask.node_room(self._session, shape, self._rows)
         return plan
 
     def vacancy(self, shape: int) -> Vacancy:
@@ -212,8 +247,10 @@ class Placement:
         plan, room, total, _ = vacancy
         if total < count:
             return None
-        if self._capacity.cards is not None and self._capacity.cards.demand_of(plan.shape):
-            return self._choose_on_cards(self._capacity.cards, plan, room, count)
+        if (cards := self._capacity.cards_for(plan.shape)) is not None:
+            bonus = cards.bonus(plan.shape, is_later=False)
+            masked = np.where(room > 0, self._score(plan) + bonus(self._rows, self._none), -1.0)
+            return fill_stepwise(masked, room, count, self._scorer(plan.shape, bonus))
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
@@ -234,10 +271,8 @@ class Placement:
         plan, room, _, _ = self.vacancy(shape)
         future = self.future(plan)
         score = np.where(future > 0, self._score(plan), -1.0)
-        cards = self._capacity.cards
-        if cards is not None and cards.demand_of(shape):
-            later = cards.on_open_cards(shape, self._rows, is_later=True) > 0
-            score += np.where((future > 0) & later, ON_OPEN_CARD, 0.0)
+        if (cards := self._capacity.cards_for(shape)) is not None:
+            score += cards.bonus(shape, is_later=True)(self._rows, self._none) * (future > 0)
         if barred:
             score[list(barred)] = -1.0
         if plan.codes is not None and ((room > 0) & (score >= 0)).any():
@@ -266,6 +301,8 @@ class Placement:
                 codes = self._ask.node_filter(self._session, shape, self._rows)
                 plan.codes = codes if codes is not None and codes.any() else None
                 plan.mask = Mask()
+                for plans in self._plans_within.values():
+                    plans.pop(shape, None)
             del rows  # a filter is asked whole: affinity domains span more rows than moved
 
     # -- upkeep ------------------------------------------------------------------------------------
@@ -328,24 +365,6 @@ class Placement:
             mask.seen = len(touched)
         return mask.values
 
-    def _choose_on_cards(self, cards: Cards, plan: ShapePlan, room: IntVec, count: int) -> RowVec:
-        """Choose nodes for pods with a share one by one: an open card that fits comes first."""
-        shape = plan.shape
-        opened = cards.on_open_cards(shape, self._rows, is_later=False)
-        per_card = np.maximum(cards.of_new_card(shape, self._rows), 1)
-
-        def bonus(rows: RowVec, extra: IntVec) -> FloatVec:
-            beyond = extra - opened[rows]
-            fits = (beyond < 0) | (beyond % per_card[rows] > 0)
-            return np.where(fits, ON_OPEN_CARD, 0.0)
-
-        def score(rows: RowVec, extra: IntVec) -> FloatVec:
-            found = self._ask.node_score(self._session, shape, rows, extra)
-            return np.asarray(found + bonus(rows, extra))
-
-        first = self._score(plan) + bonus(self._rows, self._none)
-        return fill_stepwise(np.where(room > 0, first, -1.0), room, count, score)
-
     def _rises(self, vacancy: Vacancy, chosen: RowVec) -> bool:
         """Check that no node's score fell below its first while it was filled."""
         rows, counts = np.unique(chosen, return_counts=True)
@@ -358,21 +377,23 @@ class Placement:
         later = self._ask.node_score(self._session, plan.shape, again, extra)
         return bool((later >= self._score(plan)[again]).all())
 
+    def _scorer(self, shape: int, bonus: Scores | None = None) -> Scores:
+        """Return what scores nodes with so many more pods of the shape, with a bonus."""
+        of_plugins = partial(self._ask.node_score, self._session, shape)
+        if bonus is None:
+            return of_plugins
+        return lambda rows, extra: np.asarray(of_plugins(rows, extra) + bonus(rows, extra))
+
     def _choose_falling(
         self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int
     ) -> RowVec:
         """Choose when scores may fall: from a table of all scores, or step by step."""
         open_rows = np.flatnonzero(room > 0)
         depth = int(min(count, room.max()))
-
-        def score(rows: RowVec, extra: IntVec) -> FloatVec:
-            return self._ask.node_score(self._session, plan.shape, rows, extra)
-
+        score = self._scorer(plan.shape)
         if open_rows.size * depth <= _LEVEL_CELLS:
             levels = [masked[open_rows]]
-            levels.extend(
-                score(open_rows, np.full(open_rows.size, extra)) for extra in range(1, depth)
-            )
+            levels += [score(open_rows, np.full(open_rows.size, it)) for it in range(1, depth)]
             chosen = fill_level(np.stack(levels), open_rows, room[open_rows], count)
             if chosen is not None:
                 return chosen

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.policy import Policy
     from kaisched.framework.report.records import PluginFailure
+    from kaisched.framework.session.claims import NodeSet
     from kaisched.framework.session.view import Columns, Fold
 
 
@@ -264,6 +265,11 @@ class Session:
     def subgroup_order(self, active: IntVec, minimum: IntVec) -> Columns:
         """Return the keys by which the plugins order subgroups, low first."""
         return self.ask.subgroup_order(self, active, minimum)
+
+    @property
+    def node_set(self) -> NodeSet | None:
+        """The set of nodes on which a job is tried now; None for all nodes."""
+        return self.placement.nodes
 
     def room(self, shape: int) -> IntVec:
         """``(N,)`` pods of a shape that the idle amounts of each node allow now."""

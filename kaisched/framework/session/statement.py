@@ -14,7 +14,7 @@ from kaisched.core.states import TaskState
 
 if TYPE_CHECKING:
     from kaisched.core.axis import BoolVec, RowVec
-    from kaisched.core.tables import TaskTable
+    from kaisched.core.tables import JobTable, TaskTable
     from kaisched.framework.plugins.dispatch import Questions
     from kaisched.framework.session.ledger import Ledger
     from kaisched.framework.session.outcome import Outcome, Reason
@@ -81,6 +81,11 @@ class Moved(Protocol):
     @property
     def tasks(self) -> TaskTable:
         """Tasks by row, as the cycle began."""
+        ...
+
+    @property
+    def jobs(self) -> JobTable:
+        """Jobs by row, as the cycle began."""
         ...
 
     @property
@@ -234,8 +239,8 @@ class Statement:
         """``(K,)`` which tasks are pipelined now."""
         return np.asarray(self._ledger.state[tasks] == _PIPELINED)
 
-    def commit(self, action: str, beneficiary: str = "", reason: Reason = "") -> None:
-        """Keep the moves: they become the cycle's intents."""
+    def commit(self, action: str, beneficiary: int = -1, reason: Reason = "") -> None:
+        """Keep the moves, for a job or for none (-1): they become the cycle's intents."""
         outcome, state = self._session.outcome, self._ledger.state
         start = outcome.counts()
         for entry in self._journal:
@@ -244,8 +249,8 @@ class Statement:
                     outcome.evict(task, node, action, beneficiary, reason)
             self._keep(entry)
         self._journal.clear()
-        if beneficiary:
-            outcome.end_step(action, beneficiary, start)
+        if beneficiary >= 0:
+            outcome.end_step(action, self._session.jobs.name[beneficiary], start)
         outcome.commit()
 
     def _keep(self, entry: _Entry) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TaskTable,
     )
     from kaisched.core.usage import Usage
+    from kaisched.framework.session.claims import NodeSet
 
     Columns = list[IntVec | FloatVec]
     Fold = Callable[[RowVec, RowVec, RowVec, BoolVec, FloatVec], FloatVec]
@@ -197,6 +198,11 @@ class SessionView(Protocol):
     @property
     def podset_pending_now(self) -> IntVec:
         """``(P,)`` pending tasks of each pod set as of now."""
+        ...
+
+    @property
+    def node_set(self) -> NodeSet | None:
+        """The set of nodes on which a job is tried now; None for all nodes."""
         ...
 
     def pending_count(self, job: int) -> int:

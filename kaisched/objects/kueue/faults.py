@@ -18,7 +18,7 @@ from kaisched.objects.kueue.wire import (
     ResourceGroup,
     WorkloadPriorityClass,
 )
-from kaisched.objects.quotas import MAX_WEIGHT, MIN_WEIGHT
+from kaisched.objects.quotas import MAX_WEIGHT, MIN_WEIGHT, threshold_faults
 from kaisched.units import UnitError, parse_quantity
 
 _SPEC: Final = ("spec",)
@@ -27,18 +27,10 @@ NO_MEANING: Final[dict[str, tuple[tuple[object, ...], str]]] = {
         ("BestEffortFIFO",),
         "jobs that fit are started past one that does not, as with BestEffortFIFO",
     ),
-    "flavorFungibility": (
-        (
-            {},
-            {"whenCanBorrow": "Borrow", "whenCanPreempt": "TryNextFlavor"},
-            {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
-        ),
-        "one flavor of a resource counts",
-    ),
     "admissionChecks": (([],), "nothing waits for checks"),
     "admissionChecksStrategy": (({},), "nothing waits for checks"),
     "admissionScope": (({},), "usage history is the shard's, see usageDBConfig"),
-    "concurrentAdmissionPolicy": (({},), "one flavor of a resource counts"),
+    "concurrentAdmissionPolicy": (({},), "a job is tried in one flavor after the other"),
 }
 """Fields of a ClusterQueue: values that need no warning, and what holds here instead."""
 
@@ -49,14 +41,9 @@ def cluster_queue_faults(queue: ClusterQueue) -> Iterator[Fault]:
     yield from _two_names("cohort", spec.cohort, "cohortName", spec.cohort_name)
     yield from _group_faults(spec.resource_groups, has_parent=bool(spec.above))
     yield from _weight_faults(spec.fair_sharing)
-    borrow = spec.preemption.borrow_within_cohort
-    if borrow not in (None, {}, {"policy": "Never"}):
-        yield _ignored(
-            ("spec", "preemption", "borrowWithinCohort"), borrow, "fair sharing in Kueue ignores it"
-        )
+    yield from threshold_faults(spec.preemption.borrow_within_cohort)
     values = {
         "queueingStrategy": spec.queueing_strategy,
-        "flavorFungibility": spec.flavor_fungibility,
         "admissionChecks": spec.admission_checks,
         "admissionChecksStrategy": spec.admission_checks_strategy,
         "admissionScope": spec.admission_scope,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ class FlavorNodes:
         counted: Mapping[str, Mapping[str, str]],
         flavors: Iterable[ResourceFlavor],
         gpu_resources: Container[str],
+        by_flavor: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Keep the flavors.
 
@@ -26,8 +27,10 @@ class FlavorNodes:
             counted: the flavor that counts, by queue and resource as the queue calls it.
             flavors: the objects; a flavor without one may be anywhere.
             gpu_resources: resources that count as GPUs.
+            by_flavor: all flavors of queues that have quotas by flavor: the policy chooses one.
 
         """
+        self._by_flavor = by_flavor or {}
         self._counted = counted
         self._flavor = {flavor.name: flavor.spec for flavor in flavors}
         self._gpu_resources = gpu_resources
@@ -40,10 +43,11 @@ class FlavorNodes:
         counted = self._counted.get(queue, {})
         names = {counted[it] for it in self._asked(spec) if it in counted}
         flavors = [self._flavor[name] for name in sorted(names) if name in self._flavor]
+        chosen = [self._flavor[it] for it in self._by_flavor.get(queue, ()) if it in self._flavor]
         selector: dict[str, str] = {}
         for flavor in flavors:
             selector |= flavor.node_labels
-        tolerations = [it for flavor in flavors for it in flavor.tolerations]
+        tolerations = [it for flavor in (*flavors, *chosen) for it in flavor.tolerations]
         return replace(
             spec,
             node_selector={**selector, **spec.node_selector},

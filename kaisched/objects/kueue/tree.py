@@ -1,4 +1,4 @@
-"""ClusterQueues and Cohorts as queues: pure, and exact where a resource has one flavor.
+"""ClusterQueues and Cohorts as queues: pure, and exact where flavors are known or are one.
 
 The rules (K1 to K6) are in docs/reference/kueue-objects.md.
 """
@@ -16,10 +16,12 @@ from kaisched.objects import labels
 from kaisched.objects.faults import Fault, Source, to_error
 from kaisched.objects.group_faults import cycles
 from kaisched.objects.kueue.amounts import NO_ROOM, amount_of, our_name, share_of
-from kaisched.objects.kueue.wire import ClusterQueue, Cohort, FlavorResource
+from kaisched.objects.kueue.flavors import fungibility_of, queue_flavors
+from kaisched.objects.kueue.wire import ClusterQueue, Cohort, FlavorResource, ResourceFlavor
 from kaisched.objects.queue import (
     Queue,
     QueueFairSharing,
+    QueueFlavor,
     QueuePreemption,
     QueueResource,
     QueueSpec,
@@ -57,7 +59,9 @@ class Tree:
     made_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     """(kind, key) of the object behind a queue, by the queue's name."""
     flavor_of: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The flavor that counts, by the name of a queue and by resource."""
+    """The flavor that counts, by the name of a queue and by resource; none in ``flavors_of``."""
+    flavors_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """All flavors of a queue whose quotas are by flavor."""
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[ObjectError] = field(default_factory=list)
 
@@ -69,6 +73,7 @@ def tree_of(
     taken: Iterable[str] = (),
     gpu_resources: Sequence[str] = GPU_RESOURCES,
     sources: Sources | None = None,
+    flavors: Iterable[ResourceFlavor] | None = None,
 ) -> Tree:
     """Return the queues of ClusterQueues and Cohorts.
 
@@ -78,9 +83,13 @@ def tree_of(
         taken: names of other queues.
         gpu_resources: resources that count as GPUs.
         sources: where objects were read, for messages.
+        flavors: the nodes of flavors; None if they are not known, so that one of them counts.
 
     """
-    return _Maker(list(cluster_queues), list(cohorts), set(taken), gpu_resources, sources).make()
+    maker = _Maker(list(cluster_queues), list(cohorts), set(taken), gpu_resources, sources)
+    if flavors is not None:
+        maker.labels = {flavor.name: flavor.spec.node_labels for flavor in flavors}
+    return maker.make()
 
 
 class _Maker:
@@ -95,6 +104,8 @@ class _Maker:
         sources: Sources | None,
     ) -> None:
         self._tree = Tree()
+        self.labels: Mapping[str, Mapping[str, str]] | None = None
+        """Node labels by flavor; None if they are not known."""
         self._gpu_resources, self._sources = gpu_resources, sources or {}
         self._leaves = []
         for queue in cluster_queues:
@@ -117,12 +128,18 @@ class _Maker:
         said = {id(node): list(self._said(node)) for node in good}
         counted = self._flavors(good, said)
         every = {it.name for node in good for it in said[id(node)] if it.name} | set(_OWN)
+        chosen = self._with_choice(good, said)
         for node in good:
             name, above = self._name(node), node.spec.above
-            shares = self._shares(node, said[id(node)], counted)
+            flavors: list[QueueFlavor] = []
+            if self._root(node) in chosen:
+                shares, flavors = self._closed(node, said[id(node)]), self._by_flavor(node, said)
+            else:
+                shares = self._shares(node, said[id(node)], counted)
             spec = QueueSpec(
                 parent_queue=self._name(self._inner[above]) if above else "",
                 resources=shares,
+                flavors=flavors,
                 fair_sharing=QueueFairSharing(weight=node.spec.fair_sharing.weight),
             )
             if isinstance(node, ClusterQueue):
@@ -143,9 +160,11 @@ class _Maker:
             spec,
             resources=spec.resources | closed,
             stop_policy=node.spec.stop_policy,
+            flavor_fungibility=fungibility_of(node.spec.flavor_fungibility),
             preemption=QueuePreemption(
                 within_cluster_queue=taking.within_cluster_queue,
                 reclaim_within_cohort=taking.reclaim_within_cohort,
+                borrow_within_cohort=taking.borrow_within_cohort,
             ),
         )
 
@@ -215,6 +234,33 @@ class _Maker:
         return {
             key: min(flavors, key=lambda it: (-flavors[it], it)) for key, flavors in total.items()
         }
+
+    def _with_choice(self, nodes: list[_Node], said: Mapping[int, list[Said]]) -> set[str]:
+        """Return the roots of trees with several flavors of a resource, if nodes are known (K4)."""
+        if self.labels is None:
+            return set()
+        found: dict[tuple[str, str], set[str]] = {}
+        for node in nodes:
+            for it in said[id(node)]:
+                found.setdefault((self._root(node), it.name), set()).add(it.flavor)
+        return {root for (root, _), flavors in found.items() if len(flavors) > 1}
+
+    def _by_flavor(self, node: _Node, said: Mapping[int, list[Said]]) -> list[QueueFlavor]:
+        """Return the quotas of a node by flavor; of several kinds of GPUs the first counts."""
+        counts: dict[tuple[str, str], Said] = {}
+        for it in said[id(node)]:
+            if counts.setdefault((it.flavor, it.name), it) is not it:
+                fix = f"one resource counts as {it.name} in a flavor"
+                self._not_counted(node, it, fix)
+        self._tree.flavors_of[self._name(node)] = tuple(dict.fromkeys(it[0] for it in counts))
+        quotas = [(flavor, name, it.resource) for (flavor, name), it in counts.items()]
+        return queue_flavors(quotas, self.labels or {})
+
+    @staticmethod
+    def _closed(node: _Node, said: list[Said]) -> dict[str, QueueResource]:
+        """Return an open limit for each resource that has quotas by flavor."""
+        is_leaf = isinstance(node, ClusterQueue)
+        return {it.name: QueueResource() for it in said if it.name} if is_leaf else {}
 
     def _shares(
         self, node: _Node, said: list[Said], counted: Mapping[tuple[str, str], tuple[str, str]]

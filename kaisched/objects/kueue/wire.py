@@ -7,10 +7,10 @@ Fields without a meaning here are of type Any: they are known, and a warning nam
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from kaisched.objects.pod import Toleration
-from kaisched.objects.queue import StopPolicy, WithinPolicy
+from kaisched.objects.queue import BorrowWithinCohort, FlavorPreference, StopPolicy, WithinPolicy
 from kaisched.objects.wire import Amount, KubernetesObject, StrictWire
 
 GROUP: Final = "kueue.x-k8s.io"
@@ -56,7 +56,15 @@ class Preemption(StrictWire, frozen=True, kw_only=True):
 
     within_cluster_queue: WithinPolicy = "Never"
     reclaim_within_cohort: WithinPolicy = "Never"
-    borrow_within_cohort: Any = None
+    borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
+
+
+class FlavorFungibility(StrictWire, frozen=True, kw_only=True):
+    """Which flavor a workload gets if its first does not fit at once."""
+
+    when_can_borrow: Literal["MayStopSearch", "TryNextFlavor", "Borrow"] = "MayStopSearch"
+    when_can_preempt: Literal["MayStopSearch", "TryNextFlavor", "Preempt"] = "TryNextFlavor"
+    preference: FlavorPreference = "BorrowingOverPreemption"
 
 
 class ClusterQueueSpec(StrictWire, frozen=True, kw_only=True):
@@ -71,7 +79,7 @@ class ClusterQueueSpec(StrictWire, frozen=True, kw_only=True):
     stop_policy: StopPolicy = "None"
     namespace_selector: Any = None
     queueing_strategy: Any = None
-    flavor_fungibility: Any = None
+    flavor_fungibility: FlavorFungibility = FlavorFungibility()
     admission_checks: Any = None
     admission_checks_strategy: Any = None
     admission_scope: Any = None

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 from kaisched.errors import ConfigError
@@ -100,17 +101,39 @@ def write_files(result: Result, folder: Path) -> list[Path]:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a file, and the folders above it."""
+    """Write a file, and the folders above it.
+
+    Raises:
+        ConfigError: the file cannot be written.
+
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        reason = error.strerror or str(error)
-        fix = "give a folder that can be written"
-        raise ConfigError(
-            f"cannot be written: {reason}", file=str(path), path="--out", fix=fix
-        ) from None
+        raise _unwritable(path, error) from None
     return path
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder and try to write in it, before a long run is begun for it.
+
+    Raises:
+        ConfigError: files cannot be written there.
+
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    reason = error.strerror or str(error)
+    fix = "give a folder that can be written"
+    return ConfigError(f"cannot be written: {reason}", file=str(path), path="--out", fix=fix)
 
 
 def json_of(result: Result) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kaisched.sim.output.charts import SHARES_LEGEND, held_chart, hours_chart, share_charts
+from kaisched.sim.output.compared import names_of
 from kaisched.sim.output.comparison import (
     beyond_chart,
     evictions_chart,
@@ -15,7 +16,6 @@ from kaisched.sim.output.comparison import (
 )
 from kaisched.sim.output.files import Result, write_text
 from kaisched.sim.output.shown import shown_of
-from kaisched.sim.output.summary import names_of
 from kaisched.sim.output.svg.chart import GAP, Chart, picture
 
 _WIDE: Final = 820
@@ -51,7 +51,7 @@ def write_compared(results: Sequence[Result], folder: Path) -> Path:
 
     """
     outcomes = [result.outcome for result in results]
-    names = names_of(outcomes)
+    names = names_of(results)
     over_time = [
         chart_of(results, names, width=_NARROW, is_named=False)
         for chart_of in (wrong_chart, evictions_chart)

@@ -18,6 +18,7 @@ from kaisched.sim.output.charts import (
     use_chart,
     waits_chart,
 )
+from kaisched.sim.output.compared import differences_of, names_of
 from kaisched.sim.output.comparison import comparison
 from kaisched.sim.output.files import Result, write_text
 from kaisched.sim.output.page import (
@@ -29,7 +30,6 @@ from kaisched.sim.output.page import (
     table,
 )
 from kaisched.sim.output.shown import shown_of
-from kaisched.sim.output.summary import names_of
 from kaisched.sim.table import NONE, short_duration
 from kaisched.units import format_duration
 
@@ -57,11 +57,12 @@ def write_report(results: Sequence[Result], path: Path) -> Path:
 
 def report_html(results: Sequence[Result]) -> str:
     """Return the report."""
-    names = names_of([result.outcome for result in results])
+    names = names_of(results)
     title = names[0] if len(names) == 1 else " against ".join(names)
     body = [heading(title, 1)]
     if len(results) > 1:
         body += comparison(results, names)
+        body += [paragraph(text) for text in differences_of(results)]
     for name, result in zip(names, results, strict=True):
         body += [heading(name)] if len(results) > 1 else []
         body += _sections(result)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Final
 
 from kaisched.sim.outcome import Outcome, QueueOutcome
-from kaisched.sim.table import NONE, aligned, hours_of, short_duration
+from kaisched.sim.output.compared import differences_of, names_of
+from kaisched.sim.output.files import Result
+from kaisched.sim.table import NONE, WIDEST, aligned, hours_of, short_duration
 from kaisched.units import format_duration
 
 _HEAD: Final = (
@@ -37,10 +40,10 @@ def summary_of(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def comparison_of(outcomes: Sequence[Outcome]) -> str:
-    """Format a line for each of several runs."""
+def comparison_of(results: Sequence[Result]) -> str:
+    """Format a line for each of several runs, and what else than their policies differs."""
     rows: list[Sequence[str]] = [_COMPARED]
-    for name, outcome in zip(names_of(outcomes), outcomes, strict=True):
+    for name, outcome in zip(names_of(results), [it.outcome for it in results], strict=True):
         waits = worst_waits(outcome)
         rows.append(
             (
@@ -53,16 +56,10 @@ def comparison_of(outcomes: Sequence[Outcome]) -> str:
                 f"{outcome.lost_gpu_hours:.1f}",
             )
         )
-    return "\n".join(aligned(rows, _LONGEST))
-
-
-def names_of(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a name for each run; equal names get numbers."""
-    names = [outcome.name for outcome in outcomes]
-    return [
-        f"{name} ({names[: at + 1].count(name)})" if names.count(name) > 1 else name
-        for at, name in enumerate(names)
+    differences = [
+        textwrap.fill(text, WIDEST, break_long_words=False) for text in differences_of(results)
     ]
+    return "\n".join([*aligned(rows, _LONGEST), *([""] if differences else []), *differences])
 
 
 def worst_waits(outcome: Outcome) -> tuple[float | None, float | None]:
@@ -103,7 +100,7 @@ def _rows(outcome: Outcome, shown: Sequence[QueueOutcome]) -> list[tuple[str, ..
 
 def _sums(outcome: Outcome) -> list[str]:
     failed = f" and {outcome.failures} failures of nodes" if outcome.failures else ""
-    lines = [
+    return [
         f"{outcome.utilisation:.1%} of the GPUs' time was used.",
         (
             f"Fairness error {outcome.fairness_error:.1%} of the GPU-hours entitled, "
@@ -114,4 +111,3 @@ def _sums(outcome: Outcome) -> list[str]:
             f"{outcome.pending} wait; {outcome.evictions} evictions{failed}."
         ),
     ]
-    return lines + [failure.warning() for failure in outcome.plugin_failures]

@@ -41,8 +41,7 @@ def summary_of(sweep: Sweep) -> str:
             names,
             *aligned(rows, _LONGEST),
             "",
-            f"Recommended: {told(sweep.trials[sweep.best].values)}.",
-            sweep.reason,
+            *_recommendation(sweep),
         ]
     )
 
@@ -53,7 +52,8 @@ def json_of(sweep: Sweep) -> str:
     answer = {
         "schemaVersion": SCHEMA,
         "scenario": sweep.scenario,
-        "recommended": dict(sweep.trials[sweep.best].values),
+        "recommended": dict(sweep.recommended),
+        "withoutEffect": sweep.idle,
         "reason": sweep.reason,
         "trials": [
             _plain(trial, is_on_frontier=at in frontier) for at, trial in enumerate(sweep.trials)
@@ -96,13 +96,22 @@ def html_of(sweep: Sweep) -> str:
     ]
     body = [
         heading(f"Tuning: {sweep.scenario}", 1),
-        paragraph(f"Recommended: {told(sweep.trials[sweep.best].values)}."),
-        paragraph(sweep.reason),
+        *map(paragraph, _recommendation(sweep)),
         figure(chart, "The dashed line joins the settings that no other beats in both."),
         heading("All settings"),
         table((*paths, *_LONG_HEADS), rows),
     ]
     return page(f"kaisched: tuning {sweep.scenario}", body)
+
+
+def _recommendation(sweep: Sweep) -> list[str]:
+    """Return the sentences on what to take, and on what made no difference."""
+    idle = sweep.idle
+    lines = [f"Recommended: {told(sweep.recommended)}."] if sweep.recommended else []
+    lines.append(sweep.reason)
+    if idle and sweep.recommended:
+        lines.append(f"The values of {' and of '.join(map(_short, idle))} made no difference.")
+    return lines
 
 
 def _marked(sweep: Sweep, at: int) -> str:

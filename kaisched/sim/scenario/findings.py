@@ -22,8 +22,6 @@ Step = str | int
 class ScenarioError(ConfigError):
     """The first fault of a scenario; ``others`` are the rest."""
 
-    others: tuple[ConfigError, ...] = ()
-
 
 class Findings:
     """Collected faults of one file. A method that finds a fault returns a harmless value."""

@@ -15,6 +15,11 @@ class Elastic(Plugin):
     name = "elastic"
     is_job_bound = True
 
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the key of jobs."""
+        del question
+        return ("standing to the minimum (0 below, 1 at it, 2 above)",)
+
     @hookimpl
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
         """Answer 0 below, 1 exactly at, 2 above the minimum, by the present counts."""

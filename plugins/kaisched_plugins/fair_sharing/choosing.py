@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, overload
 
 import numpy as np
 
-from kaisched import Claim, IntVec, RowVec, Session, Units
+from kaisched import Claim, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
+from kaisched_plugins.fair_sharing.allowed import (
+    Rules,
+    allowed,
+    claim_work,
+    contested,
+    most_named,
+    victim_columns,
+)
 from kaisched_plugins.fair_sharing.holdings import Holdings
-from kaisched_plugins.fair_sharing.tables import Table
+from kaisched_plugins.fair_sharing.tables import Table, some_of
 from kaisched_plugins.fair_sharing.targets import targets
-from kaisched_plugins.fair_sharing.work import NEVER, Work, may_take
+from kaisched_plugins.fair_sharing.work import Work
 
 PREEMPT: Final = "preempt"
-_MORE: Final = 2
-"""In the first pass so many times as many units are named as quotas need, for nodes' sake ..."""
-_SOME: Final = 16
-"""... and so many more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The arguments of the policy, as the search needs them."""
-
-    strategies: Sequence[str]
-    by_size: bool
-    high_from: int | None
-
-    def is_high(self, priority: int) -> bool:
-        """Tell whether a priority overrules fair sharing."""
-        return self.high_from is not None and priority >= self.high_from
-
-
-def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Work:
-    """Return a claim as work that asks."""
-    jobs, job = session.jobs, claim.job
-    priority = int(jobs.priority[job])
-    return Work(
-        -1,
-        claim.queue,
-        table.ask(claim.ask),
-        priority,
-        float(jobs.created_s[job]),
-        name=jobs.name[job],
-        is_high=rules.is_high(priority),
-    )
 
 
 def standing(session: Session, job: int) -> int:
@@ -58,13 +33,6 @@ def standing(session: Session, job: int) -> int:
     if (surplus < 0).any():
         return 0
     return 2 if surplus.any() else 1
-
-
-def contested(holdings: Holdings, incoming: Work) -> list[int]:
-    """Return the rows that a claim lacks: by quota, or where that suffices all it asks for."""
-    ask, queue = incoming.ask, incoming.queue
-    lacks = [at for at, amount in ask if amount > holdings.available(queue, at)]
-    return lacks or [at for at, _ in ask]
 
 
 def in_order(
@@ -85,7 +53,6 @@ def in_order(
     if not lines:
         return np.empty(0, np.int64), int(refusals.NOT_BORROWING)
     count = sum(map(len, lines.values()))
-    strategies = rules.strategies if table.is_on[claim.queue] else ()
     is_last = claim.pass_number > 0
     holdings.add(incoming.queue, incoming.ask)
     found = targets(
@@ -93,7 +60,7 @@ def in_order(
         incoming,
         lines,
         lacks,
-        strategies if is_last else strategies[:1],
+        rules.strategies if is_last else rules.strategies[:1],
         by_size=rules.by_size,
     )
     order: list[int] = []
@@ -107,12 +74,12 @@ def in_order(
             if holdings.fits(incoming.queue, incoming.ask):
                 enough = len(order)
             holdings.add(incoming.queue, incoming.ask)
-        if enough and len(order) >= _MORE * enough + _SOME:
+        if enough and len(order) >= most_named(enough):
             break
     code = 0
     if len(order) < count:
         code = int(refusals.HIGHER_SHARE if is_last else refusals.LATER)
-        if not strategies:
+        if not table.is_on[claim.queue]:  # its priority overruled that
             code = int(refusals.BY_QUOTA)
     return np.array(order, np.int64), code
 
@@ -128,86 +95,27 @@ def _lines(
     rules: Rules,
 ) -> dict[int, _Line]:
     """Return the units that may go for a claim, by queue, the first to go first."""
-    rows = _allowed(session, table, holdings, incoming, units, lacks, rules)
+    rows = allowed(session, table, holdings, incoming, units, lacks, rules)
     rows = rows[units.job[rows] != claim.job]  # its own pods are not in its way
     if not rows.size:
         return {}
-    jobs, job, queue = session.jobs, units.job[rows], units.queue[rows]
-    since = jobs.last_start_s[job]
-    since = np.where(np.isnan(since), -np.inf, since)
-    columns = [-since, jobs.priority[job], queue]
-    if rules.by_size:
-        columns.insert(1, _sizes(table, units, rows))
+    columns = [*victim_columns(session, table, units, rows, rules), units.queue[rows]]
     order = rows[np.lexsort(columns)]
     at = units.queue[order]
     cuts = np.flatnonzero(at[1:] != at[:-1]) + 1
     return {
-        int(units.queue[part[0]]): _Line(session, table, rules, units, part)
+        int(units.queue[part[0]]): _Line(session, rules, units, part)
         for part in np.split(order, cuts)
     }
-
-
-def _allowed(
-    session: Session,
-    table: Table,
-    holdings: Holdings,
-    incoming: Work,
-    units: Units,
-    lacks: Sequence[int],
-    rules: Rules,
-) -> RowVec:
-    """Return the rows of units that policies let a claim take, of what it lacks."""
-    own = incoming.queue
-    sharing = session.queues.sharing[own]
-    is_own = units.queue == own
-    priority, created_s = session.jobs.priority[units.job], session.jobs.created_s[units.job]
-    is_open = np.zeros(len(table.is_leaf), np.bool_)
-    for queue in np.unique(units.queue).tolist():
-        is_open[queue] = table.root[queue] == table.root[own] and holdings.is_over(queue, lacks)
-    may = np.where(
-        is_own,
-        may_take(sharing.within, incoming, priority, created_s),
-        is_open[units.queue] & may_take(sharing.across, incoming, priority, created_s),
-    )
-    if rules.high_from is not None:
-        is_safe = priority >= rules.high_from
-        may &= ~is_safe | (is_own & (priority < incoming.priority))
-        if incoming.is_high and sharing.across != NEVER:
-            is_less = ~is_safe & (priority < incoming.priority)
-            may |= ~is_own & is_less & is_open[units.queue]
-    if len(lacks):
-        may &= (units.amounts[table.rows[list(lacks)]] > 0).any(axis=0)
-    else:
-        may[:] = False
-    rows: RowVec = np.flatnonzero(may)
-    return rows
-
-
-def _sizes(table: Table, units: Units, rows: RowVec) -> IntVec:
-    """``(K,)`` ranks by the part of its dominant resource; a core is no smaller than its pods."""
-    amounts = units.amounts[:, rows][table.rows]
-    whole = np.maximum(table.quotas.lendable[:, units.queue[rows]], 1)
-    part = (amounts / whole).max(axis=0, initial=0.0)
-    cores: dict[int, float] = {}
-    if not units.is_core[rows].all():
-        for at, (job, size) in enumerate(zip(units.job[rows].tolist(), part.tolist(), strict=True)):
-            cores[job] = max(cores.get(job, 0.0), size)
-            if units.is_core[rows[at]]:
-                part[at] = cores[job]
-    _, ranks = np.unique(part, return_inverse=True)
-    return ranks
 
 
 class _Line(Sequence[Work]):
     """Units of one queue as work, made for those that are looked at."""
 
-    __slots__ = ("_rows", "_rules", "_session", "_table", "_units")
+    __slots__ = ("_rows", "_rules", "_session", "_units")
 
-    def __init__(
-        self, session: Session, table: Table, rules: Rules, units: Units, rows: RowVec
-    ) -> None:
+    def __init__(self, session: Session, rules: Rules, units: Units, rows: RowVec) -> None:
         self._session = session
-        self._table = table
         self._rules = rules
         self._units = units
         self._rows = rows
@@ -223,20 +131,20 @@ class _Line(Sequence[Work]):
         if isinstance(at, slice):
             return [self[row] for row in range(*at.indices(len(self)))]
         row = int(self._rows[at])
-        return work_of(self._session, self._table, self._rules, self._units, row)
+        return work_of(self._session, self._rules, self._units, row)
 
     def __iter__(self) -> Iterator[Work]:
         return (self[at] for at in range(len(self)))
 
 
-def work_of(session: Session, table: Table, rules: Rules, units: Units, row: int) -> Work:
+def work_of(session: Session, rules: Rules, units: Units, row: int) -> Work:
     """Return a unit as work that holds."""
     jobs, job = session.jobs, int(units.job[row])
     since, priority = float(jobs.last_start_s[job]), int(jobs.priority[job])
     return Work(
         row,
         int(units.queue[row]),
-        table.ask(units.amounts[:, row]),
+        some_of(units.amounts[:, row]),
         priority,
         float(jobs.created_s[job]),
         since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself

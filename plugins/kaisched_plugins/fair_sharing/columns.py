@@ -34,13 +34,14 @@ def order_keys(quotas: Quotas, queue: RowVec, held: Amounts, ask: Amounts) -> Ke
     is_infinite = np.zeros(len(queue), np.int64)
     at = np.flatnonzero(is_over)
     if at.size:
-        parts = _by_resource(quotas, over[:, at])
+        parts = by_resource(quotas, over[:, at])
         near[at], rest[at], infinite = _shares(quotas, queue[at], parts)
         is_infinite[at] = infinite
     return borrows.astype(np.int64), is_infinite, near, rest
 
 
-def _by_resource(quotas: Quotas, over: Amounts) -> Amounts:
+def by_resource(quotas: Quotas, over: Amounts) -> Amounts:
+    """``(resources, K)`` sums of amounts ``(F, K)`` over the rows of each resource."""
     count = len(quotas.lendable)
     if count == len(over):
         return over

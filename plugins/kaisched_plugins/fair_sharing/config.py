@@ -26,6 +26,11 @@ class FairSharingArguments(Arguments):
         description="Jobs of this priority or a higher one overrule fair sharing: they come first, "
         "and take the least important work below it that borrows, whatever the shares are.",
     )
+    is_classical: bool = Field(
+        default=False,
+        description="Share fairly in no tree, as if every top-level queue said "
+        "`fairSharing.enabled: false`.",
+    )
     is_compatible: bool = Field(
         default=False,
         description="Decide as Kueue does: evict also what would come first again, and of equal "

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from kaisched import UNLIMITED, Amounts, Entitlements, Session, fairshare
+from kaisched import (
+    UNLIMITED,
+    Amounts,
+    Entitlements,
+    IntVec,
+    RowVec,
+    Session,
+    divide_level,
+    fairshare,
+)
+from kaisched_plugins.fair_sharing.quotas import Quotas, added
 from kaisched_plugins.fair_sharing.tables import Table
 
 
@@ -14,22 +26,91 @@ def divided(session: Session, table: Table) -> Amounts:
     A queue that asks for less has less; the rest goes to its siblings, then up the tree. Resources
     that nobody bounds have no end.
     """
-    queues, quotas = session.queues, table.quotas
+    queues, quotas = session.queues, _without_flavors(table.quotas)
     share = np.full((len(session.axis), len(queues)), UNLIMITED, np.int64)
     if not len(queues) or not len(table.rows):
         return share
+    rows, count = table.resources, len(table.resources)
     most = max(int(session.total.max()), 1)
     weights = np.array([float(weight) for weight in quotas.weight])
     entitlements = Entitlements(
         deserved=np.minimum(quotas.subtree, most),
-        limit=np.minimum(quotas.cap, queues.limit[table.rows]),
-        request=np.minimum(session.requested[table.rows], most),
-        weights=np.repeat(weights[None], len(table.rows), axis=0),
+        limit=np.minimum(quotas.cap, queues.limit[rows]),
+        request=np.minimum(session.requested[rows], most),
+        weights=np.repeat(weights[None], count, axis=0),
         priority=np.zeros(len(queues), np.int64),
         rank=np.arange(len(queues)),
     )
+    unit = session.axis.unit[rows]
+    if quotas.lends_in_part:
+        own = np.minimum(session.requested_by_jobs[rows], most)
+        share[rows] = _by_levels(
+            quotas, queues.tree.levels, entitlements._replace(request=own), unit
+        )
+        return share
     roots = quotas.parent < 0
     total = np.minimum(quotas.subtree[:, roots], most).sum(axis=1)
-    unit = session.axis.unit[table.rows]
-    share[table.rows] = fairshare.fair_share(queues.tree, total, entitlements, unit)
+    share[rows] = fairshare.fair_share(queues.tree, total, entitlements, unit)
     return share
+
+
+def _by_levels(
+    quotas: Quotas, levels: Sequence[RowVec], own: Entitlements, unit: IntVec
+) -> Amounts:
+    """Divide level by level where queues keep a part of their quota (F2).
+
+    What a queue asks for within that part, it has, and only the rest is divided among siblings. A
+    queue above has, besides what counts there, what those below it keep. ``own`` has the requests
+    of each queue's own jobs.
+    """
+    local = quotas.local
+    asked = own.request.copy()
+    for queue in levels[:0:-1]:
+        beyond = np.maximum(asked[:, queue] - local[:, queue], 0)
+        _add_above(asked, quotas.parent[queue], beyond)
+    kept = np.minimum(local, asked)
+    counted = np.minimum(quotas.subtree, asked)  # of roots, which keep nothing to themselves
+    for queue in levels[1:]:
+        above, group = np.unique(quotas.parent[queue], return_inverse=True)
+        lent = _beyond(own, asked, local, queue)
+        got, _ = divide_level(counted[:, above], group, lent, unit)
+        counted[:, queue] = kept[:, queue] + got
+    below = np.zeros_like(counted)
+    for queue in levels[:0:-1]:
+        _add_above(below, quotas.parent[queue], kept[:, queue] + below[:, queue])
+    return counted + below
+
+
+def _add_above(amounts: Amounts, parent: RowVec, more: Amounts) -> None:
+    for row, each in zip(amounts, more, strict=True):
+        np.add.at(row, parent, each)
+
+
+def _beyond(own: Entitlements, asked: Amounts, local: Amounts, queue: RowVec) -> Entitlements:
+    """Return what queues are entitled to and ask for beyond what they keep to themselves."""
+    keeps = local[:, queue]
+    limit = own.limit[:, queue]
+    return Entitlements(
+        np.maximum(own.deserved[:, queue] - keeps, 0),
+        np.where(limit >= UNLIMITED, UNLIMITED, np.maximum(limit - keeps, 0)),
+        np.maximum(asked[:, queue] - keeps, 0),
+        own.weights[:, queue],
+        own.priority[queue],
+        own.rank[queue],
+    )
+
+
+def _without_flavors(quotas: Quotas) -> Quotas:
+    """Return quotas and limits of each resource, added up over its flavors."""
+    count = int(quotas.resource.max(initial=-1)) + 1
+    if count == len(quotas.resource):
+        return quotas
+    shape = count, len(quotas)
+    sums: list[Amounts] = []
+    for column in (quotas.nominal, quotas.borrowing_limit, quotas.lending_limit):
+        total = np.zeros(shape, np.int64)
+        for row, resource in enumerate(quotas.resource.tolist()):
+            total[resource] = added(total[resource], column[row])
+        sums.append(total)
+    nominal, borrowing, lending = sums
+    return Quotas(quotas.parent, nominal, borrowing, lending, quotas.weight, np.arange(count))

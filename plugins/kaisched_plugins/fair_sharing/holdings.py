@@ -97,6 +97,11 @@ class Holdings:
         """Tell whether a queue holds no more than its quota of some rows."""
         return not self.is_over(queue, at)
 
+    def stays_within(self, queue: int, ask: Ask) -> bool:
+        """Tell whether a queue would hold no more than its quota of what is asked for, with it."""
+        used, quota = self.used[queue], self.rows.subtree[queue]
+        return all(used[at] + amount <= quota[at] for at, amount in ask)
+
     def is_over(self, queue: int, at: Iterable[int]) -> bool:
         """Tell whether a queue holds more than its quota of any of some rows."""
         used, quota = self.used[queue], self.rows.subtree[queue]

@@ -11,7 +11,8 @@ import numpy as np
 
 from kaisched import Amounts, BoolVec, CodeVec, IntVec, RowVec, Session
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.choices import Choices
+from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.share import Share
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.targets import could_pass
@@ -23,8 +24,11 @@ _NOBODY = int(np.iinfo(np.int64).max)
 class Hope:
     """What could be had at one moment of a cycle."""
 
-    def __init__(self, session: Session, table: Table, holdings: Holdings) -> None:
+    def __init__(
+        self, session: Session, table: Table, holdings: Holdings, choices: Choices
+    ) -> None:
         """Look at nothing yet; ``holdings`` stay as they are."""
+        self._choices = choices
         self._session = session
         self._table = table
         self._holdings = holdings
@@ -32,27 +36,33 @@ class Hope:
 
     def codes(self, job: RowVec, ask: Amounts) -> CodeVec:
         """Return why claims could take nothing from other queues, ``(K,)``; 0 where they might."""
-        session, table = self._session, self._table
+        session = self._session
         queue = session.jobs.queue_of_job[job].tolist()
-        some = ask[table.rows].T.tolist()
+        some = self._asks(queue, ask)
         sharing = session.queues.sharing
         codes = np.zeros(len(queue), np.int16)
-        known: dict[tuple[int, ...], int] = {}
+        known: dict[tuple[object, ...], int] = {}
         for at, row in enumerate(queue):
             if sharing[row].across == NEVER:
                 codes[at] = refusals.POLICY
                 continue
-            key = (row, *some[at])
+            key = (row, *(tuple(asked) for asked in some[at]))
             code = known.get(key)
             if code is None:
-                code = known[key] = self._code(row, some[at])
+                found = [self._code(row, asked) for asked in some[at]]
+                code = known[key] = 0 if 0 in found else next(iter(found), 0)
             codes[at] = code
         return codes
 
-    def _code(self, queue: int, amounts: list[int]) -> int:
+    def _asks(self, queue: list[int], ask: Amounts) -> list[list[Ask]]:
+        """Return what each request comes to, in each combination of flavors."""
+        if self._table.flavors is None:
+            return [[self._table.ask(amounts)] for amounts in ask.T]
+        return [list(self._choices.possible(row, ask[:, at])) for at, row in enumerate(queue)]
+
+    def _code(self, queue: int, ask: Ask) -> int:
         """Return why no queue beside a path could give way, or 0."""
         holdings = self._holdings
-        ask = [(at, amount) for at, amount in enumerate(amounts) if amount > 0]
         path = holdings.rows.path(queue)
         anybody = False
         for node, terms in zip(path, holdings.terms_with(queue, ask), strict=True):

@@ -1,7 +1,7 @@
 """What holds after each cycle in which fair-sharing has a say: room, limits, and who gives way.
 
 F3 and F4: no queue grows beyond its room, its limit, or strictly beyond its quota. F11: nobody
-takes from another tree, or against the policy of its queue.
+takes from another tree, from a queue that borrows nothing, or against the policy of its queue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kaisched import UNLIMITED, Amounts, Moves, format_amount, roll_up
+from kaisched import (
+    ALLOCATED_STATES,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    Moves,
+    RowVec,
+    format_amount,
+    roll_up,
+)
+from kaisched_plugins.fair_sharing.by_flavor import NodeMap
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import LOWER, NEVER, Work, may_take
@@ -29,18 +39,58 @@ def _change(moves: Moves) -> Amounts:
     return moves.by_queue(moves.placed) - moves.by_queue(moves.gone)
 
 
+def _leaves(moves: Moves, table: Table) -> tuple[Amounts, Amounts]:
+    """Return what leaf queues hold before and after the cycle, by row of the quotas."""
+    snapshot = moves.snapshot
+    if table.flavors is None:
+        after = snapshot.allocated + _change(moves)
+        return snapshot.allocated[table.rows], after[table.rows]
+    result, tasks = moves.result, snapshot.tasks
+    before = tasks.node_of_task.copy()
+    before[~(ALLOCATED_STATES[tasks.state] & (tasks.job_of_task >= 0))] = -1
+    now = before.copy()
+    now[result.evict_tasks] = -1
+    now[result.bind_tasks] = result.bind_nodes
+    now[result.nominate_tasks] = result.nominate_nodes
+    return _held(moves, table, before), _held(moves, table, now)
+
+
+def _most(moves: Moves, table: Table) -> Amounts:
+    """Return what leaf queues would hold if nothing had gone, by row of the quotas."""
+    if table.flavors is None:
+        return (moves.snapshot.allocated + moves.by_queue(moves.placed))[table.rows]
+    before, _ = _leaves(moves, table)
+    node = np.full(len(moves.snapshot.tasks.node_of_task), -1)
+    node[moves.result.bind_tasks] = moves.result.bind_nodes
+    node[moves.result.nominate_tasks] = moves.result.nominate_nodes
+    return before + _held(moves, table, node)
+
+
+def _held(moves: Moves, table: Table, node_of_task: RowVec) -> Amounts:
+    """``(F, Q)`` what leaf queues hold if their tasks are on these nodes, -1 for none."""
+    snapshot = moves.snapshot
+    assert table.flavors is not None  # else nodes say nothing
+    nodes = NodeMap(table.flavors, table.plain, len(snapshot.axis), snapshot.nodes.statics)
+    held = np.zeros((len(table.rows), len(snapshot.queues)), np.int64)
+    job = snapshot.tasks.job_of_task
+    queue = np.where(job >= 0, snapshot.jobs.queue_of_job[job], -1)
+    rows = np.flatnonzero((node_of_task >= 0) & (queue >= 0))
+    charge = snapshot.shapes.charge[:, snapshot.tasks.shape_of_task[rows]]
+    nodes.count(held, queue[rows], queue[rows], node_of_task[rows], charge)
+    return held
+
+
 def _rooms(moves: Moves, table: Table) -> Iterator[str]:
     """F3: what grew is within its room at every level."""
     snapshot, quotas = moves.snapshot, table.quotas
-    before = Holdings(quotas, snapshot.allocated[table.rows])
-    after = Holdings(quotas, (snapshot.allocated + _change(moves))[table.rows])
+    before, after = (Holdings(quotas, leaves) for leaves in _leaves(moves, table))
     cap = quotas.rows.cap
     for queue, used in enumerate(after.used):
         for at, amount in enumerate(used):
             if amount > before.used[queue][at] and amount > cap[queue][at]:
                 name = snapshot.axis.names[int(table.rows[at])]
                 yield (
-                    f"F3 queue {snapshot.queues.name[queue]} grows to {name}"
+                    f"F3 queue {snapshot.queues.name[queue]} grows to {table.name(at, snapshot)}"
                     f" {format_amount(name, amount)}, its room is"
                     f" {format_amount(name, cap[queue][at])}"
                 )
@@ -68,6 +118,8 @@ def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
     wanted = {each.beneficiary for each in moves.result.evictions if each.action in _TAKING}
     row_of = {name: row for row, name in enumerate(jobs.name) if name in wanted}
     moved = set(moves.moved.tolist())
+    most = _most(moves, table)
+    has_borrowed: BoolVec = np.logical_or.reduce(most > table.quotas.subtree, axis=0)
     for each in moves.result.evictions:
         taker = row_of.get(each.beneficiary)
         if each.action not in _TAKING or taker is None or each.task in moved:
@@ -83,3 +135,5 @@ def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
             yield f"F11 pod {each.pod} gives way to another tree"
         elif not may_take(policy, work, jobs.priority[[giver]], jobs.created_s[[giver]])[0]:
             yield f"F11 pod {each.pod} gives way against the policy {policy} of its taker's queue"
+        elif mine != theirs and not has_borrowed[theirs]:
+            yield f"F11 pod {each.pod} gives way to another queue, but its queue borrowed nothing"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from kaisched import (
     BoolVec,
     Claim,
     CodeVec,
+    EvictionReason,
     FloatVec,
     IntVec,
     Moves,
+    NodeSet,
     Plugin,
     Proposal,
     Reason,
@@ -26,24 +28,30 @@ from kaisched import (
     hookimpl,
 )
 from kaisched_plugins.fair_sharing import reasons, refusals
-from kaisched_plugins.fair_sharing.choosing import (
-    PREEMPT,
-    Rules,
-    claim_work,
-    in_order,
-    standing,
-    work_of,
-)
-from kaisched_plugins.fair_sharing.columns import is_beyond, order_keys
+from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
+from kaisched_plugins.fair_sharing.choices import Choices
+from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
+from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
+from kaisched_plugins.fair_sharing.classical import search as classical
+from kaisched_plugins.fair_sharing.classical.gate import Gate
+from kaisched_plugins.fair_sharing.columns import is_beyond
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
-from kaisched_plugins.fair_sharing.guard import unjust
+from kaisched_plugins.fair_sharing.guard import lacked, unjust
+from kaisched_plugins.fair_sharing.heads import KEYS, head_keys
 from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
-from kaisched_plugins.fair_sharing.order import entry_at
-from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
-from kaisched_plugins.fair_sharing.work import NEVER, Work
+from kaisched_plugins.fair_sharing.overtaking import undone
+from kaisched_plugins.fair_sharing.paths import are_full, borrow_for_good, would_borrow
+from kaisched_plugins.fair_sharing.tables import (
+    Now,
+    Table,
+    by_history,
+    table_in,
+    table_of,
+)
+from kaisched_plugins.fair_sharing.work import NEVER
 
 _TAKING = frozenset({"reclaim", PREEMPT})
 _ORDINARY = int(np.iinfo(np.int64).max)
@@ -57,6 +65,9 @@ class Cycle:
     table: Table | None = None
     now: Now | None = None
     strict: Now | None = None
+    choices: Choices | None = None
+    within: set[tuple[str, int]] = field(default_factory=set)
+    """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
 
 
 class FairSharing(Plugin):
@@ -66,6 +77,7 @@ class FairSharing(Plugin):
     is_class_bound = True
     takes_from_own_queue = True
     lends = True
+    eviction_kinds = reasons.KINDS
     refusals = refusals.ALL
 
     Arguments = FairSharingArguments
@@ -75,9 +87,42 @@ class FairSharing(Plugin):
         """Return an empty state."""
         return Cycle()
 
+    @hookimpl
+    def session_close(self, session: Session) -> object:
+        """Remember the jobs that waited for evictions in vain (F28)."""
+        if self._table_of(session).flavors is None:
+            return None
+        return self._choices(session).waiting(session)
+
     def rests_on_sums(self, session: Session) -> bool:
-        """Promise it while no queue keeps a part of its quota to itself."""
-        return not table_of(session).quotas.lends_in_part
+        """Promise it where amounts add up, and no order rests on several levels (F20)."""
+        table = self._table_of(session)
+        return not (table.goes_by_paths or table.has_levels)
+
+    def is_silent(self, session: Session, question: str) -> bool:
+        """Promise it about sets of nodes while no queue has flavors."""
+        return question == "node_sets" and self._table_of(session).flavors is None
+
+    # -- flavors -------------------------------------------------------------------------------
+
+    @hookimpl
+    def node_sets(
+        self, session: Session, action: str, job: int, ask: Amounts
+    ) -> Sequence[NodeSet] | None:
+        """Return the nodes of each flavor that has room for the job, the first choice first."""
+        return self._choices(session).sets(session, job, ask, after_evictions=action in _TAKING)
+
+    @hookimpl
+    def on_moves(
+        self, session: Session, task: RowVec, node: RowVec, sign: int
+    ) -> tuple[RowVec, RowVec] | None:
+        """Count what queues hold of each flavor; no filter is stale."""
+        cycle: Cycle = session.state[self.name]
+        if cycle.table is not None and cycle.table.flavors is not None:
+            for now in (cycle.now, cycle.strict):
+                if now is not None:
+                    now.note(session, task, node, sign)
+        return None
 
     @hookimpl
     def fair_share(self, session: Session) -> Amounts:
@@ -86,45 +131,28 @@ class FairSharing(Plugin):
 
     # -- order ---------------------------------------------------------------------------------
 
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the keys of queues with their best jobs."""
+        del question
+        return KEYS if self.arguments.high_priority_from is None else ("-high priority", *KEYS)
+
     @hookimpl
     def head_order(
         self, session: Session, queue: RowVec, job: RowVec, held: Amounts, ask: Amounts
     ) -> tuple[IntVec | FloatVec, ...]:
-        """Put first who borrows nothing, the lowest share, the job's priority, its age (F8)."""
-        table, jobs = self._table(session), session.jobs
-        if table.quotas.lends_in_part:
-            keys = self._turn_by_turn(session, table, queue, job, ask)
-        else:
-            keys = order_keys(table.quotas, queue, held[table.rows], ask[table.rows])
-        borrows, is_infinite, near, rest = keys
-        off = ~table.is_on[queue]
-        if off.any():
-            is_infinite, near, rest = (np.where(off, 0, key) for key in (is_infinite, near, rest))
-        priority = -jobs.priority[job]
-        own = borrows, is_infinite, near, rest, priority, jobs.created_s[job]
-        high = self.arguments.high_priority_from
-        return own if high is None else (np.where(-priority >= high, priority, _ORDINARY), *own)
+        """Put first who borrows nothing, the lowest share, the job's priority, its age (F8).
 
-    def _turn_by_turn(
-        self, session: Session, table: Table, queue: RowVec, job: RowVec, ask: Amounts
-    ) -> tuple[IntVec, IntVec, FloatVec, FloatVec]:
-        """Return the keys of now, where amounts do not add up."""
-        holdings = self._now(session).copy(session)
-        leaf = session.jobs.queue_of_job[job].tolist()
-        asks = ask[table.rows].T.tolist()
-        found = []
-        for at, row in enumerate(queue.tolist()):
-            asked = [(each, amount) for each, amount in enumerate(asks[at]) if amount > 0]
-            entry = entry_at(holdings, row, Work(-1, leaf[at], asked))
-            near, rest = entry.share.doubles()
-            found.append((entry.borrows, entry.share.is_infinite, near, rest))
-        columns = list(zip(*found, strict=True)) or [(), (), (), ()]
-        return (
-            np.array(columns[0], np.int64),
-            np.array(columns[1], np.int64),
-            np.array(columns[2], np.float64),
-            np.array(columns[3], np.float64),
-        )
+        Without fair sharing the level at which the job borrows stands for both (F20).
+        """
+        table, jobs = self._table(session), session.jobs
+        choices = self._choices(session) if table.goes_by_paths else None
+        keys = head_keys(session, table, self._now(session), choices, queue, job, held, ask)
+        own = *keys, -jobs.priority[job], jobs.created_s[job]
+        high = self.arguments.high_priority_from
+        if high is None:
+            return own
+        priority = jobs.priority[job]
+        return np.where(priority >= high, -priority, _ORDINARY), *own
 
     # -- gates ---------------------------------------------------------------------------------
 
@@ -143,48 +171,31 @@ class FairSharing(Plugin):
         table = self._table(session)
         quotas, rows, some = table.quotas, table.rows, ask[table.rows]
         codes = is_beyond(session.queues.limit[:, queue], held, ask) * np.int16(refusals.OVER_LIMIT)
-        if quotas.lends_in_part:
-            full = self._is_full(session, table, queue, job, some)
+        if (by_flavor := self._choices(session) if table.flavors is not None else None) is not None:
+            some = by_flavor.amounts(session, job, ask)
+            codes = np.where(codes == 0, by_flavor.codes(session, queue, job, ask), codes)
+            full = np.zeros(len(queue), np.bool_)
+        elif quotas.lends_in_part:
+            full = are_full(self._now(session).holdings(session), table, queue, some)
         else:
             full = is_beyond(quotas.cap[:, queue], held[rows], some)
         codes = np.where(codes == 0, full * np.int16(refusals.NO_ROOM), codes)
+        within = session.state[self.name].within
+        if within:
+            is_in = [(action, it) in within for it in job.tolist()]
+            bound = np.array(is_in, np.bool_) & table.is_leaf[queue]
+            has = self._now(session).columns(session)[:, queue] if by_flavor else held[rows]
+            over = bound & is_beyond(quotas.subtree[:, queue], has, some)
+            codes = np.where(codes == 0, over * np.int16(refusals.BORROWS), codes)
         strict = ~session.jobs.is_preemptible[job]
-        if strict.any():
+        if strict.any() and by_flavor is None:
             if quotas.lends_in_part:
-                over = self._borrows_for_good(session, table, queue, some)
+                firm = self._strict(session).copy(session)
+                over = borrow_for_good(firm, table, queue, some)
             else:
                 over = is_beyond(quotas.subtree[:, queue], held_non_preemptible[rows], some)
             codes = np.where((codes == 0) & strict, over * np.int16(refusals.STRICT), codes)
         return codes
-
-    def _borrows_for_good(
-        self, session: Session, table: Table, queue: RowVec, some: Amounts
-    ) -> BoolVec:
-        """Tell, asked about leaves, where strict work would borrow on its path (F2, F4)."""
-        cycle: Cycle = session.state[self.name]
-        if cycle.strict is None:
-            cycle.strict = Now(table, is_strict=True)
-        holdings = cycle.strict.copy(session)
-        over = np.zeros(len(queue), np.bool_)
-        for at in np.flatnonzero(table.is_leaf[queue]).tolist():
-            leaf = int(queue[at])
-            ask = [(row, it) for row, it in enumerate(some[:, at].tolist()) if it > 0]
-            rows = [row for row, _ in ask]
-            holdings.add(leaf, ask)
-            over[at] = any(holdings.is_over(node, rows) for node in holdings.rows.path(leaf))
-            holdings.take(leaf, ask)
-        return over
-
-    def _is_full(
-        self, session: Session, table: Table, queue: RowVec, job: RowVec, some: Amounts
-    ) -> BoolVec:
-        """Tell, asked about the leaf of a job, whether its path has no room now."""
-        holdings = self._now(session).holdings(session)
-        full = np.zeros(len(queue), np.bool_)
-        for at in np.flatnonzero(table.is_leaf[queue]).tolist():
-            asked = enumerate(some[:, at].tolist())
-            full[at] = not holdings.fits(int(queue[at]), [(row, it) for row, it in asked if it > 0])
-        return full
 
     @hookimpl
     def claim_gate(
@@ -194,27 +205,44 @@ class FairSharing(Plugin):
         if action not in _TAKING:
             return None
         table, queue = self._table(session), session.jobs.queue_of_job[job]
-        own = may_take_own(session, job)
-        if action == PREEMPT:
-            codes: CodeVec = ~own * np.int16(refusals.POLICY)
-        else:
-            holdings = self._now(session).copy(session)
-            codes = np.where(own, 0, Hope(session, table, holdings).codes(job, ask))
-            if self._rules.high_from is not None:  # shares do not matter to them
-                codes[session.jobs.priority[job] >= self._rules.high_from] = 0
-        codes = codes.astype(np.int16)
+        codes = self._claim_codes(session, action, job, ask)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
+        if table.flavors is not None:
+            over = self._choices(session).always_borrow(session, queue[strict], ask[:, strict])
+            codes[strict[over]] = refusals.STRICT
+            return codes
         if strict.size and table.quotas.lends_in_part:
             some = ask[table.rows][:, strict]
-            over = self._borrows_for_good(session, table, queue[strict], some)
+            holdings = self._strict(session).copy(session)
+            over = borrow_for_good(holdings, table, queue[strict], some)
             codes[strict[over]] = refusals.STRICT
             return codes
         for at in strict.tolist():
-            path = session.queues.tree.path(int(queue[at]))
-            firm = session.held_non_preemptible_now[:, path][table.rows]
-            some = np.repeat(ask[table.rows, at : at + 1], len(path), axis=1)
-            if is_beyond(table.quotas.subtree[:, path], firm, some).any():
+            if would_borrow(session, table, int(queue[at]), ask[:, at]):
                 codes[at] = refusals.STRICT
+        return codes
+
+    def _claim_codes(self, session: Session, action: str, job: RowVec, ask: Amounts) -> CodeVec:
+        """Return why claims may take from nobody (F11, F14, F22), ``(K,)``; 0 where they might."""
+        table, own = self._table(session), may_take_own(session, job)
+        is_on = table.is_on[session.jobs.queue_of_job[job]]
+        codes = np.zeros(len(job), np.int16)
+        off = np.flatnonzero(~is_on)
+        if off.size:
+            holdings = self._now(session).holdings(session)
+            gate = Gate(session, holdings, self._choices(session))
+            across = action != PREEMPT
+            codes[off] = gate.codes(job[off], ask[:, off], own[off], across=across)
+        on = np.flatnonzero(is_on)
+        if action == PREEMPT:
+            codes[on] = ~own[on] * np.int16(refusals.POLICY)
+        elif on.size:
+            holdings = self._now(session).copy(session)
+            hope = Hope(session, table, holdings, self._choices(session))
+            codes[on] = np.where(own[on], 0, hope.codes(job[on], ask[:, on]))
+        if self._rules.high_from is not None:  # neither shares nor levels matter to them
+            is_high = session.jobs.priority[job] >= self._rules.high_from
+            codes[is_high & ((action != PREEMPT) | (codes == refusals.BORROWS))] = 0
         return codes
 
     # -- victims -------------------------------------------------------------------------------
@@ -236,27 +264,31 @@ class FairSharing(Plugin):
     def victim_order(
         self, session: Session, claim: Claim, units: Units
     ) -> tuple[RowVec, int] | None:
-        """Walk to the queue with the highest share, again and again (F10 to F14)."""
+        """Walk to the queue with the highest share, again and again (F10 to F14); or F21 to F24."""
         if claim.action not in _TAKING:
             return None
-        return in_order(
-            session,
-            self._table(session),
-            self._now(session).copy(session),
-            claim,
-            units,
-            self._rules,
-        )
+        table, rules = self._table(session), self._rules
+        units = table.by_row(session, units)
+        holdings = self._now(session).copy(session)
+        is_high = rules.is_high(int(session.jobs.priority[claim.job]))
+        if table.is_on[claim.queue] or is_high:
+            return in_order(session, table, holdings, claim, units, rules)
+        order = classical.in_order(session, table, holdings, claim, units, rules)
+        within: set[tuple[str, int]] = session.state[self.name].within
+        within.discard((claim.action, claim.job))
+        if not order.is_borrowing:
+            within.add((claim.action, claim.job))
+        return order.rows, order.code
 
     @hookimpl
     def plan_gate(self, session: Session, claim: Claim, units: Units) -> CodeVec | None:
-        """Take nobody who would come first again, nor what is owed to its queue (F16)."""
+        """Take nothing that comes first again, is owed, or would go to a third job (F16)."""
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = self._table(session)
-        rules = self._rules
+        rules, by_row = self._rules, table.by_row(session, units)
         works = [
-            work_of(session, table, rules, units, row)._replace(standing=standing(session, job))
+            work_of(session, rules, by_row, row)._replace(standing=standing(session, job))
             for row, job in enumerate(units.job.tolist())
         ]
         incoming = claim_work(session, table, rules, claim)
@@ -264,15 +296,21 @@ class FairSharing(Plugin):
         holdings = self._now(session).copy(session)
         codes = np.zeros(len(units), np.int16)
         # One is enough: where any of them may not go, there is no such plan.
-        work = next(unjust(holdings, incoming, works), None)
+        by_share = bool(table.is_on[claim.queue])
+        lacks = lacked(holdings, incoming, works)
+        work = next(unjust(holdings, incoming, works, lacks, by_share=by_share), None)
         if work is not None:
             codes[work.row] = refusals.COMES_BACK
+        else:
+            codes[0] = undone(session, table, rules, holdings, claim, incoming, works, units)
         return codes
 
     @hookimpl
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
         table, queue = self._table(session), session.jobs.queue_of_job[job]
+        if table.flavors is not None:
+            return self._choices(session).stay_within(session, queue, ask)
         held = session.held_now
         quota, some = table.quotas.subtree[:, queue], ask[table.rows]
         return ~is_beyond(quota, held[table.rows][:, queue], some)
@@ -283,7 +321,10 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
-        return reasons.refused(session, self._table(session), holdings, job, code)
+        table = self._table(session)
+        if code == refusals.BORROWS:
+            return classical_reasons.borrows(session, table, holdings, job)
+        return reasons.refused(session, table, holdings, self._choices(session), job, code)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
@@ -293,13 +334,16 @@ class FairSharing(Plugin):
     @hookimpl
     def eviction_reason(
         self, session: Session, claim: Claim, units: Sequence[Unit]
-    ) -> Callable[[Session], str] | None:
+    ) -> Callable[[Session], EvictionReason] | None:
         """Say whose share was higher, and what it comes to."""
         if claim.action not in _TAKING:
             return None
+        table, rules = self._table(session), self._rules
         holdings = self._now(session).copy(session)
-        is_high = self._rules.is_high(int(session.jobs.priority[claim.job]))
-        return reasons.taken(session, self._table(session), holdings, claim, units, is_high=is_high)
+        is_high = rules.is_high(int(session.jobs.priority[claim.job]))
+        if table.is_on[claim.queue] or is_high:
+            return reasons.taken(session, table, holdings, claim, units, is_high=is_high)
+        return classical_reasons.taken(session, table, holdings, claim, units, rules)
 
     @hookimpl
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:
@@ -309,7 +353,8 @@ class FairSharing(Plugin):
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
         """Check room, limits, and who takes from whom."""
-        return broken(moves, table_in(moves.snapshot), self._rules.high_from)
+        table = table_in(moves.snapshot, is_classical=self.arguments.is_classical)
+        return broken(moves, table, self._rules.high_from)
 
     @property
     def _rules(self) -> Rules:
@@ -323,11 +368,30 @@ class FairSharing(Plugin):
     def _table(self, session: Session) -> Table:
         cycle: Cycle = session.state[self.name]
         if cycle.table is None:
-            cycle.table = by_history(session, table_of(session))
+            cycle.table = by_history(session, self._table_of(session))
         return cycle.table
+
+    def _table_of(self, session: Session) -> Table:
+        return table_of(session, is_classical=self.arguments.is_classical)
 
     def _now(self, session: Session) -> Now:
         cycle: Cycle = session.state[self.name]
         if cycle.now is None:
             cycle.now = Now(self._table(session))
         return cycle.now
+
+    def _strict(self, session: Session) -> Now:
+        """Return what non-preemptible work holds."""
+        cycle: Cycle = session.state[self.name]
+        if cycle.strict is None:
+            cycle.strict = Now(self._table(session), is_strict=True)
+        return cycle.strict
+
+    def _choices(self, session: Session) -> Choices:
+        cycle: Cycle = session.state[self.name]
+        if cycle.choices is None:
+            waited = session.facts_before.get(self.name) or ()
+            counted = self._table(session), self._now(session), self._strict(session)
+            is_pinned = self.arguments.is_compatible
+            cycle.choices = Choices(*counted, waited, is_nominating=is_pinned)
+        return cycle.choices

@@ -99,6 +99,14 @@ class Quotas:
         return lendable
 
     @cached_property
+    def height(self) -> RowVec:
+        """``(Q,)`` how far the furthest leaf below each queue is; 0 for a leaf."""
+        height = np.zeros(len(self), np.int64)
+        for rows in self._levels[:0:-1]:
+            np.maximum.at(height, self.parent[rows], height[rows] + 1)
+        return height
+
+    @cached_property
     def weight_columns(self) -> tuple[RowVec, RowVec]:
         """Numerators and denominators of the weights, ``(Q,)``."""
         numerators = [each.numerator for each in self.weight]
@@ -109,7 +117,7 @@ class Quotas:
     def weighted(self, weight: Sequence[Fraction]) -> Quotas:
         """Return the same quotas with other weights; all that rests on quotas alone is kept."""
         made = replace(self, weight=weight)
-        for name in ("subtree", "local", "potential", "cap", "lendable"):
+        for name in ("subtree", "local", "potential", "cap", "lendable", "height"):
             made.__dict__[name] = getattr(self, name)
         return made
 
@@ -134,6 +142,7 @@ class Rows:
         self.nominal: list[Row] = quotas.nominal.T.tolist()
         self.subtree: list[Row] = quotas.subtree.T.tolist()
         self.local: list[Row] = quotas.local.T.tolist()
+        self.potential: list[Row] = quotas.potential.T.tolist()
         self.cap: list[Row] = quotas.cap.T.tolist()
         self.lendable: list[Row] = quotas.lendable.T.tolist()
         self.has_several = len(set(self.resource)) > 1
@@ -143,6 +152,7 @@ class Rows:
         for row, above in enumerate(self.parent):
             if above >= 0:
                 self.children[above].append(row)
+        self.height: list[int] = quotas.height.tolist()
 
     def path(self, queue: int) -> list[int]:
         """Return the queue, its parent, and so on up to the root."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from kaisched import (
     UNLIMITED,
     Change,
     Claim,
+    EvictionReason,
     Kind,
     Proposal,
     Reason,
@@ -20,45 +23,56 @@ from kaisched import (
     larger_bounds,
 )
 from kaisched_plugins.fair_sharing import refusals
-from kaisched_plugins.fair_sharing.choosing import contested
+from kaisched_plugins.fair_sharing.allowed import contested
+from kaisched_plugins.fair_sharing.by_flavor import flavors_of
+from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.order import meeting
 from kaisched_plugins.fair_sharing.share import Terms
 from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import Work
 
+PRIORITY, RECLAMATION, FAIR_SHARING = "priority", "reclamation", "fair_sharing"
+KINDS = (FAIR_SHARING, PRIORITY, RECLAMATION)
+_WORDS = {
+    PRIORITY: "taken by high priority",
+    RECLAMATION: "reclaimed",
+    FAIR_SHARING: "fair sharing",
+}
 _NAMED = 3
 """So many queues are named."""
 
 
 def refused(
-    session: Session, table: Table, holdings: Holdings, job: int, code: int
+    session: Session, table: Table, holdings: Holdings, choices: Choices, job: int, code: int
 ) -> Reason | None:
     """Return the queue, the resource and the amounts that a refusal rests on."""
+    ask = choices.asked(session, job, asked_of(session, job))
     queue = int(session.jobs.queue_of_job[job])
     if code == refusals.NO_ROOM:
-        return _no_room(session, table, holdings, job, queue)
+        return _no_room(session, table, holdings, queue, ask)
     if code == refusals.OVER_LIMIT:
         return _over_limit(session, job, queue)
     if code == refusals.STRICT:
-        return _strict(session, table, job, queue)
+        return _strict(session, table, choices.strict(session), queue, ask)
     if code == refusals.HIGHER_SHARE:
-        return _higher_share(session, table, holdings, job, queue)
+        return _higher_share(session, table, holdings, queue, ask)
     return None
 
 
 def _no_room(
-    session: Session, table: Table, holdings: Holdings, job: int, queue: int
+    session: Session, table: Table, holdings: Holdings, queue: int, ask: Ask
 ) -> Reason | None:
     """Name the queue nearest to the leaf that is full, counting what is left at those above it."""
-    for at, asked in table.ask(asked_of(session, job)):
+    for at, asked in ask:
         free = max(0, holdings.available(queue, at))
         if asked <= free:
             continue
         row, quotas = _tightest(holdings, queue, at, asked), holdings.rows
         name = session.axis.names[int(table.rows[at])]
         has, most = holdings.used[row][at], quotas.cap[row][at]
-        told = f"{name} {format_amount(name, has)} of {format_amount(name, most)} held"
+        told = f"{format_amount(name, has)} of {format_amount(name, most)} held"
+        told = f"{table.name(at, session)} {told}"
         numbers = {
             "queue": session.queues.name[row],
             "resource": name,
@@ -101,27 +115,26 @@ def _over_limit(session: Session, job: int, queue: int) -> Reason | None:
     return None
 
 
-def _strict(session: Session, table: Table, job: int, queue: int) -> Reason | None:
-    """Name the queue that would borrow for non-preemptible work."""
-    firm = Holdings(table.quotas, session.held_non_preemptible_now[table.rows] * table.is_leaf)
-    for at, asked in table.ask(asked_of(session, job)):
+def _strict(session: Session, table: Table, firm: Holdings, queue: int, ask: Ask) -> Reason | None:
+    """Name the queue that would borrow for non-preemptible work; ``firm`` is used up."""
+    for at, asked in ask:
         firm.add(queue, ((at, asked),))
         for row in firm.rows.path(queue):
             if firm.is_over(row, (at,)):
                 name = session.axis.names[int(table.rows[at])]
                 held, quota = firm.used[row][at], firm.rows.subtree[row][at]
+                told = table.name(at, session)
                 return Reason(
-                    f"queue {session.queues.name[row]}: non-preemptible work would hold {name}"
+                    f"queue {session.queues.name[row]}: non-preemptible work would hold {told}"
                     f" {format_amount(name, held)}, the quota is {format_amount(name, quota)}"
                 )
     return None
 
 
 def _higher_share(
-    session: Session, table: Table, holdings: Holdings, job: int, queue: int
+    session: Session, table: Table, holdings: Holdings, queue: int, ask: Ask
 ) -> Reason | None:
     """Compare the claim with the highest share on its way of those that borrow what it lacks."""
-    ask = table.ask(asked_of(session, job))
     if not ask:
         return None
     lacks = contested(holdings, Work(-1, queue, ask))
@@ -154,7 +167,7 @@ def _told(session: Session, table: Table, terms: Terms) -> str:
     """Return a share with its terms, as ``0.2 (gpu: 2 of 10 borrowed)``."""
     if terms.resource < 0:
         return terms.share.text()
-    name = session.axis.names[int(table.rows[terms.resource])]
+    name = session.axis.names[int(table.resources[terms.resource])]
     part, of = (format_amount(name, amount) for amount in (terms.borrowed, terms.lendable))
     return f"{terms.share.text()} ({name}: {part} of {of} borrowed)"
 
@@ -169,7 +182,7 @@ def cures(session: Session, table: Table, job: int, code: int) -> Iterator[Propo
     queue = int(session.jobs.queue_of_job[job])
     held = session.held_now
     changes = []
-    for at, asked in table.ask(asked_of(session, job)):
+    for at, asked in table.ask_of(queue, asked_of(session, job), {}):  # flavors cannot be tried
         resource = int(table.rows[at])
         needed = int(held[resource, queue]) + asked
         if needed > int(queues.deserved[resource, queue]):
@@ -191,19 +204,21 @@ def taken(
     units: Sequence[Unit],
     *,
     is_high: bool,
-) -> Callable[[Session], str]:
+) -> Callable[[Session], EvictionReason]:
     """Return what makes ``fair sharing for team/job (queue b: share 0.1 ...) from queue a: ...``.
 
     ``holdings`` are of now, with the claim in them and the units gone. The numbers are noted now.
     """
-    jobs, charge = session.jobs, session.shapes.charge
+    jobs = session.jobs
     lost: dict[int, list[tuple[int, int]]] = {}
     for unit in units:
-        shapes = session.tasks.shape_of_task[list(unit.tasks)]
-        ask = table.ask(charge[:, shapes].sum(axis=1))
+        ask = table.of_tasks(session, np.array(unit.tasks, np.int64))
         lost.setdefault(int(jobs.queue_of_job[unit.job]), []).extend(ask)
-    incoming = Work(-1, claim.queue, table.ask(claim.ask), is_high=is_high)
-    why = _why(holdings, incoming, lost)
+    asked = table.ask_of(claim.queue, claim.ask, flavors_of(claim.within))
+    incoming = Work(-1, claim.queue, asked, is_high=is_high)
+    kind = _kind(holdings, incoming, lost)
+    kinds = {queue: PRIORITY if queue == claim.queue else kind for queue in lost}
+    why = _WORDS[kind] if set(lost) != {claim.queue} else "preempted"
     names = session.queues.name
     told = []
     for queue, asks in sorted(lost.items())[:_NAMED]:
@@ -223,7 +238,7 @@ def taken(
         told.append(f"{len(lost) - _NAMED} more queues")
     mine = _mine(session, table, holdings, claim, lost)
     text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
-    return lambda _: text
+    return lambda _: EvictionReason(text, kinds)
 
 
 def _mine(
@@ -236,12 +251,13 @@ def _mine(
     return f"{where}: share {_told(session, table, holdings.terms(node))}"
 
 
-def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
-    """Return the word for what entitles the claim to most: priority, its quota, or its share."""
-    if all(queue == incoming.queue for queue in lost):
-        return "preempted"
-    if incoming.is_high:
-        return "taken by high priority"
+def _kind(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
+    """Return what entitles the claim to most: priority, its quota, or its share.
+
+    In its own queue the order of jobs decides alone, of which priority is the first part.
+    """
+    if incoming.is_high or all(queue == incoming.queue for queue in lost):
+        return PRIORITY
     holdings.take(incoming.queue, incoming.ask)
     for queue, asks in lost.items():  # what it lacked before they went
         _put(holdings, queue, asks)
@@ -253,7 +269,7 @@ def _why(holdings: Holdings, incoming: Work, lost: Mapping[int, Ask]) -> str:
     is_within = holdings.is_within(own, lacks) or all(
         holdings.is_within(meeting(holdings, own, queue)[0], lacks) for queue in others
     )
-    return "reclaimed" if is_within else "fair sharing"
+    return RECLAMATION if is_within else FAIR_SHARING
 
 
 def _put(holdings: Holdings, queue: int, asks: Ask) -> None:

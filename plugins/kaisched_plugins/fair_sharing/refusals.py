@@ -26,6 +26,18 @@ STRICT: Final = PluginRefusal(
     cure="Raise the quota, or make the job preemptible.",
     tried=("quota", "preemptible", "end"),
 )
+NO_FLAVOR: Final = PluginRefusal(
+    "NoMatchingFlavor",
+    "no flavor of its queue has nodes for its pods, or so much quota",
+    cure="Ask for less, select nodes of a flavor of the queue, or add the flavor to it.",
+    tried=("quota",),
+)
+EVICTIONS_FIRST: Final = PluginRefusal(
+    "EvictionsPreferred",
+    "its queue prefers evictions in one flavor to room in another",
+    cure="Wait, or leave out `whenCanPreempt` and `preference` of its queue's `flavorFungibility`.",
+    is_freeable=True,
+)
 OTHER_TREE: Final = PluginRefusal(
     "OtherTree",
     "the queue that holds it is under another top-level queue",
@@ -54,10 +66,24 @@ HIGHER_SHARE: Final = PluginRefusal(
 )
 BY_QUOTA: Final = PluginRefusal(
     "QuotaAlone",
-    "its tree takes back by quota alone, and its queue would borrow",
+    "what quota and priority let it take does not make room",
     cure="Wait, raise the quota of the job's queue, or let its tree share fairly.",
     is_freeable=True,
     tried=("quota",),
+)
+BORROWS: Final = PluginRefusal(
+    "TakesNothingToBorrow",
+    "its queue would borrow for it, and takes nothing for that",
+    cure="Wait, raise the quota, or let `borrowWithinCohort` of the job's queue allow it.",
+    is_freeable=True,
+    tried=("quota",),
+)
+NEXT_WAY: Final = PluginRefusal(
+    "TriedInAnotherWay",
+    "in one of the ways in which its queue may take, too little would go",
+    cure="Nothing: the next way is tried.",
+    is_freeable=True,
+    is_retried=True,
 )
 LATER: Final = PluginRefusal(
     "TriedByInitialShare",
@@ -73,15 +99,27 @@ COMES_BACK: Final = PluginRefusal(
     is_freeable=True,
     tried=("quota",),
 )
+OVERTAKEN: Final = PluginRefusal(
+    "WouldBeOvertaken",
+    "a waiting job of another queue would come before it, and take the place",
+    cure="Wait for the other job, or raise the quota or the weight of the job's queue.",
+    is_freeable=True,
+    tried=("quota",),
+)
 ALL: Final = (
     NO_ROOM,
     OVER_LIMIT,
     STRICT,
+    NO_FLAVOR,
+    EVICTIONS_FIRST,
     OTHER_TREE,
     POLICY,
     NOT_BORROWING,
     HIGHER_SHARE,
     BY_QUOTA,
+    BORROWS,
+    NEXT_WAY,
     LATER,
     COMES_BACK,
+    OVERTAKEN,
 )

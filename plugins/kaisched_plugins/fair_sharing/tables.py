@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from kaisched import GPU, PODS, UNLIMITED, Amounts, BoolVec, RowVec, Session
+from kaisched import ACTIVE_STATES, GPU, PODS, UNLIMITED, Amounts, BoolVec, RowVec, Session, Units
+from kaisched_plugins.fair_sharing.by_flavor import Flavors, NodeMap, flavors_in, pair_columns
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
 
-_TABLE = "fair-sharing.table"
+_TABLE: Final = "fair-sharing.table"
+_CLASSICAL: Final = "fair-sharing.table.classical"
+_NODES: Final = "fair-sharing.nodes"
 _FINEST = 1 << 20
 """Weights from history are no finer than one part in so many: products with amounts stay small."""
 
@@ -36,60 +41,178 @@ class Table:
     queues: object
     axis: object
     rows: RowVec
-    """``(F,)`` the resources that somebody bounds; others are not shared out."""
+    """``(F,)`` the resource of each row: those that somebody bounds, then those of each flavor;
+    others are not shared out."""
     quotas: Quotas
     is_leaf: BoolVec
     root: RowVec
     """``(Q,)`` the top-level queue of each."""
     is_on: BoolVec
-    """``(Q,)`` False in trees that take by quota alone."""
+    """``(Q,)`` False in trees without fair sharing."""
+    has_levels: bool
+    """Whether any such tree has several queues: their order rests on all levels at once (F20)."""
+    resources: RowVec
+    """The resources by the numbers that the quotas have for them."""
+    flavors: Flavors | None = None
 
     def ask(self, amounts: Amounts) -> Ask:
-        """Return what of ``(R,)`` amounts is shared out."""
-        some = amounts[self.rows].tolist()
-        return [(at, amount) for at, amount in enumerate(some) if amount > 0]
+        """Return what of ``(R,)`` amounts is shared out where there are no flavors."""
+        return some_of(amounts[self.rows])
+
+    def ask_of(self, queue: int, amounts: Amounts, flavors: Mapping[int, int]) -> Ask:
+        """Return what of ``(R,)`` amounts is shared out, with the flavor of each resource."""
+        if self.flavors is None:
+            return self.ask(amounts)
+        by_flavor = self.flavors.is_flavored[:, queue]
+        asked = [
+            (at, int(amounts[resource]))
+            for at, resource in enumerate(self.plain.tolist())
+            if amounts[resource] > 0 and not by_flavor[resource]
+        ]
+        pair = self.pair
+        for resource, flavor in sorted(flavors.items()):
+            if amounts[resource] > 0 and (flavor, resource) in pair:
+                asked.append((pair[flavor, resource], int(amounts[resource])))
+        return sorted(asked)
+
+    @cached_property
+    def pair(self) -> dict[tuple[int, int], int]:
+        """The row of each flavor and resource."""
+        return {} if self.flavors is None else self.flavors.row_of(len(self.plain))
+
+    def name(self, at: int, source: Source) -> str:
+        """Return what a row is of, as ``gpu`` or ``gpu in flavor a100``."""
+        resource = str(source.axis.names[int(self.rows[at])])
+        if self.flavors is None:
+            return resource
+        pair = at - (len(self.rows) - len(self.flavors.pairs))
+        if pair < 0:
+            return resource
+        return f"{resource} in flavor {self.flavors.names[self.flavors.pairs[pair].flavor]}"
+
+    @property
+    def goes_by_paths(self) -> bool:
+        """Whether what is held at a queue is more than the sum of the amounts below it."""
+        return self.quotas.lends_in_part or self.flavors is not None
+
+    @property
+    def plain(self) -> RowVec:
+        """The resources of the rows that are of no flavor, which come first."""
+        return self.rows if self.flavors is None else self.rows[: -len(self.flavors.pairs)]
+
+    def by_row(self, session: Session, units: Units) -> Units:
+        """Return units whose amounts ``(F, V)`` are what they hold by row of the quotas."""
+        if self.flavors is None:
+            return replace(units, amounts=units.amounts[self.rows])
+        sizes = [len(tasks) for tasks in units.tasks]
+        tasks = np.array([task for each in units.tasks for task in each], np.int64)
+        where = np.repeat(np.arange(len(sizes)), sizes)
+        found = np.zeros((len(self.rows), len(sizes)), np.int64)
+        self.count(session, found, where, tasks, session.node_of_task_now[tasks])
+        return replace(units, amounts=found)
+
+    def of_tasks(self, session: Session, tasks: RowVec) -> Ask:
+        """Return what tasks of one queue hold together, by row of the quotas."""
+        if self.flavors is None:
+            shapes = session.tasks.shape_of_task[tasks]
+            return self.ask(session.shapes.charge[:, shapes].sum(axis=1))
+        found = np.zeros((len(self.rows), 1), np.int64)
+        node = session.node_of_task_now[tasks]
+        self.count(session, found, np.zeros(len(tasks), np.int64), tasks, node)
+        return some_of(found[:, 0])
+
+    def count(
+        self, session: Session, into: Amounts, where: RowVec, tasks: RowVec, node: RowVec
+    ) -> None:
+        """Add what tasks hold on nodes to the columns ``where`` of sums by row."""
+        queue = session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]
+        charge = session.shapes.charge[:, session.tasks.shape_of_task[tasks]]
+        self.nodes(session).count(into, where, queue, node, charge)
+
+    def nodes(self, session: Session) -> NodeMap:
+        """Return the flavors of nodes, remembered while neither labels nor queues change."""
+        assert self.flavors is not None  # else nobody asks
+        known: tuple[Flavors, NodeMap] | None = session.hints.get(_NODES)
+        statics = session.nodes.statics
+        if known is None or known[0] is not self.flavors or known[1].statics is not statics:
+            made = NodeMap(self.flavors, self.plain, len(session.axis), statics)
+            known = session.hints[_NODES] = self.flavors, made
+        return known[1]
 
 
-def table_of(session: Session) -> Table:
+def some_of(amounts: Amounts) -> Ask:
+    """Return the rows of which something is asked for, of amounts ``(F,)`` by row."""
+    return [(at, amount) for at, amount in enumerate(amounts.tolist()) if amount > 0]
+
+
+def as_columns(asked: Sequence[Ask], count: int) -> Amounts:
+    """``(count, K)`` amounts of what is asked for."""
+    columns = np.zeros((count, len(asked)), np.int64)
+    for at, ask in enumerate(asked):
+        for row, amount in ask:
+            columns[row, at] = amount
+    return columns
+
+
+def table_of(session: Session, *, is_classical: bool = False) -> Table:
     """Return the table of a session's queues, remembered while they are the same."""
-    known: Table | None = session.hints.get(_TABLE)
+    key = _CLASSICAL if is_classical else _TABLE  # a shard's arguments may change
+    known: Table | None = session.hints.get(key)
     if known is None or known.queues is not session.queues or known.axis is not session.axis:
-        known = session.hints[_TABLE] = table_in(session)
+        known = session.hints[key] = table_in(session, is_classical=is_classical)
     return known
 
 
-def table_in(source: Source) -> Table:
-    """Make the table of a session's or a snapshot's queues."""
+def table_in(source: Source, *, is_classical: bool = False) -> Table:
+    """Make the table of a session's or a snapshot's queues; ``is_classical``: no tree is on."""
     queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
-    is_bounded: BoolVec = np.logical_or.reduce(queues.deserved < UNLIMITED, axis=1)
-    is_bounded[PODS] = False
-    rows = np.flatnonzero(is_bounded)
-    nominal, lending = queues.deserved[rows].copy(), queues.lending_limit[rows].copy()
-    is_free = nominal >= UNLIMITED
-    lending[is_free & tree.is_leaf] = 0  # what nobody bounds is neither borrowed nor lent
-    nominal[is_free & ~tree.is_leaf] = 0
     root = np.arange(len(parent))
     for row, above in enumerate(parent.tolist()):  # parents stand before children
         if above >= 0:
             root[row] = root[above]
-    is_on = np.array([each.is_on for each in queues.sharing], np.bool_)
+    names = source.axis.names
+    flavors = flavors_in(queues, names, root)
+    deserved = queues.deserved
+    if flavors is not None:
+        deserved = np.where(flavors.is_flavored, UNLIMITED, deserved)
+    is_bounded: BoolVec = np.logical_or.reduce(deserved < UNLIMITED, axis=1)
+    is_bounded[PODS] = False
+    rows = np.flatnonzero(is_bounded)
+    nominal, lending = deserved[rows].copy(), queues.lending_limit[rows].copy()
+    borrowing = queues.borrowing_limit[rows]
+    is_free = nominal >= UNLIMITED
+    lending[is_free & tree.is_leaf] = 0  # what nobody bounds is neither borrowed nor lent
+    nominal[is_free & ~tree.is_leaf] = 0
+    if flavors is not None:
+        pairs = pair_columns(queues, flavors, names)
+        nominal, borrowing, lending = (
+            np.vstack(both) for both in zip((nominal, borrowing, lending), pairs, strict=True)
+        )
+        rows = np.append(rows, [pair.resource for pair in flavors.pairs])
+    resources, resource = _numbered(rows)
+    is_on = np.array([each.is_on and not is_classical for each in queues.sharing], np.bool_)[root]
+    is_single = (parent < 0) & tree.is_leaf
+    weights = [each.weight for each in queues.sharing]
     return Table(
         queues,
         source.axis,
         rows,
-        Quotas(
-            parent,
-            nominal,
-            queues.borrowing_limit[rows],
-            lending,
-            [each.weight for each in queues.sharing],
-            np.arange(len(rows)),
-        ),
+        Quotas(parent, nominal, borrowing, lending, weights, resource),
         tree.is_leaf,
         root,
-        is_on[root],
+        is_on,
+        bool((~is_on & ~is_single).any()),
+        resources,
+        flavors,
     )
+
+
+def _numbered(rows: RowVec) -> tuple[RowVec, RowVec]:
+    """Return the resources in the order of their first rows, and the number of each row's."""
+    number: dict[int, int] = {}
+    numbers = [number.setdefault(resource, len(number)) for resource in rows.tolist()]
+    return np.array(list(number), np.int64), np.array(numbers, np.int64)
 
 
 def by_history(session: Session, table: Table) -> Table:
@@ -124,19 +247,61 @@ class Now:
         self._is_strict = is_strict
         self._leaves = np.zeros((len(table.rows), len(table.is_leaf)), np.int64)
         self._holdings = Holdings(table.quotas, self._leaves)
+        self._counted: Amounts | None = None
+        """What leaves hold by flavor, kept up move by move."""
         self._moves = -1
+        self._columns: Amounts | None = None
 
     def holdings(self, session: Session) -> Holdings:
         """Return what is held; nobody may change it."""
         if session.moves != self._moves:
             self._moves = session.moves
-            held = session.held_non_preemptible_now if self._is_strict else session.held_now
-            self._catch_up(held[self._table.rows] * self._table.is_leaf)
+            self._columns = None
+            self._catch_up(self._of_leaves(session))
         return self._holdings
+
+    def columns(self, session: Session) -> Amounts:
+        """Return the same as columns, ``(F, Q)``; nobody may change them."""
+        holdings = self.holdings(session)
+        if self._columns is None:
+            shape = len(self._table.is_leaf), len(self._table.rows)
+            self._columns = np.array(holdings.used, np.int64).reshape(shape).T
+        return self._columns
 
     def copy(self, session: Session) -> Holdings:
         """Return the same, to be changed by whoever asks."""
         return self.holdings(session).copy()
+
+    def note(self, session: Session, tasks: RowVec, node: RowVec, sign: int) -> None:
+        """Count tasks that were placed on nodes, or that have left them."""
+        if self._counted is not None:
+            self._count(session, self._counted, tasks, node, sign)
+
+    def _of_leaves(self, session: Session) -> Amounts:
+        if self._table.flavors is None:
+            held = session.held_non_preemptible_now if self._is_strict else session.held_now
+            leaves: Amounts = held[self._table.rows] * self._table.is_leaf
+            return leaves
+        if self._counted is None:
+            self._counted = np.zeros_like(self._leaves)
+            tasks = session.tasks
+            runs = ACTIVE_STATES[session.state_now] & (session.node_of_task_now >= 0)
+            rows = (runs & (tasks.job_of_task >= 0)).nonzero()[0]
+            self._count(session, self._counted, rows, session.node_of_task_now[rows], 1)
+        return self._counted.copy()
+
+    def _count(
+        self, session: Session, into: Amounts, tasks: RowVec, node: RowVec, sign: int
+    ) -> None:
+        job = session.tasks.job_of_task[tasks]
+        counts = (job >= 0) & (session.jobs.queue_of_job[job] >= 0)
+        if self._is_strict:
+            counts &= ~session.jobs.is_preemptible[job]
+        tasks, node = tasks[counts], node[counts]
+        found = np.zeros_like(into)
+        where = session.jobs.queue_of_job[job[counts]]
+        self._table.count(session, found, where, tasks, node)
+        into += sign * found
 
     def _catch_up(self, leaves: Amounts) -> None:
         more = leaves - self._leaves

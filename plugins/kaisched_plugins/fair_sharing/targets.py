@@ -173,7 +173,6 @@ def targets(
 
     ``holdings`` have the incoming work in them, and have lost the victims at the end. ``lines`` are
     the victims of each queue, first to go first; ``contested`` the rows that the claim lacks.
-    Without strategies quotas alone entitle.
     """
     if incoming.is_high:
         yield from _by_priority(holdings, incoming, lines, contested, by_size=by_size)
@@ -190,8 +189,7 @@ def targets(
             walk.changed(queue)
             yield work
             continue
-        strategy = strategies[0] if strategies else ""
-        taken = _fair(holdings, incoming.queue, queue, walk, strategy, spared)
+        taken = _fair(holdings, incoming.queue, queue, walk, strategies[0], spared)
         walk.changed(queue)
         if taken is not None:
             yield taken
@@ -253,10 +251,8 @@ def _fair(
         holdings.take(queue, work.ask)
         if strategy == FINAL:
             passes = share.share <= holdings.terms(theirs).share
-        elif strategy == INITIAL:
+        else:
             passes = share.share < before
-        else:  # shares do not entitle, quotas do
-            passes = not share.is_borrowing
         if passes:
             return work
         holdings.add(queue, work.ask)

@@ -41,6 +41,25 @@ class Work(NamedTuple):
     """True for a priority that overrules fair sharing."""
 
 
+class Borrowing(NamedTuple):
+    """Whose work a claim may take while its queue borrows, in a tree without fair sharing."""
+
+    policy: str = NEVER
+    """NEVER or LOWER."""
+    up_to: int | None = None
+    """The highest priority that may go; None for any."""
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether any may go."""
+        return self.policy != NEVER
+
+    def may_take(self, taker: int, priority: IntVec) -> BoolVec:
+        """Tell, ``(K,)``, work of which priorities may go for work of another that borrows."""
+        most = taker - 1 if self.up_to is None else min(taker - 1, self.up_to)
+        return self.is_allowed & (priority <= most)
+
+
 def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) -> BoolVec:
     """Tell, ``(K,)``, which work a policy lets other work take, by priority and age (F11)."""
     if policy in (ANY, NEVER):

@@ -11,6 +11,11 @@ class Priority(Plugin):
     name = "priority"
     is_job_bound = True
 
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the key of jobs."""
+        del question
+        return ("-priority",)
+
     @hookimpl
     def job_order(self, session: Session, job: RowVec) -> tuple[IntVec | FloatVec, ...]:
         """Answer minus the priority: keys are low first."""

@@ -41,7 +41,7 @@ from kaisched_plugins.proportion.reclaim import (
     victim_codes,
 )
 from kaisched_plugins.proportion.scenario import scenario_codes
-from kaisched_plugins.proportion.standing import Standing, limit_codes, quota_codes
+from kaisched_plugins.proportion.standing import KEY_NAMES, Standing, limit_codes, quota_codes
 
 _STANDING = "proportion.standing"
 _LIMITED = "proportion.limited"
@@ -78,6 +78,11 @@ class Proportion(Plugin):
     def fair_share(self, session: Session) -> Amounts:
         """Divide deserved parts first, then the surplus by priority and weight, down the tree."""
         return divided(session)
+
+    def key_names(self, question: str) -> tuple[str, ...]:
+        """Name the keys of queues."""
+        del question
+        return KEY_NAMES
 
     @hookimpl
     def queue_order(

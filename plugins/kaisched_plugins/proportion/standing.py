@@ -113,6 +113,18 @@ class Standing:
         )
 
 
+KEY_NAMES = (
+    "above its fair share of all that it holds (0 no, 1 yes)",
+    "above its quota with the job (0 no, 1 yes)",
+    "-priority of the queue",
+    "with the job, holds what it may not have (0 no, 1 yes)",
+    "dominant share with the job",
+    "dominant share",
+    "size",
+)
+"""What the keys of :meth:`Standing.order` are, for people."""
+
+
 def _divisors(allocatable: Amounts, total: Amounts) -> FloatVec:
     bound = allocatable.copy()
     np.copyto(bound, total, where=allocatable == UNLIMITED)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
-from tests.conformance.kueue import cycles, preemptions
+from tests.conformance.kueue import classical, cycles, entries, flavors, preemptions
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -42,6 +42,12 @@ JUDGES: dict[str, Judge] = {
     "entry_less": kueue.entry_less,
     "fair_preemption": preemptions.fair_preemption,
     "counterexamples": preemptions.counterexamples,
-    "schedule_cycle_fair": cycles.fair_cycle,
-    "schedule_cycle_recompute": cycles.fair_cycle,
+    "flavor_preference": flavors.flavor_preference,
+    "flavor_assignment": flavors.flavor_assignment,
+    "flavor_reclaim_first": flavors.flavor_reclaim_first,
+    "classical_preemption": classical.classical_preemption,
+    "schedule_cycle_classical": cycles.cycle,
+    "entry_order": entries.entry_order,
+    "schedule_cycle_fair": cycles.cycle,
+    "schedule_cycle_recompute": cycles.cycle,
 }

@@ -1,9 +1,13 @@
 """Families that are whole cycles: one through the product, with one head of each queue."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
+from kaisched import Plugin
 from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
 from kaisched.cluster.rowstore import RowStore
@@ -11,32 +15,39 @@ from kaisched.core.states import TaskState
 from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.policy import Policy
 from kaisched.framework.report.records import CycleResult
 from kaisched.testing.builder import policy_of
 from kaisched.testing.rows import Group, Job, Task, add_job
+from kaisched.units import MAX_QUOTA
+from tests.conformance.kueue.flavored import (
+    flavors_of,
+    has_choice,
+    labels_of,
+    nodes_of,
+    parts_of,
+    taints_of,
+)
 from tests.conformance.kueue.tree import cohort_row, priority_of
 from tests.conformance.outcome import NotBuiltError
 
 NOW_S: Final = 1e6
 MOST: Final = 1 << 40
 _RECOMPUTES: Final = "RecomputeAssignmentUponPreemptionTargetsOverlap"
-_GATES: Final = {_RECOMPUTES, "PriorityBoost"}
-_WORDS: Final = {"reclaimed": "InCohortReclamation", "fair sharing": "InCohortFairSharing"}
+_GATES: Final = {_RECOMPUTES, "PriorityBoost", "PartialAdmission"}
+_WORDS: Final = {
+    "reclamation": "InCohortReclamation",
+    "fair_sharing": "InCohortFairSharing",
+    "priority": "InCohortReclaimWhileBorrowing",
+}
 ONE_HEAD: Final = dict.fromkeys(("allocate", "reclaim", "preempt"), 1)
 
 
-def fair_cycle(case: dict[str, Any]) -> str:
+def cycle(case: dict[str, Any]) -> str:
     """Compare who is admitted and who is preempted in one cycle, and why."""
-    gates: dict[str, bool] = case["feature_gates"]
-    odd = {gate for gate, is_on in gates.items() if is_on} - _GATES
-    if odd:
-        raise NotBuiltError(f"gate {min(odd)}")
-    if not gates.get(_RECOMPUTES, True):
-        raise NotBuiltError("whom claims would share is always worked out anew")
-    if not case["fair_sharing"]:
-        raise NotBuiltError("classical preemption")
-    result = one_cycle(case, {"isCompatible": True})
-    got = {bind.pod_group for bind in result.binds}, preempted(case, result)
+    check_built(case)
+    result = one_cycle(case, {**arguments_of(case), "isCompatible": True})
+    got = {bind.pod_group for bind in result.binds}, preempted(result)
     wanted = (
         set(case["expected"]["newly_admitted"]),
         {(it["workload"], it["reason"]) for it in case["expected"]["preempted"]},
@@ -44,41 +55,83 @@ def fair_cycle(case: dict[str, Any]) -> str:
     return "" if got == wanted else f"expected {wanted}, got {got}"
 
 
-def one_cycle(case: Mapping[str, Any], arguments: Mapping[str, Any]) -> CycleResult:
-    """Return the result of one cycle over the workloads of a case; arguments of the policy.
+def arguments_of(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the policy that a case is about."""
+    return {"isClassical": not case["fair_sharing"]}
+
+
+def check_built(case: Mapping[str, Any]) -> None:
+    """Refuse cases of a whole cycle that need what the policy does not offer.
+
+    Raises:
+        NotBuiltError: a gate of Kueue is on or off that has no equivalent, or the case is about
+            what Kueue checks of objects before it decides.
+
+    """
+    gates: dict[str, bool] = case["feature_gates"]
+    odd = {gate for gate, is_on in gates.items() if is_on} - _GATES
+    if odd:
+        raise NotBuiltError(f"gate {min(odd)}")
+    if not gates.get(_RECOMPUTES, True):
+        raise NotBuiltError("whom claims would share is always worked out anew")
+    for each in case.get("objects") or ():
+        raise NotBuiltError(f"objects made by {each['make']}")
+    calls = [
+        call[0]
+        for work in case["workloads"]
+        for podset in work["podsets"]
+        for call in podset.get("other_calls") or ()
+    ]
+    if "Limit" in calls:
+        raise NotBuiltError("limits of pods below their requests")
+
+
+def one_cycle(
+    case: Mapping[str, Any], arguments: Mapping[str, Any], plugins: Sequence[type[Plugin]] = ()
+) -> CycleResult:
+    """Return the result of one cycle over the workloads of a case.
+
+    ``arguments`` are those of the policy; ``plugins`` take the place of installed ones.
 
     Raises:
         NotBuiltError: flavors are chosen in the case.
 
     """
     store = _store(case)
-    policy = policy_of(
-        {
-            "plugins": {
-                "proportion": {"enabled": False},
-                "fair-sharing": {"enabled": True, "arguments": dict(arguments)},
-            },
-            "queueDepthPerAction": ONE_HEAD,
-        },
-        actions=("allocate", "reclaim", "preempt"),
-    )
+    policy = _policy(json.dumps(arguments), tuple(plugins))
     result, _ = run_cycle(store.snapshot(), None, policy, NOW_S, Memory())
     assert not result.failures, f"{result.failures[0]}"
     return result
 
 
-def preempted(case: Mapping[str, Any], result: CycleResult) -> set[tuple[str, str]]:
+@cache
+def _policy(arguments: str, plugins: tuple[type[Plugin], ...]) -> Policy:
+    """Return the policy with arguments given as JSON; made once, since it takes a while."""
+    return policy_of(
+        {
+            "plugins": {
+                "proportion": {"enabled": False},
+                "fair-sharing": {"enabled": True, "arguments": json.loads(arguments)},
+            },
+            "queueDepthPerAction": ONE_HEAD,
+        },
+        plugins,
+        actions=("allocate", "reclaim", "preempt"),
+    )
+
+
+def preempted(result: CycleResult) -> set[tuple[str, str]]:
     """Return evicted workloads with Kueue's word for why."""
-    queue_of = {work["key"]: _queue_of(case, work) for work in case["workloads"]}
-    found = set()
-    for each in result.evictions:
-        mine = queue_of[each.pod_group] == queue_of[each.beneficiary]
-        word = next((said for key, said in _WORDS.items() if each.reason.startswith(key)), "")
-        found.add((each.pod_group, "InClusterQueue" if mine else word))
-    return found
+    return {
+        (
+            each.pod_group,
+            "InClusterQueue" if each.queue == each.beneficiary_queue else _WORDS[each.kind],
+        )
+        for each in result.evictions
+    }
 
 
-def _queue_of(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
+def queue_of_work(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
     if work.get("cluster_queue"):
         return str(work["cluster_queue"])
     for local in case["local_queues"]:
@@ -88,8 +141,11 @@ def _queue_of(case: Mapping[str, Any], work: Mapping[str, Any]) -> str:
 
 
 def _store(case: Mapping[str, Any]) -> RowStore:
-    """Return a store with one node that holds anything, the queues in use, and the workloads."""
-    used = {_queue_of(case, work) for work in case["workloads"]}
+    """Return a store with the queues in use, the workloads, and nodes that hold anything.
+
+    There is one node, or one for each combination of flavors if flavors are chosen.
+    """
+    used = {queue_of_work(case, work) for work in case["workloads"]}
     trees = {q["cohort"] for q in case["cluster_queues"] if q["name"] in used and q.get("cohort")}
     queues = [
         q for q in case["cluster_queues"] if q["name"] in used or (q.get("cohort") or "") in trees
@@ -100,7 +156,6 @@ def _store(case: Mapping[str, Any]) -> RowStore:
     for parent in [each.get("parent") for each in list(cohorts.values())]:
         if parent:
             cohorts.setdefault(parent, {"name": parent})
-    _check_flavors(case, queues)
     objects = [*cohorts.values(), *queues]
     asked = {
         resource
@@ -110,28 +165,35 @@ def _store(case: Mapping[str, Any]) -> RowStore:
     }
     names = {_name(q["resource"]) for each in objects for q in each.get("quotas") or ()}
     names |= {_name(resource) for resource in asked}
+    nodes = nodes_of(queues) if has_choice(objects) else {}
     store = RowStore()
-    store.put_node(NodeRow("n0", {**dict.fromkeys(names, MOST), "pods": 10_000}))
+    room = {**dict.fromkeys(names, MOST), "pods": 10_000}
+    for flavors, node in (nodes or {frozenset[str](): "n0"}).items():
+        store.put_node(NodeRow(node, room, labels_of(flavors), taints_of(flavors)))
     for each in cohorts.values():
         parent = each.get("parent")
-        row = cohort_row(each["name"])
-        store.put_queue(_queue(each, row, cohort_row(parent) if parent else "", names))
+        row = _queue(each, cohort_row(each["name"]), cohort_row(parent) if parent else "", names)
+        store.put_queue(_with_flavors(each, row) if nodes else row)
     for each in queues:
         parent = cohort_row(each["cohort"]) if each.get("cohort") else ""
-        store.put_queue(_queue(each, each["name"], parent, names))
+        row = _queue(each, each["name"], parent, names)
+        store.put_queue(_with_flavors(each, row) if nodes else row)
     for at, work in enumerate(case["workloads"]):
-        _add(store, case, work, at)
+        _add(store, case, work, at, nodes)
     return store
 
 
-def _check_flavors(case: Mapping[str, Any], queues: list[Any]) -> None:
-    """Refuse cases in which a flavor is chosen, or usage of several is told apart."""
-    flavors: dict[str, set[str]] = {}
-    for each in [*queues, *case["cohorts"]]:
-        for quota in each.get("quotas") or ():
-            flavors.setdefault(quota["resource"], set()).add(quota["flavor"])
-    if any(len(some) > 1 for some in flavors.values()):
-        raise NotBuiltError("flavors")
+def _with_flavors(each: Mapping[str, Any], row: QueueRow) -> QueueRow:
+    """Return a queue's row with its quotas by flavor."""
+    said = each.get("flavor_fungibility") or {}
+    sharing = replace(
+        row.sharing,
+        flavors=flavors_of(each, _name),
+        when_can_borrow=said.get("when_can_borrow", "MayStopSearch"),
+        when_can_preempt=said.get("when_can_preempt", "TryNextFlavor"),
+        flavor_preference=said.get("preference", "BorrowingOverPreemption"),
+    )
+    return replace(row, sharing=sharing)
 
 
 def _name(resource: str) -> str:
@@ -150,6 +212,7 @@ def _queue(each: Mapping[str, Any], name: str, parent: str, names: set[str]) -> 
         if quota.get("lending_limit") is not None:
             lending[resource] = quota["lending_limit"]
     preemption = each.get("preemption") or {}
+    borrow = preemption.get("borrow_within_cohort") or {}
     weight = each.get("weight")
     return QueueRow(
         name,
@@ -161,36 +224,78 @@ def _queue(each: Mapping[str, Any], name: str, parent: str, names: set[str]) -> 
             weight=Fraction("1" if weight is None else weight),
             within=preemption.get("within_cluster_queue", "Never"),
             across=preemption.get("reclaim_within_cohort", "Never"),
+            borrowing=borrow.get("policy", "Never"),
+            borrowing_up_to=borrow.get("max_priority_threshold"),
         ),
     )
 
 
-def _add(store: RowStore, case: Mapping[str, Any], work: Mapping[str, Any], at: int) -> None:
-    """Add a workload as a gang; all its pods together hold or ask what it says."""
-    total: dict[str, int] = {}
-    holds = bool(work.get("cluster_queue"))
-    if holds:
-        for each in work["usage"]:
-            resource = _name(each["resource"])
-            total[resource] = total.get(resource, 0) + each["amount"]
-    else:
-        for podset in work["podsets"]:
-            if podset.get("min_count"):
-                raise NotBuiltError("partial admission")
-            for resource, amount in podset["requests"].items():
-                name = _name(resource)
-                total[name] = total.get(name, 0) + amount * podset["count"]
+def _conditions(work: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return work.get("conditions") or ()
+
+
+def _add(
+    store: RowStore,
+    case: Mapping[str, Any],
+    work: Mapping[str, Any],
+    at: int,
+    nodes: Mapping[frozenset[str], str],
+) -> None:
+    """Add a workload as a gang; all its pods together hold or ask what it says.
+
+    If flavors are chosen, each pod set that holds some is a pod on a node of its flavors.
+    """
+    leaves = any(it["type"] == "Evicted" and it["status"] == "True" for it in _conditions(work))
+    runs = TaskState.RELEASING if leaves else TaskState.RUNNING
     namespace, _, name = work["key"].partition("/")
-    state = {"state": TaskState.RUNNING, "node": "n0"} if holds else {}
+    if not work.get("cluster_queue"):
+        tasks = [Task(f"{name}-0", _bounded(_asked(work)))]
+    else:
+        parts = list(parts_of(work, nodes, _name)) if nodes else [("n0", _used(work))]
+        tasks = [
+            Task(f"{name}-{number}", _bounded(amounts), state=runs, node=node)
+            for number, (node, amounts) in enumerate(parts)
+        ]
     created = work.get("created_at")
     job = Job(
         name,
-        _queue_of(case, work),
-        (Task(f"{name}-0", total, **state),),
+        queue_of_work(case, work),
+        tuple(tasks),
         priority=priority_of(case, work),
         is_preemptible=True,
         created_s=at * 1e-3 if created is None else NOW_S + created,
-        root=Group("default", 1),
+        root=Group("default", len(tasks)),
         started_s=work.get("quota_reserved_at") or 0.0,
     )
     add_job(store, job, namespace)
+
+
+def _bounded(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts cut off as when they are decoded."""
+    return {name: min(amount, MAX_QUOTA - 1) for name, amount in amounts.items()}
+
+
+def _used(work: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a workload holds, by resource."""
+    total: dict[str, int] = {}
+    for each in work["usage"]:
+        resource = _name(each["resource"])
+        total[resource] = total.get(resource, 0) + each["amount"]
+    return total
+
+
+def _asked(work: Mapping[str, Any]) -> dict[str, int]:
+    """Return what all pods of a workload ask for together.
+
+    Raises:
+        NotBuiltError: the workload may start with some of its pods.
+
+    """
+    total: dict[str, int] = {}
+    for podset in work["podsets"]:
+        if podset.get("min_count"):
+            raise NotBuiltError("partial admission")
+        for resource, amount in podset["requests"].items():
+            name = _name(resource)
+            total[name] = total.get(name, 0) + amount * podset["count"]
+    return total

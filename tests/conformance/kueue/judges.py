@@ -80,7 +80,13 @@ def borrowing_on(case: dict[str, Any]) -> str:
 
 
 def candidate_order(case: dict[str, Any]) -> str:
-    """Compare the order of victims.
+    """Compare the order of victims."""
+    got, expected = victims_in_order(case, by_size=False), case["expected"]["order"]
+    return "" if got == expected else f"expected {expected}, got {got}"
+
+
+def victims_in_order(case: Mapping[str, Any], *, by_size: bool) -> list[str]:
+    """Return the candidates in the order in which they would go.
 
     No policy is asked about work that is leaving already: its room is promised before a cycle
     looks for victims.
@@ -106,12 +112,10 @@ def candidate_order(case: dict[str, Any]) -> str:
         works,
         key=lambda it: (
             not _is_leaving(case["candidates"][it.row]),
-            victim_key(rows.quotas.rows, 0, it, by_size=False),
+            victim_key(rows.quotas.rows, 0, it, by_size=by_size),
         ),
     )
-    got = [case["candidates"][work.row]["name"] for work in ordered]
-    expected = case["expected"]["order"]
-    return "" if got == expected else f"expected {expected}, got {got}"
+    return [case["candidates"][work.row]["name"] for work in ordered]
 
 
 def _is_leaving(work: Mapping[str, Any]) -> bool:
@@ -132,13 +136,20 @@ def preemption_policy(case: dict[str, Any]) -> str:
 
 def target_queue_order(case: dict[str, Any]) -> str:
     """Compare the queues that the walk offers."""
+    got, expected = queues_in_order(case, by_size=False), case["expected"]["order"]
+    return "" if got == expected else f"expected {expected}, got {got}"
+
+
+def queues_in_order(case: Mapping[str, Any], *, by_size: bool) -> list[str]:
+    """Return the queues in the order in which the walk offers them."""
     tree = tree_of(case)
     taker = tree.queue(case["preemptor_cluster_queue"])
     wanted = set(case["candidate_cluster_queues"])
-    lines = lines_of(tree, case, taker, lambda work: work["cluster_queue"] in wanted)
+    some = [each for each in case["admitted"] if each["cluster_queue"] in wanted]
+    lines = lines_of(tree, case, taker, some, by_size=by_size)
     holdings = tree.holdings(held_by(case["admitted"]))
     every = range(len(tree.pair))
-    walk = Walk(holdings, taker, lines, contested=every, by_size=False)
+    walk = Walk(holdings, taker, lines, contested=every, by_size=by_size)
     name = {row: name for name, row in tree.row.items()}
     got: list[str] = []
     while (queue := walk.next_queue()) >= 0:
@@ -149,8 +160,7 @@ def target_queue_order(case: dict[str, Any]) -> str:
         else:
             walk.step(queue)
         walk.changed(queue)
-    expected = case["expected"]["order"]
-    return "" if got == expected else f"expected {expected}, got {got}"
+    return got
 
 
 def entry_less(case: dict[str, Any]) -> str:
@@ -201,13 +211,19 @@ def held_by(works: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     ]
 
 
-def lines_of(tree: Tree, case: Mapping[str, Any], taker: int, is_one: Any) -> dict[int, list[Work]]:
-    """Return the admitted workloads that may go, by queue, in order."""
+def lines_of(
+    tree: Tree,
+    case: Mapping[str, Any],
+    taker: int,
+    works: Sequence[Mapping[str, Any]],
+    *,
+    by_size: bool,
+) -> dict[int, list[Work]]:
+    """Return workloads that may go, by queue, in order."""
     lines: dict[int, list[Work]] = {}
-    for row, work in enumerate(case["admitted"]):
-        if is_one(work):
-            made = work_of(tree, case, work, row)
-            lines.setdefault(made.queue, []).append(made)
+    for row, work in enumerate(works):
+        made = work_of(tree, case, work, row)
+        lines.setdefault(made.queue, []).append(made)
     for line in lines.values():
-        line.sort(key=lambda it: victim_key(tree.quotas.rows, taker, it, by_size=False))
+        line.sort(key=lambda it: victim_key(tree.quotas.rows, taker, it, by_size=by_size))
     return lines

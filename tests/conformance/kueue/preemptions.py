@@ -33,14 +33,12 @@ def victims(case: Mapping[str, Any], *, is_compatible: bool) -> set[tuple[str, s
     """Return the workloads that a cycle evicts for the incoming one, with Kueue's reasons.
 
     Raises:
-        NotBuiltError: the claim has several flavors, or lacks only a part of what it asks for.
+        NotBuiltError: flavors are chosen in the case.
 
     """
-    if any(each["mode"] != "Preempt" for each in case["assignment"]):
-        raise NotBuiltError("a claim that lacks only a part of what it asks for")
     whole = as_cycle(case)
     arguments = {"isCompatible": is_compatible, "preemptionStrategies": case["strategies"]}
-    return preempted(whole, one_cycle(whole, arguments))
+    return preempted(one_cycle(whole, arguments))
 
 
 def as_cycle(case: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +46,13 @@ def as_cycle(case: Mapping[str, Any]) -> dict[str, Any]:
 
     Of workloads that are equal in everything else Kueue takes the one with the lower UID first,
     here the newer one goes first. So the lower UID is made the newer one.
+
+    Raises:
+        NotBuiltError: the claim lacks only a part of what it asks for.
+
     """
+    if any(each["mode"] != "Preempt" for each in case["assignment"]):
+        raise NotBuiltError("a claim that lacks only a part of what it asks for")
     rank = {uid: at for at, uid in enumerate(sorted(work["uid"] for work in case["admitted"]))}
     admitted = [
         {**work, "created_at": (work.get("created_at") or 0) - _TIE_S * rank[work["uid"]]}

@@ -97,3 +97,9 @@ def test_rights_and_kinds_can_be_asked_for(kubectl):
     kinds = kubectl("api-resources", "--api-group=scheduling.run.ai")
     assert {"queues", "podgroups"} <= {line.split()[0] for line in kinds.splitlines()}
     assert kubectl("get", "--raw", "/readyz") == "ok"
+
+
+def test_kinds_are_explained(kubectl):
+    assert "What the queue deserves" in kubectl("explain", "queue.spec.resources.quota")
+    assert "schedulerName" in kubectl("explain", "pod.spec")
+    assert "knows none of their fields" in kubectl("explain", "configmap")

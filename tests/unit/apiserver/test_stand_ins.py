@@ -1,9 +1,12 @@
 """The stand-ins for kubelets and controllers: what happens by itself in a playground."""
 
+from ipaddress import IPv4Network
+
 import pytest
 
 from kaisched.objects.labels import RUN_SECONDS
 from kaisched_apiserver import ApiServer
+from kaisched_apiserver.addresses import Addresses
 from kaisched_apiserver.playground import Size, playground
 from tests.contract.apiserver.client import binding, eviction, pod
 from tests.waiting import until
@@ -69,6 +72,32 @@ def test_a_bound_pod_runs(client, pods):
     ready = {it["type"]: it["status"] for it in status["conditions"]}
     assert ready["Ready"] == ready["PodScheduled"] == "True"
     assert status["containerStatuses"][0]["ready"]
+
+
+def test_each_pod_has_an_address_of_its_own(client, pods, start):
+    start("a")
+    start("b", node="gpu-node-2")
+    start("c", hostNetwork=True)
+
+    def status(name):
+        return client.get(f"{pods}/{name}").body["status"]
+
+    until(lambda: all(phase(client, f"{pods}/{name}") == "Running" for name in "abc"))
+    a, b, c = (status(name) for name in "abc")
+    assert len({a["podIP"], b["podIP"], a["hostIP"], b["hostIP"]}) == 4
+    assert c["podIP"] == c["hostIP"] == a["hostIP"]
+    assert a["podIPs"] == [{"ip": a["podIP"]}]
+    (address,) = client.get("/api/v1/nodes/gpu-node-1").body["status"]["addresses"]
+    assert address == {"type": "InternalIP", "address": a["hostIP"]}
+
+
+def test_an_address_is_given_again_only_when_it_was_given_back():
+    addresses = Addresses(IPv4Network("10.0.0.0/29"))
+    first = [addresses.of(str(pod)) for pod in range(5)]
+    assert first == [addresses.of(str(pod)) for pod in range(5)]
+    assert len({*first}) == 5
+    addresses.release("1")
+    assert {addresses.of("x"), addresses.of("y")} == {"10.0.0.6", first[1]}
 
 
 def test_an_unbound_pod_waits(client, pods, start):

@@ -1,10 +1,12 @@
 """Command line as a whole: lazy imports, errors of one line, documented."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,39 @@ def test_every_command_has_help(run):
 
 def test_without_a_command_the_help_is_shown(run):
     assert run()[1] == run("--help")[1]
+
+
+@pytest.mark.parametrize("name", ["explain", "config", "plugins", "snapshot"])
+def test_a_group_of_commands_alone_shows_its_help(run, name):
+    assert run(name) == run(name, "--help")
+
+
+def test_the_version_is_an_option_too(run):
+    assert run("--version") == run("version")
+
+
+@pytest.mark.parametrize(
+    ("stdout", "reason"), [("/dev/full", "cannot be written: No space left"), (None, "is closed")]
+)
+@pytest.mark.parametrize("line", [("version",), ("--help",), ("plugins", "list")])
+def test_output_that_cannot_be_written_is_no_bug(line, stdout, reason, monkeypatch, capsys):
+    with ExitStack() as closing:
+        stream = stdout and closing.enter_context(Path(stdout).open("wb", 0))
+        text = stream and io.TextIOWrapper(stream, write_through=True)
+        monkeypatch.setattr(sys, "stdout", text)
+        with pytest.raises(SystemExit) as ended:
+            app.main(line)
+    assert ended.value.code == app.USAGE
+    err = capsys.readouterr().err
+    assert err.startswith(f"kaisched: standard output {reason}")
+    assert len(err.splitlines()) == 1
+
+
+def test_errors_that_cannot_be_written_are_lost_and_change_no_code(monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        assert app.run_line(["plan", "-f", "no-such-file"]) == app.USAGE
+        full.flush()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +175,10 @@ def test_the_plan_page_names_every_field_of_the_document(run, manifests):
     page = (ROOT / "docs" / "reference" / "plan-json.md").read_text("utf-8")
     document = json.loads(run("plan", "-f", manifests, "-o", "json")[1])
     (cycle,) = document["cycles"]
+    turns = [pending["turn"] for pending in cycle["pending"]]
+    (ahead,) = [turn["ahead"] for turn in turns if turn["ahead"]]
     names = [*document, *cycle, *cycle["pending"][0], *cycle["queues"][0]]
+    names += [*turns[0], *turns[0]["levels"][0], *ahead]
     assert [name for name in names if f"`{name}`" not in page] == []
 
 

@@ -60,13 +60,29 @@ def test_a_plan_is_json(run, manifests):
     assert cycle["binds"] == [{"pod": "team/a-0", "node": "n0"}]
     assert (cycle["evictions"], cycle["nominations"], cycle["abandoned"]) == ([], [], None)
     assert [it["reason"] for it in cycle["pending"]] == ["OverLimit", "ExceedsAnyNode"]
-    assert set(cycle["pending"][0]) == {"podGroup", "queue", "reason", "message", "advice"}
+    assert set(cycle["pending"][0]) == {"podGroup", "queue", "reason", "message", "advice", "turn"}
+    turn, other = (it["turn"] for it in cycle["pending"])
+    assert (turn["position"], turn["of"]) == (1, 1)
+    ahead = turn["ahead"] or other["ahead"]  # which of the two it is, the policy decides
+    assert set(ahead) == {"podGroup", "queue", "plugin", "key", "own", "other"}
+    assert {ahead["podGroup"]} < {it["podGroup"] for it in cycle["pending"]}
+    assert [level["queue"] for level in turn["levels"]] == ["a", "root"]
+    assert set(turn["levels"][0]) == {"queue", "position", "of", "head", "ahead", "figures"}
     by_name = {queue["name"]: queue for queue in cycle["queues"]}
     assert by_name["a"]["fairShare"]["gpu"] == 6
     assert by_name["a"]["allocated"]["gpu"] == 4
     assert by_name["root"]["deserved"]["gpu"] is None
     assert by_name["a"]["parent"] == "root"
     assert (document["problems"], document["warnings"]) == ([], [])
+
+
+def test_the_order_is_a_table_of_its_own(run, manifests):
+    code, out, _ = run("plan", "-f", manifests, "--order")
+    before, _, order = out.partition("Order\n")
+    assert code == 0
+    assert before == TABLES.partition("1 pod bound;")[0]
+    assert order.startswith("POD GROUP          QUEUE  PLACE   AHEAD")
+    assert sum("1 of 1" in line for line in order.splitlines()) == 2
 
 
 def test_rounds_end_when_nothing_moves(run, manifests):
@@ -232,7 +248,7 @@ def test_what_fails_is_told(run, manifests, monkeypatch):
     monkeypatch.setattr(Ledger, "place_pending", fails)
     monkeypatch.setattr(Binpack, "node_score", hookimpl(fails))
     code, out, err = run("plan", "-f", manifests, "--rounds", 3)
-    assert code == 0
+    assert code == 1
     assert "team/pg-a-0-uid-6  a      ActionFailed    an action failed on it" in out
     plugin, *actions = err.splitlines()
     assert plugin == "kaisched: plugin binpack at node_score failed: KeyError: 'x'"

@@ -241,12 +241,15 @@ def test_a_queue_says_what_it_lends_and_from_whom_it_takes():
                 "preemption": {
                     "withinClusterQueue": "Never",
                     "reclaimWithinCohort": "LowerPriority",
+                    "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 7},
                 },
             },
         )
     )
     assert row.borrowing_limit == {"gpu": 1500, "cpu": UNLIMITED}
     assert row.lending_limit == {"gpu": 0, "cpu": UNLIMITED}
-    assert row.sharing == Sharing(Fraction(3, 10), False, "Never", "LowerPriority")
+    assert row.sharing == Sharing(
+        Fraction(3, 10), False, "Never", "LowerPriority", "LowerPriority", 7
+    )
     plain = queue_row(make(Queue, "q", spec={"resources": {}}))
     assert plain.sharing == Sharing(Fraction(1), True, "LowerPriority", "Any")

@@ -196,3 +196,13 @@ def test_a_certificate_without_its_key_is_refused(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_settings(written(tmp_path, "metrics: {certFile: a.crt}\n"))
     assert "certFile and keyFile go together: set both or none" in str(caught.value)
+
+
+def test_all_faults_of_file_and_environment_are_told_at_once(tmp_path):
+    file = written(tmp_path, "metrics: {port: x, prot: 1}\nfoo: 1\nschedulePeriod: soon\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file, {"KAISCHED_FOO": "1"}, {"health.port": ("--health-port", 99999)})
+    paths = [error.path for error in (caught.value, *caught.value.others)]
+    assert paths == [
+        "metrics.prot", "foo", "KAISCHED_FOO", "schedulePeriod", "metrics.port", "health.port",
+    ]  # fmt: skip

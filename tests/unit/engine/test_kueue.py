@@ -148,6 +148,29 @@ def test_pods_go_to_the_nodes_of_their_flavor_and_tolerate_what_it_does(planned)
     assert bound(done) == [("ns/p", "m0")]
 
 
+def test_jobs_get_the_first_flavor_of_their_queue_that_fits(planned):
+    two = """
+{apiVersion: kueue.x-k8s.io/v1beta1, kind: ResourceFlavor, metadata: {name: t},
+ spec: {nodeLabels: {gpu: t4}}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta1, kind: ClusterQueue, metadata: {name: two},
+ spec: {namespaceSelector: {}, resourceGroups: [
+  {coveredResources: [nvidia.com/gpu], flavors: [
+   {name: t, resources: [{name: nvidia.com/gpu, nominalQuota: 2}]},
+   {name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}]},
+  {coveredResources: [cpu], flavors: [{name: d, resources: [{name: cpu, nominalQuota: 99}]}]}]}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {name: l2, namespace: ns},
+ spec: {clusterQueue: two}}
+---"""
+    in_two = "kueue.x-k8s.io/queue-name: l2"
+    jobs = [JOB % (name, in_two, 1) for name in "abcd"]
+    what, done = planned(two, NODE % ("m0", "t4"), *jobs)
+    assert sorted(node for _, node in bound(done)) == ["m0", "m0", "n0"]
+    assert pods_of(what)["ns/a-0"].spec.node_selector == {}
+    assert not [text for text in what.warnings if "is not counted" in text]
+
+
 def test_the_class_of_a_workload_counts_before_that_of_its_pods(planned):
     high = f"{IN_QUEUE}, kueue.x-k8s.io/priority-class: high"
     by_pod = (

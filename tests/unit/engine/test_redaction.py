@@ -46,7 +46,11 @@ spec: {displayName: acme-display, resources: {gpu: {quota: 8}}}
 apiVersion: scheduling.run.ai/v2
 kind: Queue
 metadata: {name: acme-vision, labels: {kai.scheduler/node-pool: acme-pool}}
-spec: {parentQueue: acme-dept, resources: {gpu: {quota: 4, limit: 6}}}
+spec:
+  parentQueue: acme-dept
+  resources: {gpu: {limit: 6}}
+  flavors:
+  - {name: acme-flavor, nodeLabels: {acme-kind: acme-old}, resources: {gpu: {quota: 4}}}
 ---
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
@@ -278,7 +282,7 @@ def test_one_name_has_one_alias_whatever_it_is_used_for():
 
 KNOWN = {
     QueueSpec: """displayName parentQueue resources priority preemptMinRuntime reclaimMinRuntime
-        fairSharing preemption stopPolicy""",
+        fairSharing preemption flavors flavorFungibility stopPolicy""",
     NodeSpec: "unschedulable taints",
     NodeStatus: "allocatable capacity conditions",
     DisruptionBudgetSpec: "selector unhealthyPodEvictionPolicy",

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kaisched import Change, Kind, PluginRefusal, Problem, Reason
+from kaisched import Change, EvictionReason, Kind, PluginRefusal, Problem, Reason
 from kaisched.actions.allocate import Allocate
 from kaisched.actions.reclaim import Reclaim
 from kaisched.cluster.queues import QueueRow
@@ -137,17 +137,38 @@ def wrong(_):
     raise RuntimeError("no words")
 
 
+def evictions(**answers):
+    """Return those of a cycle in which a job of queue b takes what one of queue a holds."""
+    holds = Task("r-0", {"gpu": 4000}, state=TaskState.RUNNING, node="n0")
+    made = store(
+        Job("r", "a", (holds,), root=Group("default", 1)),
+        job("w", queue="b", gpu=4),
+        nodes=(4,),
+        queues=(QueueRow("a"), QueueRow("b", quota={"gpu": 4000})),
+    )
+    fake = plugin(**answers)
+    type(fake.plugin).eviction_kinds = ("by_weight",)
+    rules = replace(policy(fake), actions=(Allocate(), Reclaim()))
+    return list(cycle(made.snapshot(), rules).evictions)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind"),
+    [
+        ({0: "by_weight"}, "by_weight"),
+        ({1: "by_weight"}, "reclaim"),
+        ({0: "of_no_plugin"}, "reclaim"),
+        ("no dictionary", "reclaim"),
+    ],
+)
+def test_an_eviction_names_both_queues_and_what_entitles_the_claim(kinds, kind):
+    (one,) = evictions(eviction_reason=lambda **_: lambda _: EvictionReason("because", kinds))
+    assert (one.queue, one.beneficiary_queue, one.kind) == ("a", "b", kind)
+
+
 def test_an_eviction_is_told_by_the_policy_or_by_the_host():
     def reasons(**answers):
-        holds = Task("r-0", {"gpu": 4000}, state=TaskState.RUNNING, node="n0")
-        made = store(
-            Job("r", "a", (holds,), root=Group("default", 1)),
-            job("w", queue="b", gpu=4),
-            nodes=(4,),
-            queues=(QueueRow("a"), QueueRow("b", quota={"gpu": 4000})),
-        )
-        rules = replace(policy(plugin(**answers)), actions=(Allocate(), Reclaim()))
-        return [each.reason for each in cycle(made.snapshot(), rules).evictions]
+        return [each.reason for each in evictions(**answers)]
 
     assert reasons() == ["reclaim for default/w of queue b, from queue a"]
     assert reasons(eviction_reason=lambda **_: lambda _: "because") == ["because"]

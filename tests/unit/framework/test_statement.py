@@ -84,7 +84,7 @@ def test_placements_become_promises_and_evictions_stay():
     statement.allocate(1, 0)
     statement.pipeline_all()
     assert opened.ledger.state.tolist() == [TaskState.RELEASING, TaskState.PIPELINED]
-    statement.commit("reclaim", "default/a", "because")
+    statement.commit("reclaim", 0, "because")
     outcome = opened.outcome
     assert outcome.nominations == [(1, 0)]
     assert [(move.task, move.action) for move in outcome.evictions] == [(TASK, "reclaim")]

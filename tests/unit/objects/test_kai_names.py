@@ -103,7 +103,12 @@ def test_the_kai_shard_file_runs_the_actions_in_the_order_of_kai():
 @pytest.mark.proportion
 def test_every_name_in_the_tables_is_documented():
     page = (ROOT / "docs" / "reference" / "kai-names.md").read_text(encoding="utf-8")
-    names = [*KAI_PLUGINS, *kai_names.known_plugins(), *kai_names.known_actions()]
+    names = [
+        *KAI_PLUGINS,
+        *kai_names.PLUGINS,
+        *(it.name for it in kai_names.DEFAULT_PLUGINS),
+        *kai_names.known_actions(),
+    ]
     assert [name for name in names if f"`{name}`" not in page] == []
 
 

@@ -64,15 +64,10 @@ def test_local_queues_and_priority_classes_are_read():
 
 WARNED = [
     ("queueingStrategy: StrictFIFO", "spec.queueingStrategy"),
-    ("flavorFungibility: {whenCanBorrow: TryNextFlavor}", "spec.flavorFungibility"),
     ("admissionChecks: [quota]", "spec.admissionChecks"),
     ("admissionChecksStrategy: {admissionChecks: []}", "spec.admissionChecksStrategy"),
     ("admissionScope: {admissionMode: NoAdmissionFairSharing}", "spec.admissionScope"),
     ("concurrentAdmissionPolicy: {mode: x}", "spec.concurrentAdmissionPolicy"),
-    (
-        "preemption: {borrowWithinCohort: {policy: LowerPriority}}",
-        "spec.preemption.borrowWithinCohort",
-    ),
 ]
 
 
@@ -87,7 +82,9 @@ def test_a_field_without_a_meaning_is_named(line, path):
     [
         "queueingStrategy: BestEffortFIFO",
         "flavorFungibility: {whenCanBorrow: Borrow, whenCanPreempt: TryNextFlavor}",
+        "flavorFungibility: {whenCanPreempt: MayStopSearch, preference: PreemptionOverBorrowing}",
         "preemption: {borrowWithinCohort: {policy: Never}}",
+        "preemption: {borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: -5}}",
     ],
 )
 def test_what_api_servers_fill_in_is_no_warning(line):
@@ -117,6 +114,11 @@ WRONG = [
     (" {stopPolicy: Stop}", "spec.stopPolicy", "no such choice"),
     (" {fairSharing: {weight: -1}}", "spec.fairSharing.weight", "-1 is negative"),
     (" {fairSharing: {weight: 1e-12}}", "spec.fairSharing.weight", "out of range"),
+    (
+        " {preemption: {borrowWithinCohort: {maxPriorityThreshold: 2147483648}}}",
+        "spec.preemption.borrowWithinCohort.maxPriorityThreshold",
+        "out of range",
+    ),
     (" {preemption: {reclaimWithinCohort: Some}}", "spec.preemption.reclaimWithinCohort", None),
     (
         QUOTA % ("cpu", "{name: cpu, nominalQuota: 5x}"),

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,12 +15,21 @@ from kaisched.objects.kueue.wire import (
     ClusterQueueSpec,
     Cohort,
     CohortSpec,
+    FlavorFungibility,
     FlavorQuotas,
     FlavorResource,
     Preemption,
+    ResourceFlavor,
+    ResourceFlavorSpec,
     ResourceGroup,
 )
-from kaisched.objects.queue import Queue, QueueResource, QueueSpec
+from kaisched.objects.queue import (
+    BorrowWithinCohort,
+    Queue,
+    QueueFlavorResource,
+    QueueResource,
+    QueueSpec,
+)
 from kaisched.objects.quotas import queue_shares
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import MAX_QUOTA, MEMORY_UNIT
@@ -120,7 +130,10 @@ def test_all_that_a_cluster_queue_says_is_carried_over():
         "c",
         ResourceGroup(covered_resources=covered, flavors=flavors),
         stop_policy="Hold",
-        preemption=Preemption(reclaim_within_cohort="LowerPriority"),
+        preemption=Preemption(
+            reclaim_within_cohort="LowerPriority",
+            borrow_within_cohort=BorrowWithinCohort(policy="LowerPriority"),
+        ),
     )
     tree = tree_of([queue], [])
     spec = by_name(tree)["a"]
@@ -133,6 +146,7 @@ def test_all_that_a_cluster_queue_says_is_carried_over():
     assert spec.stop_policy == "Hold"
     assert spec.preemption.within_cluster_queue == "Never"
     assert spec.preemption.reclaim_within_cohort == "LowerPriority"
+    assert spec.preemption.borrow_within_cohort == BorrowWithinCohort(policy="LowerPriority")
     assert tree.warnings == []
 
 
@@ -169,6 +183,32 @@ def test_one_flavor_of_a_resource_counts_in_a_tree_and_the_rest_is_named():
     ]
     assert told[0].message == "quota of nvidia.com/gpu in flavor spot is not counted"
     assert "on-demand of nvidia.com/gpu" in told[0].fix
+
+
+def test_all_flavors_count_in_a_tree_with_a_choice_if_their_nodes_are_known():
+    fungibility = FlavorFungibility(when_can_borrow="TryNextFlavor", when_can_preempt="Preempt")
+    chooser = leaf("a", "c", group(spot=4, on_demand=8))
+    spec = msgspec.structs.replace(chooser.spec, flavor_fungibility=fungibility)
+    queues = [
+        msgspec.structs.replace(chooser, spec=spec),
+        leaf("b", "c", group("cpu", spot=2)),
+        leaf("alone", "", group(spot=3)),
+    ]
+    nodes = ResourceFlavorSpec(node_labels={"kind": "spot"})
+    flavors = [ResourceFlavor(metadata=ObjectMeta(name="spot"), spec=nodes)]
+    tree = tree_of(queues, [], flavors=flavors)
+    found = by_name(tree)
+    spot, on_demand = found["a"].flavors
+    assert (spot.name, spot.node_labels) == ("spot", {"kind": "spot"})
+    assert (on_demand.name, on_demand.node_labels) == ("on-demand", {})
+    assert on_demand.resources == {"gpu": QueueFlavorResource(quota=8)}
+    assert found["a"].flavor_fungibility.when_can_borrow == "TryNextFlavor"
+    assert found["a"].flavor_fungibility.when_can_preempt == "MayStopSearch"
+    assert found["b"].resources["gpu"] == QueueResource(quota=0, limit=0)
+    assert found["alone"].resources["gpu"].quota == 3
+    assert not found["alone"].flavors
+    assert tree.flavors_of == {"c": (), "a": ("spot", "on-demand"), "b": ("spot",)}
+    assert not [it for it in tree.warnings if "is not counted" in it.message]
 
 
 @pytest.mark.parametrize("resource", ["pods", "amd.com/gpu", "credits"])

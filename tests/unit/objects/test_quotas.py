@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 from kaisched.errors import ObjectError
 from kaisched.objects import Queue
 from kaisched.objects.check import warnings_about
-from kaisched.objects.queue import QueueResource, QueueSpec
+from kaisched.objects.queue import (
+    BorrowWithinCohort,
+    QueueFairSharing,
+    QueuePreemption,
+    QueueResource,
+    QueueSpec,
+)
 from kaisched.objects.quotas import ResourceShare, queue_faults, queue_shares
 from kaisched.objects.wire import ObjectMeta
 from kaisched.units import MEGABYTE, UNLIMITED
@@ -66,6 +72,25 @@ def test_a_limit_below_the_quota_is_only_a_warning():
     assert queue_shares(odd)["gpu"] == (UNLIMITED, 4000, 1.0)
     (warning,) = warnings_about([odd])
     assert "below the quota of unlimited" in str(warning)
+
+
+def test_fair_sharing_is_switched_at_a_top_level_queue_only():
+    off = QueueFairSharing(enabled=False)
+    top, below = (
+        Queue(metadata=ObjectMeta(name="a"), spec=QueueSpec(parent_queue=above, fair_sharing=off))
+        for above in ("", "top")
+    )
+    assert not warnings_about([top])
+    (warning,) = warnings_about([below])
+    assert warning.path == "spec.fairSharing.enabled"
+    assert "no effect below a top-level queue" in str(warning)
+
+
+def test_a_threshold_that_no_priority_has_is_a_fault():
+    far = BorrowWithinCohort(policy="LowerPriority", max_priority_threshold=2**31)
+    spec = QueueSpec(preemption=QueuePreemption(borrow_within_cohort=far))
+    (fault,) = queue_faults(Queue(metadata=ObjectMeta(name="a"), spec=spec))
+    assert fault.path == ("spec", "preemption", "borrowWithinCohort", "maxPriorityThreshold")
 
 
 @given(

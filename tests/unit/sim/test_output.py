@@ -4,16 +4,19 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from kaisched.errors import ConfigError
+from kaisched.sim.output.compared import differences_of, names_of
 from kaisched.sim.output.files import (
     CLUSTER_COLUMNS,
     JOB_COLUMNS,
     QUEUE_COLUMNS,
     TIMELINE_COLUMNS,
+    check_folder,
     result_of,
     write_files,
     write_text,
@@ -21,6 +24,7 @@ from kaisched.sim.output.files import (
 from kaisched.sim.output.report import report_html
 from kaisched.sim.output.shown import shown_of
 from kaisched.sim.output.summary import comparison_of, summary_of
+from kaisched.sim.table import aligned
 
 JOBS = [
     {"queue": "a", "arrivals": {"poissonPerHour": 6}, "gpus": 2, "duration": {"exponential": "1h"}},
@@ -162,9 +166,59 @@ def test_several_runs_stand_side_by_side(ran):
     words = " ".join(page.words)
     assert "one against two" in words
     assert "Side by side" in words
-    table = comparison_of([result.outcome for result in results])
-    assert [line.split()[0] for line in table.splitlines()] == ["policy", "one", "two"]
+    table = comparison_of(results)
+    assert [line.split()[0] for line in table.splitlines()[:3]] == ["policy", "one", "two"]
     assert max(map(len, table.splitlines())) <= 80
+    assert table.splitlines()[3:] == [
+        "",
+        "The seeds differ too, not the policies alone: one: 1; two: 2.",
+    ]
+
+
+def test_runs_of_one_name_are_named_by_their_files(ran):
+    small = result_of(ran(time={"duration": "1h"}))
+    files = ("now.yaml", "x/now.yaml", "later.yaml", "later.yaml", "s.yaml")
+    results = [of_file(small, file) for file in files]
+    assert names_of(results) == ["now.yaml", "x/now.yaml", "later (1)", "later (2)", "s"]
+    assert names_of([small]) == ["small"]
+    assert differences_of(results) == []
+
+
+def test_a_comparison_says_when_clusters_or_queues_differ(ran):
+    time = {"duration": "1h"}
+    other = ran(name="other", time=time, queues=[{"name": "a"}], nodes=[{"count": 1, "gpus": 8}])
+    results = [result_of(ran(time=time)), result_of(other)]
+    text = " ".join(comparison_of(results).split())
+    assert (
+        "The clusters differ too, not the policies alone: small: 2 nodes with 4 GPUs; other: 1 "
+        "nodes with 8 GPUs. The queues differ too, not the policies alone: small: b; other: no "
+        "more." in text
+    )
+    assert "The clusters differ too" in " ".join(Page(report_html(results)).words)
+
+
+def test_a_name_that_is_too_long_has_a_line_to_itself():
+    name = "n" * 90
+    assert aligned([("name", "x"), (name, "1"), ("short", "22")]) == [
+        "name               x",
+        name,
+        "                   1",
+        "short             22",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_a_run(tmp_path):
+    check_folder(tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="file/below: --out: cannot be written"):
+        check_folder(tmp_path / "file" / "below")
+
+
+def of_file(result, file):
+    return replace(
+        result, run=replace(result.run, scenario=replace(result.run.scenario, file=file))
+    )
 
 
 def test_many_queues_become_the_busiest_and_the_others(ran):

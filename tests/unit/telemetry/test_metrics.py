@@ -20,7 +20,7 @@ from kaisched.framework.report.records import (
 from kaisched.telemetry.adapter import AdapterCollector, AdapterState, Watch
 from kaisched.telemetry.durations import Durations
 from kaisched.telemetry.metrics import METRICS, QUEUE_CAP, CycleCollector, registry_of
-from kaisched.telemetry.published import BUCKETS_S, Published
+from kaisched.telemetry.published import BUCKETS_S, PAIR_CAP, Published
 from kaisched.units import MEBIBYTE
 
 NONE = np.zeros(0, np.int64)
@@ -118,6 +118,56 @@ def test_the_queue_that_is_put_off_is_named_and_the_others_are_zero():
     assert len(named) == QUEUE_CAP + 1
 
 
+def evicted(queue, beneficiary_queue, kind):
+    return Evict(
+        "a/q", "u", "n", "a/g", "reclaim", "b/g", "why", 0, 0, queue, beneficiary_queue, kind
+    )
+
+
+def test_evictions_are_counted_by_queue_preemptor_and_reason():
+    gone = [evicted("a", "b", "fair_sharing")] * 2 + [evicted("a", "a", "priority")]
+    published = Published()
+    for _ in range(2):
+        said = dataclasses.replace(result([share("a"), share("b")]), evictions=gone)
+        published = published.after(said, 0.02, 0.0, {})
+    name = "kaisched_queue_evictions_total"
+    values = {key: value for key, value in scrape(published).items() if key.startswith(name)}
+    assert values == {
+        f'{name}{{preemptor="b",queue="a",reason="fair_sharing"}}': "4.0",
+        f'{name}{{preemptor="a",queue="a",reason="priority"}}': "2.0",
+    }
+
+
+@pytest.mark.fault("I132")
+def test_evictions_of_queues_that_are_gone_are_forgotten():
+    gone = [evicted("a", "b", "reclaim"), evicted("b", "c", "reclaim"), evicted("b", "", "drain")]
+    published = Published()
+    for names, evictions in (("abc", gone), ("bc", ())):
+        said = dataclasses.replace(result([share(name) for name in names]), evictions=evictions)
+        published = published.after(said, 0.02, 0.0, {})
+    assert published.queue_evictions == {("b", "c", "reclaim"): 1, ("b", "", "drain"): 1}
+
+
+def test_combinations_of_queues_beyond_the_cap_are_one_series_for_each_reason():
+    gone = [evicted(f"q{row}", "b", "reclaim") for row in range(PAIR_CAP + 3)]
+    gone += [evicted("q0", "b", "reclaim"), evicted("new", "b", "preempt")]
+    published = Published().after(
+        dataclasses.replace(result(), evictions=gone), 0.02, 0.0, {}
+    )  # fmt: skip
+    assert len(published.queue_evictions) == PAIR_CAP + 2
+    assert published.queue_evictions["q0", "b", "reclaim"] == 2
+    assert published.queue_evictions["other", "other", "reclaim"] == 3
+    assert published.queue_evictions["other", "other", "preempt"] == 1
+
+
+def test_pending_demand_is_what_is_asked_for_and_not_held():
+    one = dataclasses.replace(share("a"), allocated={"gpu": 400, "cpu": 2000, "memory": 0})
+    values = scrape(Published().after(result([one]), 0.02, 0.0, {}))
+    assert values['kaisched_queue_pending_gpus{queue="a"}'] == "0.6"
+    assert values['kaisched_queue_pending_cpu_cores{queue="a"}'] == "0.0"
+    assert float(values['kaisched_queue_pending_memory_bytes{queue="a"}']) == 2 * 2**20
+
+
 def test_durations_fill_cumulated_buckets():
     published = Published()
     for duration_s in (0.001, 0.02, 0.02, 99.0):
@@ -170,7 +220,7 @@ def test_what_is_served_is_what_is_listed():
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         assert labels <= set(series.labels) <= {
             "queue", "queue_name", "resource", "action", "plugin", "reason", "outcome", "state",
-            "kind", "write", "outbox", "method", "answer", "figure",
+            "kind", "write", "outbox", "method", "answer", "figure", "preemptor",
         }  # fmt: skip
 
 

@@ -172,6 +172,15 @@ def test_what_the_loader_would_refuse_is_refused_here_too():
         check_plugin(Nameless)
 
 
+def test_a_plugin_that_names_its_keys_names_each_of_them():
+    def two_keys(self, session, job):
+        return -session.jobs.priority[job], session.jobs.created_s[job]
+
+    with pytest.raises(AssertionError, match="job_order: it names 1 keys, and answers 2"):
+        check_plugin(broken("job_order", two_keys, key_names=lambda *_: ("-priority",)))
+    check_plugin(broken("job_order", two_keys, key_names=lambda *_: ("-priority", "creation")))
+
+
 def test_a_plugin_that_goes_by_the_clock_must_not_promise_to_look_at_their_rows_only():
     def by_day(self, session, job):
         return (job if session.now_s // 86400 % 2 else -job,)

@@ -81,13 +81,15 @@ def goes_before(holdings: Holdings, one: Work, other: Work) -> bool:
     return entry_at(holdings, mine, one) < entry_at(holdings, theirs, other)
 
 
-def until_rest(store: RowStore, policy: Policy, most: int) -> list[CycleResult]:
-    """Run cycles, each obeyed at once, until nothing is decided any more."""
-    memory, results = Memory(), []
+def until_rest(store: RowStore, policy: Policy, most: int, *, quiet: int = 1) -> list[CycleResult]:
+    """Run cycles, each obeyed at once, until nothing is decided any more in ``quiet`` of them."""
+    memory, results, still = Memory(), [], 0
     for turn in range(most):
         result, memory = run_cycle(store.snapshot(), None, policy, 1e6 + turn, memory)
         results.append(result)
-        if not (len(result.bind_tasks) or len(result.nominate_tasks) or len(result.evict_tasks)):
+        moved = len(result.bind_tasks) + len(result.nominate_tasks) + len(result.evict_tasks)
+        still = 0 if moved else still + 1
+        if still == quiet:
             break
         for task in result.evict_tasks.tolist():
             store.set_state(task, TaskState.PENDING)

@@ -1,9 +1,17 @@
 """Small clusters worked out by hand, where one rule alone decides; and what is said of them."""
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
+from kaisched import UNLIMITED
 from kaisched.core.tables import Sharing
 from kaisched.testing import ClusterBuilder, draw
+from kaisched_plugins.fair_sharing.guard import unjust
+from kaisched_plugins.fair_sharing.holdings import Holdings
+from kaisched_plugins.fair_sharing.quotas import Quotas
+from kaisched_plugins.fair_sharing.work import Work
 
 SHARD = {"plugins": {"proportion": {"enabled": False}, "fair-sharing": {"enabled": True}}}
 
@@ -57,7 +65,7 @@ def test_a_tree_without_fair_sharing_takes_by_quota_alone(quota, taken):
     )
     assert len(ran.evicted) == taken
     if not taken:
-        assert "by quota alone, and its queue would borrow" in why(ran, "b1")
+        assert "its queue would borrow for it, and takes nothing for that" in why(ran, "b1")
 
 
 def test_in_its_own_queue_a_claim_takes_nobody_who_is_served_before_it():
@@ -144,6 +152,30 @@ def test_who_would_borrow_for_strict_work_is_named():
     )
 
 
+@pytest.mark.parametrize("lending", ["", "lending=0", "lending=3"])
+def test_the_fair_share_has_what_a_queue_keeps_to_itself(lending):
+    # F2: d would hold what a never lends, and its part of what is lent: 5 and 1, of 6 in all.
+    text = f"""
+        queue top   deserved=2
+        queue d     parent=top
+        queue a     parent=d deserved=4 {lending}
+        queue c     parent=d
+        queue b     parent=top deserved=2
+        node  n0    | . . . . . . . .
+        job   a1    tasks=8 min=1
+        job   c1    tasks=8 min=1
+        job   b1    tasks=2 min=1
+        """
+    ran = draw(text).builder().run(shard=SHARD)
+    assert {each.name: each.fair_share["gpu"] / 1000 for each in ran.result.shares} == {
+        "top": 8,
+        "d": 6,
+        "a": 5,
+        "c": 1,
+        "b": 2,
+    }
+
+
 NOTHING = {"gpu": 0, "cpu": 0}
 NOT_ENOUGH = "what its share lets it take does not make room"
 
@@ -226,3 +258,37 @@ def test_a_pending_job_is_compared_with_those_that_borrow_what_it_lacks():
         .run(shard=SHARD)
     )
     assert "queue b has 0.5" in why(ran, "c2")
+
+
+@pytest.mark.parametrize("cpu", [0, 30])
+@pytest.mark.parametrize(("asked", "gone"), [(4, 0), (1, 1)])
+def test_a_quota_of_what_a_claim_lacks_is_not_taken_for_a_share_of_something_else(cpu, asked, gone):
+    # F16: without y2, y1 is within the quota of GPUs, however much CPU y borrows.
+    builder = (
+        ClusterBuilder()
+        .node("n0", gpu=5)
+        .queue("top", deserved={"gpu": 2, "cpu": 100})
+        .queue("x", parent="top", deserved=NOTHING, sharing=Sharing(weight=Fraction(9)))
+        .queue("y", parent="top", deserved={"gpu": 3, "cpu": 0})
+    )
+    for name, gpu, priority in (("y1", 1, 50), ("y2", 3, 51), ("y3", 1, 52)):
+        builder.job(name, queue="y", gpu=gpu, cpu=cpu, priority=priority, running={"n0": 1})
+    ran = builder.job("x1", queue="x", gpu=asked, cpu=0).run(shard=SHARD)
+    assert len(ran.evicted) == gone
+
+
+def test_what_a_victim_s_queue_is_owed_is_of_what_the_claim_lacks():
+    # F16: with y1 back y holds 2 of its 3 GPUs; the CPU that it borrows is not what x1 lacks.
+    gpu, cpu = 0, 1
+    quotas = Quotas(
+        np.array([-1, 0, 0]),
+        np.array([[2, 0, 3], [100, 0, 0]]),
+        np.full((2, 3), UNLIMITED),
+        np.full((2, 3), UNLIMITED),
+        [Fraction(1), Fraction(9), Fraction(1)],
+        np.array([gpu, cpu]),
+    )
+    holdings = Holdings(quotas, np.array([[0, 0, 1], [0, 0, 30]]))
+    y1, x1 = Work(0, 2, [(gpu, 1), (cpu, 30)]), Work(-1, 1, [(gpu, 4)])
+    assert list(unjust(holdings, x1, [y1], [gpu])) == [y1]
+    assert not list(unjust(holdings, x1, [y1], [gpu, cpu]))

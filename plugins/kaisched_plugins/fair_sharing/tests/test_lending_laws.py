@@ -13,6 +13,7 @@ from kaisched import GPU, UNLIMITED
 from kaisched.core.tables import Sharing
 from kaisched.framework.cycle import run_cycle
 from kaisched.framework.memory import Memory
+from kaisched.framework.report.turns import Turns
 from kaisched.testing import ClusterBuilder
 from kaisched.testing.builder import policy_of
 from kaisched_plugins.fair_sharing.columns import order_keys
@@ -194,6 +195,7 @@ def test_a_cycle_breaks_no_rule_of_the_policy_or_of_the_host(rng):
 
 POLICY = policy_of(SHARD)
 ALLOCATES = policy_of(SHARD, actions=("allocate",))
+WAITS = policy_of(SHARD, actions=("stalegang",))
 
 
 def holdings_of(snapshot):
@@ -238,6 +240,24 @@ def test_jobs_start_in_the_order_of_a_knock_out_in_which_all_are_compared_anew(r
             holdings.add(work.queue, work.ask)
             started.append(work.row)
     assert snapshot.tasks.job_of_task[result.bind_tasks].tolist() == started
+
+
+@given(seeds)
+@settings(max_examples=20, deadline=None)
+def test_the_job_that_is_said_to_have_nothing_ahead_of_it_wins_the_knock_out(rng):
+    snapshot = some_world(rng).store().snapshot()
+    result, _ = run_cycle(snapshot, None, WAITS, 1e6, Memory())
+    holdings, table = holdings_of(snapshot)
+    rows, order = result.records.rows.tolist(), Turns(result)
+    turns = {job: turn for job in rows if (turn := order.turn(job)) is not None}
+    assert list(turns) == rows
+    heads = {}
+    for job, turn in turns.items():
+        if turn.position == 1:
+            work = work_in(snapshot, table, job)
+            heads[work.queue] = work
+    first = [job for job, turn in turns.items() if turn.ahead is None]
+    assert first == ([next_head(holdings, heads).row] if heads else [])
 
 
 @given(seeds)

@@ -115,8 +115,9 @@ def test_a_high_priority_takes_the_least_important_work_whatever_the_shares_are(
     arguments = {} if high is None else {"arguments": {"highPriorityFrom": high}}
     text = HIGH if high else HIGH.replace("priority=20", "priority=80")
     shard = {"plugins": {**SHARD["plugins"], "fair-sharing": {"enabled": True, **arguments}}}
-    cells = draw(text).after(shard=shard).drawing.nodes[0].cells
-    assert sorted(cell.holder for cell in cells if cell.is_leaving) == gone
+    evictions = draw(text).builder().run(shard=shard).result.evictions
+    assert sorted(it.pod_group.removeprefix("default/") for it in evictions) == gone
+    assert all((it.beneficiary_queue, it.kind) == ("b", "priority") for it in evictions)
 
 
 def test_an_eviction_says_whose_share_was_higher_and_a_refusal_what_is_full():

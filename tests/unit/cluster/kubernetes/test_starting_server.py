@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from kaisched.cluster.kubernetes.access import Access
 from kaisched.cluster.kubernetes.client import JSON, Client, RefusedError
-from kaisched.cluster.kubernetes.doubt import MOST_DOUBT_S, Doubt
+from kaisched.cluster.kubernetes.doubt import ECHO_S, MOST_DOUBT_S, Doubt
 from kaisched.cluster.kubernetes.pauses import Pace
 from kaisched.cluster.kubernetes.reflector import Phase, Reflector
 from kaisched.cluster.kubernetes.resources import NODES
@@ -89,7 +89,15 @@ def test_a_server_that_is_never_ready_is_believed_in_the_end_each_time_it_starts
 
 
 @pytest.mark.fault("I133")
-def test_a_refusal_of_just_before_it_was_ready_is_doubted_once_more():
-    ready = iter([False, True, True])
-    doubt = Doubt(lambda: next(ready), Clock())
-    assert [doubt.is_due() for _ in range(3)] == [True, True, False]
+def test_refusals_of_just_before_it_was_ready_are_doubted_in_all_threads():
+    clock, ready = Clock(), iter((False, True, True, True))
+    doubt = Doubt(lambda: next(ready), clock)
+    found = []
+    for clock.now_s in (10.0, 10.1, 10.0 + ECHO_S, 10.1 + ECHO_S):
+        found.append(doubt.is_due())
+    assert found == [True, True, True, False]
+
+
+@pytest.mark.fault("I133")
+def test_a_refusal_of_a_server_that_was_never_seen_to_start_is_believed():
+    assert not Doubt(lambda: True, Clock()).is_due()

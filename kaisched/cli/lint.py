@@ -1,0 +1,38 @@
+"""``kaisched lint``: everything that is wrong with manifests, without a cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+_FILES = typer.Argument(
+    help="Files and folders of manifests and settings; - for standard input.",
+    metavar="FILES...",
+    show_default=False,
+)
+
+
+def command(
+    files: Annotated[list[str], _FILES],
+    *,
+    output: Annotated[
+        Literal["text", "json", "sarif"], typer.Option("-o", "--output", help="How to print.")
+    ] = "text",
+) -> None:
+    """Check queues, shards, jobs, nodes and settings files, and report all errors at once.
+
+    Beyond faults of single objects: cycles and missing parents of queues, quotas above those of
+    the parent or of the nodes, jobs in queues that do not exist, and errors in policies. What is
+    not among the files is not missed, unless objects of its kind are.
+
+    The exit code is 1 if there are errors, and 0 if there are only warnings. SARIF is what code
+    hosts show beside a change.
+    """
+    from kaisched.cli import lint_text  # noqa: PLC0415 - not for the help
+    from kaisched.engine.linting import lint  # noqa: PLC0415 - not for the help
+
+    found = lint(files)
+    print(lint_text.FORMS[output](found), flush=True)  # noqa: T201
+    if any(finding.is_error for finding in found):
+        raise typer.Exit(1)

@@ -1,0 +1,132 @@
+"""Queues with their waiting jobs, as tables and as ``kaisched.io/queues/v1``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from kaisched.cli.plan_document import pending_job, queue_document
+from kaisched.cli.plan_tables import print_queues
+from kaisched.cli.printing import Column, print_table
+from kaisched.errors import ConfigError
+from kaisched.framework.report.turns import Turns
+from kaisched.objects.faults import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kaisched.framework.report.records import CycleResult, QueueShare
+
+SCHEMA: Final = "kaisched.io/queues/v1"
+_WAITING: Final = (Column("QUEUE"), Column("WAITING JOBS", is_number=True), Column("REASONS"))
+_JOBS: Final = (
+    Column("POSITION", is_number=True),
+    Column("POD GROUP"),
+    Column("QUEUE", may_go=True),
+    Column("REASON"),
+    Column("BECAUSE"),
+)
+
+
+def document(result: CycleResult, name: str | None) -> dict[str, Any]:
+    """Return all queues, or one with those around it and the jobs that wait below it."""
+    shares, reasons = _around(result.shares, name), _reasons(result)
+    turns = Turns(result)
+    return {
+        "schemaVersion": SCHEMA,
+        "queues": [
+            {
+                **queue_document(share),
+                "problem": None if share.problem is None else share.problem[1],
+                "pending": dict(sorted(reasons.get(share.name, {}).items())),
+            }
+            for share in shares
+        ],
+        "jobs": [
+            pending_job(result.records.record(job), turns.document(job))
+            for job in (_jobs_below(result, name) if name is not None else ())
+        ],
+    }
+
+
+def print_tables(result: CycleResult, name: str | None) -> None:
+    """Print all queues, or one with those around it and the jobs that wait below it."""
+    shares, reasons = _around(result.shares, name), _reasons(result)
+    print_queues(shares)
+    print_table(
+        "Waiting",
+        _WAITING,
+        [
+            (share.name, f"{sum(found.values())}", _counted(found))
+            for share in shares
+            if (found := reasons.get(share.name))
+        ],
+    )
+    problems = [(share.name, share.problem[1]) for share in shares if share.problem is not None]
+    print_table("Problems", (Column("QUEUE"), Column("PROBLEM")), problems)
+    if name is not None:
+        print_table("Jobs in order", _JOBS, _job_rows(result, name))
+
+
+def _around(shares: Sequence[QueueShare], name: str | None) -> list[QueueShare]:
+    """Return a queue with those above and below it, parents first; all of them without a name.
+
+    Raises:
+        ConfigError: there is no such queue.
+
+    """
+    if name is None:
+        return list(shares)
+    parent = {share.name: share.parent for share in shares}
+    if name not in parent:
+        raise ConfigError(f"there is no queue {name}", fix=did_you_mean(name, list(parent)))
+    above = _line(name, parent)
+    return [it for it in shares if it.name in above or name in _line(it.name, parent)]
+
+
+def _line(name: str, parent: Mapping[str, str | None]) -> list[str]:
+    """Return a queue and those above it."""
+    line: list[str] = []
+    at: str | None = name
+    while at:
+        line.append(at)
+        at = parent.get(at)
+    return line
+
+
+def _reasons(result: CycleResult) -> dict[str, Counter[str]]:
+    """Count the waiting jobs of each queue by their reasons, those of queues below included."""
+    parent = {share.name: share.parent for share in result.shares}
+    found: dict[str, Counter[str]] = {}
+    for record in result.records:
+        for queue in _line(record.queue, parent):
+            found.setdefault(queue, Counter())[record.reason] += 1
+    return found
+
+
+def _counted(reasons: Counter[str]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+
+
+def _jobs_below(result: CycleResult, name: str) -> list[int]:
+    """Return the jobs that wait in a queue or below it: by queue, then in order."""
+    session, turns = result.records.session, Turns(result)
+    parent = {share.name: share.parent for share in result.shares}
+    names, queues = session.jobs.name, session.jobs.queue_name
+    rows = [row for row in result.records.rows.tolist() if name in _line(queues[row], parent)]
+
+    def place(row: int) -> tuple[str, int, str]:
+        turn = turns.turn(row)
+        return queues[row], len(rows) + 1 if turn is None else turn.position, names[row]
+
+    return sorted(rows, key=place)
+
+
+def _job_rows(result: CycleResult, name: str) -> list[tuple[str, ...]]:
+    turns = Turns(result)
+    rows: list[tuple[str, ...]] = []
+    for job in _jobs_below(result, name):
+        record, turn = result.records.record(job), turns.turn(job)
+        position = "-" if turn is None else f"{turn.position}"
+        rows.append((position, record.pod_group, record.queue, record.reason, record.message))
+    return rows

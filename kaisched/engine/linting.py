@@ -1,0 +1,224 @@
+"""Linter of manifests: everything that is wrong with them, without a cluster.
+
+It asks the checks that loading, planning and the daemon use, and adds those that need all objects
+at once: quotas against those above and against the nodes, and the queues that jobs name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from kaisched.config.loading import settings_errors
+from kaisched.config.settings import KIND as SETTINGS_KIND
+from kaisched.core.refusals import TEXTS, Refusal
+from kaisched.engine.planning import PlanInput, complete, planned_cluster, read_manifests
+from kaisched.engine.policy import build_policy, default_policy, default_shard
+from kaisched.engine.quota_sums import quota_sums
+from kaisched.engine.shards import shard_errors, shared_pools
+from kaisched.errors import ConfigError, KaischedError, ObjectError
+from kaisched.objects.check import check_queues
+from kaisched.objects.faults import Source, did_you_mean
+from kaisched.objects.kinds import faults_of
+from kaisched.objects.labels import queue_of
+from kaisched.objects.load import identity_of
+from kaisched.objects.owners import PartialObject
+from kaisched.objects.pod import Pod
+from kaisched.objects.podgroup import PodGroup
+from kaisched.objects.queue import Queue
+from kaisched.objects.shard import SchedulingShard
+from kaisched.objects.wire import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kaisched.cluster.embedded import EmbeddedCluster
+    from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.policy import Policy
+    from kaisched.objects.load import Loaded, Manifest
+
+_ABOUT_QUEUES: Final = (Refusal.QUEUE_MISSING, Refusal.QUEUE_ORPHAN, Refusal.QUEUE_NOT_LEAF)
+RULES: Final = {
+    "object": "An object has a fault and is not used.",
+    "without-effect": "A value is accepted and has no effect, or not the one that was meant.",
+    "queue-tree": "A queue has no parents up to a root, or is in a cycle.",
+    "quota-sum": "Quotas below a queue add up to more than it has, or than the cluster has.",
+    "unknown-queue": "A job names a queue that cannot take it.",
+    "shard": "A SchedulingShard has an error in its policy.",
+    "settings": "A settings file has an error.",
+}
+"""Rules by name, with what a finding of each means."""
+
+
+class Finding(NamedTuple):
+    """A fault of an object, or a doubt about it."""
+
+    rule: str
+    error: KaischedError
+    is_error: bool = True
+    document: int = 0
+    """Number of the document in the file; 0 where it is not known."""
+
+
+def lint(files: Sequence[str]) -> list[Finding]:
+    """Return all findings about files, folders, or ``-`` for standard input; each once.
+
+    Raises:
+        ConfigError: a file does not exist.
+
+    """
+    loaded = read_manifests(files)
+    found = [
+        *_settings(loaded),
+        *(_of_object("object", problem) for problem in loaded.problems),
+        *(
+            _of_object("without-effect", it, is_error=False)
+            for it in loaded.warnings
+            if not it.path.startswith("status.")  # which manifests do not have yet
+        ),
+        *_queue_tree(loaded),
+        *_shards(loaded),
+    ]
+    _use_all_that_have_a_form(loaded)
+    found += _together(loaded)
+    once: dict[str, Finding] = {}
+    for finding in found:
+        once.setdefault(str(finding.error), finding)
+    return list(once.values())
+
+
+def _of_object(rule: str, error: ObjectError, *, is_error: bool = True) -> Finding:
+    return Finding(rule, error, is_error, error.document)
+
+
+def _settings(loaded: Loaded) -> Iterator[Finding]:
+    """Yield the errors of settings files, which are no manifests."""
+    settings = [it.source for it in loaded.others if it.kind == SETTINGS_KIND]
+    loaded.others = [it for it in loaded.others if it.kind != SETTINGS_KIND]
+    for file, document in settings:
+        if Path(file).is_file():
+            for error in settings_errors(Path(file)):
+                yield Finding("settings", error, document=document)
+
+
+def _use_all_that_have_a_form(loaded: Loaded) -> None:
+    """Add objects whose faults are reported, so that nothing is reported for want of them."""
+    for obj, source in loaded.faulty:
+        is_good = all(fault.is_warning for fault in faults_of(obj))
+        if is_good and identity_of(obj) not in loaded.sources:
+            loaded.sources[identity_of(obj)] = source
+            loaded.objects.append(obj)
+
+
+def _together(loaded: Loaded) -> Iterator[Finding]:
+    """Yield what is found once all objects are in a cluster in memory."""
+    workloads = list(loaded.objects)
+    shard, policy = _policy_among(loaded)
+    known = list(map(str, loaded.problems))
+    doubts = complete(loaded, shard, policy)
+    workloads += [obj for obj in loaded.objects if isinstance(obj, PartialObject)]
+    cluster, problems = planned_cluster(PlanInput(loaded, shard, policy, []))
+    for problem in problems:
+        if problem.kind != Queue.KIND and str(problem) not in known:
+            yield _of_object("object", problem)
+    for text in doubts:
+        if not text.startswith("objects of kinds that are not read"):
+            yield Finding("without-effect", ConfigError(text), is_error=False)
+    snapshot = cluster.snapshot()
+    lends = any(setting.plugin.lends for setting in policy.plugins)
+    for error in quota_sums(snapshot, loaded, is_lent=lends):
+        yield _of_object("quota-sum", error, is_error=False)
+    if len(snapshot.queues.name) or snapshot.queues.why_not:
+        for error in (*_jobs(cluster, snapshot, loaded), *_owners(workloads, snapshot, loaded)):
+            yield _of_object("unknown-queue", error)
+
+
+def _policy_among(loaded: Loaded) -> tuple[SchedulingShard, Policy]:
+    """Return the only shard, or else the default one."""
+    shards = loaded.of(SchedulingShard)
+    if len(shards) == 1:
+        try:
+            return shards[0], build_policy(shards[0])[0]
+        except KaischedError:
+            pass  # reported
+    return default_shard(), default_policy()
+
+
+def _queue_tree(loaded: Loaded) -> Iterator[Finding]:
+    """Yield the queues without parents up to a root; queues with faults count as parents."""
+    faulty = [obj for obj, _ in loaded.faulty if isinstance(obj, Queue)]
+    _, problems = check_queues([*loaded.of(Queue), *faulty], loaded.sources)
+    bad = {queue.name for queue in faulty}
+    yield from (_of_object("queue-tree", it) for it in problems if it.name not in bad)
+
+
+def _shards(loaded: Loaded) -> Iterator[Finding]:
+    for error, source in shard_errors(loaded):
+        yield Finding("shard", error, document=source.document)
+    shards = [
+        (shard, loaded.sources[identity_of(shard)].file) for shard in loaded.of(SchedulingShard)
+    ]
+    for shard, file in shards:
+        try:
+            _, said = build_policy(shard, file)
+        except KaischedError:
+            continue  # among the errors
+        for text in said:
+            yield Finding("without-effect", ConfigError(text, file=file), is_error=False)
+    yield from (Finding("shard", error) for error in shared_pools(shards))
+
+
+def _jobs(cluster: EmbeddedCluster, snapshot: Snapshot, loaded: Loaded) -> Iterator[ObjectError]:
+    """Yield the jobs whose queue cannot take them, at their pod group or at their pods."""
+    jobs = snapshot.jobs
+    for row in np.flatnonzero(np.isin(jobs.refusal, [int(it) for it in _ABOUT_QUEUES])).tolist():
+        name, queue = jobs.name[row], jobs.queue_name[row]
+        refusal = int(jobs.refusal[row])
+        group = (PodGroup.KIND, name)
+        pods = [(Pod.KIND, key) for key, _ in cluster.store.pending_pods(name)]
+        for kind, key in [group] if group in loaded.sources else pods:
+            source = loaded.sources.get((kind, key), Source())
+            yield _queue_error(refusal, queue, snapshot, (kind, key), source)
+
+
+def _owners(
+    objects: Iterable[Manifest], snapshot: Snapshot, loaded: Loaded
+) -> Iterator[ObjectError]:
+    """Yield the workloads whose label, or that of their pods, names a queue that does not exist."""
+    source_of_other = {(it.kind, it.name): it.source for it in loaded.others}
+    for obj in objects:
+        template = getattr(getattr(obj, "spec", None), "template", None)
+        if template is None and not isinstance(obj, PartialObject):
+            continue
+        metas = [obj.metadata]
+        if template is not None:
+            metas.append(ObjectMeta(name="", labels=template.metadata.labels))
+        kind, name = identity_of(obj)
+        kind = kind.partition(".")[0]
+        other = source_of_other.get((kind, obj.metadata.name), Source())
+        source = loaded.sources.get((kind, name), other)
+        for queue in dict.fromkeys(filter(None, map(queue_of, metas))):
+            if queue not in snapshot.queues.row_of_name:
+                missing = int(Refusal.QUEUE_MISSING)
+                yield _queue_error(missing, queue, snapshot, (kind, name), source)
+
+
+def _queue_error(
+    refusal: int, queue: str, snapshot: Snapshot, where: tuple[str, str], source: Source
+) -> ObjectError:
+    text = TEXTS[refusal]
+    why = snapshot.queues.why_not.get(queue, "")
+    near = did_you_mean(queue, list(snapshot.queues.name))
+    is_near = refusal == Refusal.QUEUE_MISSING and near.endswith("?")
+    cure = text.cure[:1].lower() + text.cure[1:].removesuffix(".")
+    return ObjectError(
+        f"{text.sentence}: {why}" if why else text.sentence,
+        file=source.file,
+        document=source.document,
+        kind=where[0],
+        name=where[1],
+        value=queue,
+        fix=near if is_near else cure,
+    )

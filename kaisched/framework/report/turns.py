@@ -1,0 +1,284 @@
+"""Whose turn it is: the place of each waiting job in its queue, and of the queues on its path.
+
+The order is that of allocate, as of the end of the cycle: inside a queue the jobs by the plugins'
+keys, at each level the queues by theirs, each with the job that it would offer. It is made when it
+is read, under any policy: plugins name their keys (``Plugin.key_names``).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kaisched.core.lazy import lazy
+from kaisched.framework.plugins.answers import CycleAbandonedError
+from kaisched.framework.session.next_batch import asked_of
+from kaisched.units import UNLIMITED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from kaisched.framework.plugins.dispatch import NamedKey
+    from kaisched.framework.report.records import CycleResult
+    from kaisched.framework.session.session import Session
+
+_ALLOCATE: Final = "allocate"
+_LAST_OF_JOBS: Final = ("creation", "name")
+_LAST_OF_QUEUES: Final = ("place",)
+"""Siblings are in order of creation, then name."""
+_IN_WORDS: Final = {
+    "creation": "it was created later",
+    "name": "its name comes later",
+    "place": "the queue was created later, or its name comes later",
+}
+
+_Entry: TypeAlias = tuple[Any, ...]
+
+
+class Because(NamedTuple):
+    """The first key in which two neighbours in an order differ."""
+
+    plugin: str
+    """The plugin that answered it; empty for the last rules of the host."""
+    key: str
+    own: float | str
+    other: float | str
+
+    def text(self) -> str:
+        """Return for example ``priority 10 against 90 (priority)``."""
+        if not self.plugin:
+            return _IN_WORDS[self.key]
+        return f"{self.key} {_told(self.own)} against {_told(self.other)} ({self.plugin})"
+
+
+class Ahead(NamedTuple):
+    """The job that comes directly before another."""
+
+    job: int
+    queue: int
+    """The queue with which the job competes: its own or one above it."""
+    because: Because
+
+
+class Level(NamedTuple):
+    """The place of a queue among its siblings that have waiting jobs."""
+
+    queue: int
+    position: int
+    of: int
+    head: int
+    """The job that the queue offers."""
+    ahead: Ahead | None
+
+
+class Turn(NamedTuple):
+    """The place of a job in the order."""
+
+    position: int
+    """In its queue, from 1."""
+    of: int
+    """So many jobs wait in the queue and take part in the order."""
+    ahead: Ahead | None
+    """The job before it in its queue; of the first job, the head of the queue before its own, at
+    the lowest level at which there is one; None if it is the next of all."""
+    levels: tuple[Level, ...]
+    """Its queue, the queue above it, and so on up to a root."""
+
+
+def _told(value: float | str) -> str:
+    number = _number(value)
+    if number is None:
+        return "none"
+    return f"{number:.15g}" if isinstance(number, float) else str(number)
+
+
+def _number(value: float | str) -> float | str | None:
+    """Return a value for JSON, None for one that stands for none or infinite."""
+    if isinstance(value, str):
+        return value
+    return value if abs(value) < UNLIMITED else None
+
+
+class _Line:
+    """Rows in order, with the keys that decide it."""
+
+    def __init__(
+        self, keys: Sequence[NamedKey], last: Sequence[str], some: Sequence[tuple[_Entry, int]]
+    ) -> None:
+        """Take entries with their rows, sorted; ``last`` names the keys after the plugins'."""
+        self.rows = [row for _, row in some]
+        self.place = {row: at for at, row in enumerate(self.rows)}
+        self._entries = [entry for entry, _ in some]
+        self._keys = keys
+        self._last = last
+
+    def because(self, at: int) -> Because:
+        """Return what puts a row behind the one before it."""
+        pairs = zip(self._entries[at], self._entries[at - 1], strict=True)
+        place, own, other = next(
+            (place, own, other) for place, (own, other) in enumerate(pairs) if own != other
+        )
+        if place >= len(self._keys):
+            return Because("", self._last[place - len(self._keys)], own, other)
+        key = self._keys[place]
+        return Because(key.plugin, key.name, key.shown(own), key.shown(other))
+
+
+class _Order(NamedTuple):
+    """The order of everything that waits."""
+
+    jobs: Mapping[int, _Line]
+    """The waiting jobs of each leaf queue."""
+    queues: Mapping[int, _Line]
+    """The queues with waiting jobs below each inner queue; below -1 the roots."""
+    head: Mapping[int, int]
+    """The job that each of these queues offers."""
+
+
+class Turns:
+    """The order of the jobs that stay pending after a cycle."""
+
+    def __init__(self, result: CycleResult) -> None:
+        """Keep the result: nothing is computed yet."""
+        self._result = result
+        self._session: Session = result.records.session
+
+    def turn(self, job: int) -> Turn | None:
+        """Return the place of a job row; None if it takes no part in the order.
+
+        A job takes none if its queue does not exist, a gate refuses it as it is, or all of its pods
+        are promised room.
+        """
+        queue = int(self._session.jobs.queue_of_job[job])
+        line = self._order.jobs.get(queue)
+        if line is None or job not in line.place:
+            return None
+        at = line.place[job]
+        levels = tuple(map(self._level, self._session.queues.tree.path(queue).tolist()))
+        if at:
+            ahead: Ahead | None = Ahead(line.rows[at - 1], queue, line.because(at))
+        else:
+            ahead = next((level.ahead for level in levels if level.ahead is not None), None)
+        return Turn(at + 1, len(line.rows), ahead, levels)
+
+    def document(self, job: int) -> dict[str, Any] | None:
+        """Return the place of a job row as docs/reference/plan-json.md describes it."""
+        turn, names = self.turn(job), self._session.queues.name
+        if turn is None:
+            return None
+        return {
+            "position": turn.position,
+            "of": turn.of,
+            "ahead": self._ahead(turn.ahead),
+            "levels": [
+                {
+                    "queue": names[level.queue],
+                    "position": level.position,
+                    "of": level.of,
+                    "head": self._session.jobs.name[level.head],
+                    "ahead": self._ahead(level.ahead),
+                    "figures": {
+                        name: _number(figure)
+                        for name, figure in self._result.shares[level.queue].figures.items()
+                    },
+                }
+                for level in turn.levels
+            ],
+        }
+
+    def _ahead(self, ahead: Ahead | None) -> dict[str, Any] | None:
+        if ahead is None:
+            return None
+        because = ahead.because
+        return {
+            "podGroup": self._session.jobs.name[ahead.job],
+            "queue": self._session.queues.name[ahead.queue],
+            "plugin": because.plugin or None,
+            "key": because.key,
+            "own": _number(because.own),
+            "other": _number(because.other),
+        }
+
+    def _level(self, queue: int) -> Level:
+        order = self._order
+        line = order.queues[int(self._session.queues.tree.parent_of_queue[queue])]
+        at = line.place[queue]
+        ahead = None
+        if at:
+            before = line.rows[at - 1]
+            ahead = Ahead(order.head[before], before, line.because(at))
+        return Level(queue, at + 1, len(line.rows), order.head[queue], ahead)
+
+    @lazy
+    def _order(self) -> _Order:
+        """The order; empty if a plugin that it needs failed, even if it fails only now."""
+        try:
+            return _Order({}, {}, {}) if self._result.stats.abandoned else self._compared()
+        except CycleAbandonedError:
+            return _Order({}, {}, {})
+
+    def _compared(self) -> _Order:
+        tree = self._session.queues.tree
+        jobs = dict(self._jobs())
+        head = {queue: line.rows[0] for queue, line in jobs.items()}
+        queues: dict[int, _Line] = {}
+        for level in reversed(tree.levels):
+            rows = [row for row in level.tolist() if row in head]
+            if not rows:
+                continue
+            keys, entries = self._contest(rows, [head[row] for row in rows])
+            parents = tree.parent_of_queue[rows].tolist()
+            for above, line in _lines(parents, entries, rows, keys, _LAST_OF_QUEUES):
+                queues[above] = line
+                if above >= 0:
+                    head[above] = head[line.rows[0]]
+        return _Order(jobs, queues, head)
+
+    def _jobs(self) -> Iterable[tuple[int, _Line]]:
+        """Return the jobs that take part, in order, by queue."""
+        session, jobs = self._session, self._session.jobs
+        rows = self._result.records.rows
+        pending = session.ledger.job_pending if session.has_moved else jobs.pending
+        takes_part = (jobs.queue_of_job >= 0) & (jobs.refusal == 0) & (pending > 0)
+        rows = rows[takes_part[rows]]
+        if not rows.size:
+            return ()
+        codes = session.ask.job_gate(session, _ALLOCATE, rows)
+        rows = rows if codes is None else rows[codes == 0]
+        keys = session.ask.named_keys("job_order", session, rows)
+        columns = [*(key.column.tolist() for key in keys), jobs.created_s[rows].tolist()]
+        names = [jobs.name[row] for row in rows.tolist()]
+        entries = list(zip(*columns, names, strict=True))
+        queue = jobs.queue_of_job[rows].tolist()
+        return _lines(queue, entries, rows.tolist(), keys, _LAST_OF_JOBS)
+
+    def _contest(
+        self, queue: Sequence[int], job: Sequence[int]
+    ) -> tuple[Sequence[NamedKey], list[_Entry]]:
+        """Return the keys of queues, each with the job that it offers, and the entries."""
+        session = self._session
+        rows, heads = np.array(queue, np.int64), np.array(job, np.int64)
+        held = (session.ledger.held if session.has_moved else session.held)[:, rows]
+        ask = np.stack([asked_of(session, row) for row in job], axis=1)
+        keys = [
+            *session.ask.named_keys("queue_order", session, rows, held, ask),
+            *session.ask.named_keys("head_order", session, rows, heads, held, ask),
+        ]
+        columns = [*(key.column.tolist() for key in keys), queue]
+        return keys, list(zip(*columns, strict=True))
+
+
+def _lines(
+    group: Sequence[int],
+    entries: Sequence[_Entry],
+    rows: Sequence[int],
+    keys: Sequence[NamedKey],
+    last: Sequence[str],
+) -> Iterator[tuple[int, _Line]]:
+    """Yield the rows of each group, sorted by their entries."""
+    ordered = sorted(zip(group, entries, rows, strict=True))
+    for each, some in groupby(ordered, key=itemgetter(0)):
+        yield each, _Line(keys, last, [(entry, row) for _, entry, row in some])

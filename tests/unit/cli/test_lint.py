@@ -1,0 +1,198 @@
+"""``kaisched lint``: all findings at once, each at its line, as text, JSON and SARIF."""
+
+import json
+
+import pytest
+
+from kaisched.errors import join_path
+from kaisched.objects.places import line_of
+from tests.unit.cli.conftest import NODE, POD, QUEUE
+
+SHARD = """apiVersion: kai.scheduler/v1
+kind: SchedulingShard
+metadata: {name: s}
+spec:
+  kValu: 1
+  plugins:
+    zzz: {}
+---"""
+SETTINGS = """apiVersion: kaisched.io/v1alpha1
+kind: SchedulerConfiguration
+metrics: {prot: 1}
+foo: 1
+"""
+
+
+@pytest.fixture
+def lint(run, tmp_path):
+    """Lint one text; returns the exit code and (level, rule, name, path, message, line) of each."""
+
+    def lint(text, name="f.yaml"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        code, out, _ = run("lint", tmp_path / name, "-o", "json")
+        document = json.loads(out)
+        assert document["schemaVersion"] == "kaisched.io/lint/v1"
+        return code, [
+            tuple(it[key] for key in ("level", "rule", "name", "path", "message", "line"))
+            for it in document["findings"]
+        ]
+
+    return lint
+
+
+def rules(found):
+    return [(name, rule) for _, rule, name, *_ in found[1]]
+
+
+def test_good_manifests_have_no_findings(run, manifests):
+    text = manifests.read_text(encoding="utf-8").replace("quota: 8", "quota: 4")
+    manifests.write_text(text.replace("quota: -1", "quota: 16"), encoding="utf-8")
+    assert run("lint", manifests) == (0, "0 errors, 0 warnings\n", "")
+
+
+def test_everything_is_told_at_once_and_at_its_line(lint):
+    text = (
+        SHARD
+        + NODE % "n0"
+        + QUEUE % ("root", "", 12, 10)
+        + QUEUE % ("a", "root", 8, -1)
+        + QUEUE % ("b", "root", 4, -1)
+        + QUEUE % ("c", "d", 0, -1)
+        + QUEUE % ("d", "c", 0, -1)
+        + QUEUE % ("e", "rot", 0, -1)
+        + POD % ("p", "aa", "kaisched", 1)
+        + POD % ("q", "root", "kaisched", 1)
+        + POD % ("r", "nowhere", "default-scheduler", 1)
+    )
+    code, found = lint(text)
+    assert code == 1
+    lines = text.splitlines()
+    told = [(level, rule, name, path) for level, rule, name, path, *_ in found]
+    quota = "spec.resources.gpu.quota"
+    assert told == [
+        ("error", "object", "s", "spec.kValu"),
+        ("warning", "without-effect", "root", "spec.resources.gpu.limit"),
+        ("error", "queue-tree", "c", "spec.parentQueue"),
+        ("error", "queue-tree", "d", "spec.parentQueue"),
+        ("error", "queue-tree", "e", "spec.parentQueue"),
+        ("error", "shard", "", "spec.plugins.zzz"),
+        ("warning", "quota-sum", "root", quota),
+        ("warning", "quota-sum", "root", quota),
+        ("error", "unknown-queue", "team/p", ""),
+        ("error", "unknown-queue", "team/q", ""),
+    ]
+    assert [message for *_, message, _ in found[6:8]] == [
+        (
+            "the quotas of all top-level queues add up to 12 gpu, more than the 8 that the nodes in"
+            " the files have"
+        ),
+        "the quotas of its children add up to 12 gpu, more than its own limit of 10",
+    ]
+    assert lines[found[0][-1] - 1] == "  kValu: 1"
+    assert lines[found[5][-1] - 1] == "    zzz: {}"
+    assert 'parentQueue: "rot"' in lines[found[4][-1] - 1]
+
+
+def test_a_queue_with_an_unknown_key_is_all_that_is_wrong(lint):
+    text = QUEUE % ("a", "", 4, -1) + QUEUE % ("b", "a", 4, -1) + POD % ("p", "b", "kaisched", 1)
+    assert rules(lint(NODE % "n" + text.replace("spec: {parent", "spec: {prio: 1, parent"))) == [
+        ("a", "object"),
+        ("b", "object"),
+    ]
+
+
+def test_a_queue_that_is_left_out_keeps_those_below_it_and_its_jobs_out(lint):
+    text = QUEUE % ("a", "", -4, -1) + QUEUE % ("b", "a", 4, -1) + POD % ("p", "b", "kaisched", 1)
+    assert rules(lint(text)) == [
+        ("a", "object"),
+        ("b", "queue-tree"),
+        ("team/p", "unknown-queue"),
+    ]
+
+
+def test_jobs_are_not_missed_queues_where_there_is_no_queue(lint):
+    assert lint(POD % ("p", "a", "kaisched", 1)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "metadata: {name: w, namespace: team, labels: {kai.scheduler/queue: x}}\nspec: {}",
+        (
+            "metadata: {name: w, namespace: team}\n"
+            "spec: {template: {metadata: {labels: {kai.scheduler/queue: x}}}}"
+        ),
+    ],
+)
+def test_workloads_name_queues_too(lint, labels):
+    text = QUEUE % ("a", "", 4, -1) + f"\napiVersion: apps/v1\nkind: Deployment\n{labels}\n"
+    assert rules(lint(text)) == [("team/w", "unknown-queue")]
+
+
+def test_a_workload_of_any_kind_that_owns_pods_has_its_place(lint):
+    job = (
+        "\napiVersion: kubeflow.org/v1\nkind: PyTorchJob\n"
+        "metadata: {name: w, namespace: team, labels: {kai.scheduler/queue: x}}\nspec: {}\n"
+    )
+    (found,) = lint(QUEUE % ("a", "", 4, -1) + job)[1]
+    assert (found[1], found[2], found[-1]) == ("unknown-queue", "team/w", 7)
+
+
+def test_settings_files_are_read_as_such(lint):
+    code, found = lint(SETTINGS)
+    assert code == 1
+    assert [(rule, path, line) for _, rule, _, path, _, line in found] == [
+        ("settings", "metrics.prot", 3),
+        ("settings", "foo", 4),
+    ]
+
+
+@pytest.mark.proportion
+def test_quotas_add_up_to_those_above_where_the_policy_lends(lint):
+    shard = SHARD.replace("  kValu: 1\n", "").replace(
+        "zzz: {}", "{fair-sharing: {enabled: true}, proportion: {enabled: false}}"
+    )
+    text = shard + QUEUE % ("root", "", 2, -1) + QUEUE % ("a", "root", 4, -1)
+    assert lint(text) == (0, [])
+    assert [it[4] for it in lint(text + NODE.replace('"8"', '"5"') % "n")[1]] == [
+        "the quotas of all queues add up to 6 gpu, more than the 5 that the nodes in the files have"
+    ]
+
+
+def test_two_shards_for_the_same_nodes_are_an_error(lint):
+    shard = SHARD.replace("  kValu: 1\n", "").replace("    zzz: {}\n", "")
+    assert rules(lint(shard + "\n" + shard.replace("name: s", "name: t"))) == [("", "shard")]
+
+
+def test_findings_are_lines_for_editors(run, tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text(SHARD, encoding="utf-8")
+    code, out, _ = run("lint", file)
+    assert code == 1
+    first, *_, last = out.splitlines()
+    assert first == (
+        f"error: {file}:5: document 1 (SchedulingShard s): spec.kValu: unknown key;"
+        ' did you mean "kValue"? [object]'
+    )
+    assert last == "2 errors, 0 warnings"
+
+
+def test_sarif_names_rules_places_and_messages(run, tmp_path):
+    file = tmp_path / "f.yaml"
+    file.write_text(SHARD, encoding="utf-8")
+    document = json.loads(run("lint", file, "-o", "sarif")[1])
+    (found,) = document["runs"]
+    known = {rule["id"] for rule in found["tool"]["driver"]["rules"]}
+    assert document["version"] == "2.1.0"
+    assert {result["ruleId"] for result in found["results"]} <= known
+    place = found["results"][0]["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": str(file)}, "region": {"startLine": 5}}
+
+
+def test_a_place_is_the_longest_part_of_a_path_that_is_there():
+    data = b"# first\na: {b: 1}\n---\nx:\n  - y: 1\n  - 'k.l': {z: 1}\n"
+    assert line_of(data, 1, "a.b") == 2
+    assert line_of(data, 2, "x[1]" + "[" + join_path("k.l")[1:] + ".z") == 6
+    assert line_of(data, 2, "x[0].gone") == 5
+    assert line_of(data, 2, "") == 4
+    assert line_of(b"a: [", 1, "a") == 0

@@ -1,0 +1,178 @@
+"""``kaisched why`` and ``kaisched queue``: one answer from files, snapshots and daemons."""
+
+import json
+
+import pytest
+
+from tests.unit.cli.conftest import NODE, POD, QUEUE
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    """A queue at its limit with two jobs that wait, and a job that fits nowhere."""
+    file = tmp_path / "crowd.yaml"
+    file.write_text(
+        NODE % "n0"
+        + NODE % "n1"
+        + QUEUE % ("root", "", 16, -1)
+        + QUEUE % ("a", "root", 4, 6)
+        + QUEUE % ("b", "root", 8, -1)
+        + POD % ("a-0", "a", "kaisched", 4)
+        + POD % ("a-1", "a", "kaisched", 4)
+        + POD % ("a-2", "a", "kaisched", 4)
+        + POD % ("b-0", "b", "kaisched", 16),
+        encoding="utf-8",
+    )
+    return file
+
+
+@pytest.mark.proportion
+def test_a_waiting_job_has_a_reason_a_position_and_a_step_that_was_tried(run, crowd):
+    assert run("why", "a-1", "-f", crowd) == (
+        0,
+        """\
+job team/pg-a-1-uid-7 is pending: OverLimit
+  queue a: gpu 4 held + 4 asked is over its limit of 6
+  pod team/a-1: pending
+  position 1 of 2 in queue a
+  no job is ahead of it
+  queue a: 4 GPUs allocated, fair share 6, quota 4, requested 12
+  queue root: 4 GPUs allocated, fair share 16, quota 16, requested 28
+  next: a limit of gpu 8 for queue a
+    tried on a copy: the job starts, or is promised room
+""",
+        "",
+    )
+
+
+@pytest.mark.proportion
+def test_where_no_change_helps_that_is_said(run, crowd):
+    lines = run("why", "team/a-2", "-f", crowd)[1].splitlines()
+    assert "  directly ahead: team/pg-a-1-uid-7, because its name comes later" in lines
+    assert lines[-2:] == [
+        "  next: Raise the queue's limit, or let its work end.",
+        "    tried on a copy: would not be enough by itself: a limit of gpu 8 for queue a",
+    ]
+
+
+def test_the_nodes_that_are_out_are_evidence(run, crowd):
+    assert "2 gpu short by at least 8" in run("why", "b-0", "-f", crowd)[1]
+    document = json.loads(run("why", "b-0", "-f", crowd, "-o", "json")[1])
+    (miss,) = document["nodeMisses"]
+    assert (miss["nodes"], miss["detail"]) == (2, "gpu short by at least 8")
+
+
+def test_a_job_that_does_not_wait_says_where_its_pods_are(run, crowd):
+    lines = run("why", "team/pg-a-0-uid-6", "-f", crowd)[1].splitlines()
+    assert lines[:2] == [
+        "job team/pg-a-0-uid-6 does not wait",
+        "  pod team/a-0: to be bound now on n0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a-11", "there is no job or pod a-11; did you mean"),
+        ("zzz", "there is no job or pod zzz; only pods of our scheduler names are read"),
+        ("same", "several are called same: one/pg-same-uid-10, two/pg-same-uid-11; write the"),
+    ],
+)
+def test_a_name_that_means_no_job_or_several_is_an_error(run, crowd, name, message):
+    same = POD % ("same", "a", "kaisched", 1)
+    text = crowd.read_text(encoding="utf-8")
+    text += same.replace("team", "one") + same.replace("team", "two")
+    crowd.write_text(text, encoding="utf-8")
+    code, out, err = run("why", name, "-f", crowd)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_snapshot_answers_what_the_files_do(run, crowd, tmp_path):
+    file = tmp_path / "s.json"
+    assert run("snapshot", "take", file, "-f", crowd)[0] == 0
+    for line in (("why", "a-2"), ("queue", "ls"), ("queue", "show", "a")):
+        for form in ((), ("-o", "json")):
+            assert run(*line, "--snapshot", file, *form) == run(*line, "-f", crowd, *form)
+    code, _, err = run("why", "a-2", "--snapshot", file, "-f", crowd)
+    assert (code, "name several sources" in err) == (2, True)
+
+
+def test_the_answer_is_json_with_the_entry_of_a_plan(run, crowd):
+    document = json.loads(run("why", "a-2", "-f", crowd, "-o", "json")[1])
+    plan = json.loads(run("plan", "-f", crowd, "-o", "json")[1])["cycles"][0]
+    assert document["schemaVersion"] == "kaisched.io/why/v1"
+    assert document["pending"] in plan["pending"]
+    assert [queue["name"] for queue in document["queues"]] == ["a", "root"]
+    assert all(queue in plan["queues"] for queue in document["queues"])
+    assert document["pods"] == [{"pod": "team/a-2", "state": "pending", "node": None}]
+    running = json.loads(run("why", "a-0", "-f", crowd, "-o", "json")[1])
+    assert (running["pending"], running["pods"][0]["node"]) == (None, "n0")
+
+
+def test_an_evicted_job_says_by_whom_and_why(run, tmp_path):
+    held = POD.replace("spec:", "spec:\n  nodeName: n0").replace("\n---", "") % (
+        "old", "a", "kaisched", 8,
+    ) + "\nstatus: {phase: Running}\n---"  # fmt: skip
+    file = tmp_path / "f.yaml"
+    queues = QUEUE % ("a", "", 0, -1) + QUEUE % ("b", "", 8, -1)
+    file.write_text(NODE % "n0" + queues + held + POD % ("new", "b", "kaisched", 8), "utf-8")
+    lines = run("why", "old", "-f", file)[1].splitlines()
+    assert lines[1] == "  pod team/old: to be evicted now on n0"
+    assert lines[2].startswith("  evicted by reclaim for team/pg-new-")
+
+
+def test_problems_of_objects_are_told_and_are_the_exit_code(run, crowd):
+    text = crowd.read_text(encoding="utf-8") + QUEUE % ("c", "nowhere", 1, 1)
+    crowd.write_text(text, encoding="utf-8")
+    code, out, err = run("why", "a-1", "-f", crowd)
+    assert (code, bool(out)) == (1, True)
+    assert "nowhere" in err
+
+
+@pytest.mark.proportion
+def test_queues_are_listed_with_the_reasons_of_their_jobs(run, crowd):
+    code, out, err = run("queue", "ls", "-f", crowd)
+    assert (code, err) == (0, "")
+    assert (
+        out
+        == """\
+Queues: GPUs
+QUEUE  FAIR SHARE  ALLOCATED  REQUESTED  DESERVED
+root           16          4         28        16
+  a             6          4         12         4
+  b            10          0         16         8
+
+Waiting
+QUEUE  WAITING JOBS  REASONS
+root              3  2 OverLimit, 1 ExceedsAnyNode
+a                 2  2 OverLimit
+b                 1  1 ExceedsAnyNode
+
+"""
+    )
+
+
+def test_a_queue_shows_its_jobs_in_order(run, crowd):
+    out = run("queue", "show", "a", "-f", crowd)[1]
+    jobs = out.partition("Jobs in order\n")[2].splitlines()
+    assert [line.split()[:2] for line in jobs if line.split() and line.split()[0].isdecimal()] == [
+        ["1", "team/pg-a-1-uid-7"],
+        ["2", "team/pg-a-2-uid-8"],
+    ]
+    assert "\n  b " not in out
+    document = json.loads(run("queue", "show", "root", "-f", crowd, "-o", "json")[1])
+    assert [queue["name"] for queue in document["queues"]] == ["root", "a", "b"]
+    assert sum(document["queues"][0]["pending"].values()) == len(document["jobs"]) == 3
+    code, _, err = run("queue", "show", "aa", "-f", crowd)
+    assert (code, "there is no queue aa" in err) == (2, True)
+
+
+@pytest.mark.proportion
+def test_a_queue_with_a_problem_says_it(run, tmp_path):
+    file = tmp_path / "f.yaml"
+    shut = (QUEUE % ("a", "", 0, -1)).replace("quota: 0", "quota: 0, overQuotaWeight: 0")
+    file.write_text(NODE % "n0" + shut + POD % ("p", "a", "kaisched", 1), encoding="utf-8")
+    assert "Problems\nQUEUE  PROBLEM\na      " in run("queue", "ls", "-f", file)[1]
+    document = json.loads(run("queue", "ls", "-f", file, "-o", "json")[1])
+    assert document["queues"][0]["problem"]
