@@ -90,7 +90,7 @@ class Trials:
         if kind is Kind.TIME:
             later_s = sum(change.amount for change in changes)
         else:
-            snapshot = _CHANGED[kind](snapshot, job, changes)
+            snapshot = CHANGED[kind](snapshot, job, changes)
         result, _ = run_cycle(
             snapshot,
             session.usage,
@@ -271,7 +271,7 @@ def _held(snapshot: Snapshot, job: int) -> Amounts:
     return held
 
 
-_CHANGED: dict[Kind, Callable[[Snapshot, int, tuple[Change, ...]], Snapshot]] = {
+CHANGED: dict[Kind, Callable[[Snapshot, int, tuple[Change, ...]], Snapshot]] = {
     Kind.QUOTA: _quota,
     Kind.LIMIT: _limit,
     Kind.NODES: _nodes,

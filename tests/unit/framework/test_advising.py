@@ -4,10 +4,13 @@ from time import process_time
 
 import pytest
 
+from kaisched.cluster.nodes import NodeRow
 from kaisched.cluster.queues import QueueRow
+from kaisched.core.axis import GPU
 from kaisched.engine.policy import default_policy
 from kaisched.framework.advice.advice import Advice, Change, Kind, sentence_of
 from kaisched.framework.advice.adviser import Adviser
+from kaisched.framework.advice.trials import CHANGED
 from tests.laws.crowded import make_crowded
 from tests.unit.framework.fakes import cycle, job, store
 
@@ -92,3 +95,11 @@ def test_nothing_tried_says_nothing():
 )  # fmt: skip
 def test_what_is_wrong_with_a_queue_is_named(queues, said):
     assert advised(store(job("a"), queues=queues)).message == said
+
+
+def test_mig_instances_of_a_tried_node_count_in_what_is_divided():
+    made = store(job("a", gpu=1), nodes=(8,))
+    made.put_node(NodeRow("mig", {"cpu": 64_000, "pods": 110, "nvidia.com/mig-2g.20gb": 3}))
+    snapshot = made.snapshot()
+    tried = CHANGED[Kind.NODES](snapshot, 0, (Change("mig", amount=2),))
+    assert (tried.total - snapshot.total)[GPU] == 2 * 3 * 285
