@@ -26,7 +26,7 @@ from kaisched.objects.gpu_nodes import can_share, card_mib_of
 from kaisched.objects.node import Node
 from kaisched.objects.pod import Pod
 from kaisched.objects.podgroup import PodGroup
-from kaisched.objects.queue import Queue
+from kaisched.objects.queue import BY_USAGE, Queue
 from kaisched.objects.quotas import queue_lending, queue_shares, sharing_weight
 from kaisched.objects.requests import node_allocatable, pod_requests, unsupported
 from kaisched.objects.wire import Condition, ObjectMeta
@@ -97,6 +97,7 @@ def queue_row(queue: Queue) -> QueueRow:
             flavor_preference=spec.flavor_fungibility.preference,
             borrowing=spec.preemption.borrow_within_cohort.policy,
             borrowing_up_to=spec.preemption.borrow_within_cohort.max_priority_threshold,
+            is_by_usage=spec.admission_scope.admission_mode == BY_USAGE,
         ),
     )
 

@@ -124,8 +124,8 @@ class Kubernetes(BaseModel):
     )
     kueue: bool = Field(
         default=False,
-        description="Read Kueue's ClusterQueues, Cohorts, LocalQueues and WorkloadPriorityClasses"
-        " as queues of ours; only with `observe`.",
+        description="Read Kueue's ClusterQueues, Cohorts, LocalQueues, ResourceFlavors and"
+        " WorkloadPriorityClasses as queues of ours; only with `observe`.",
     )
     writers: Annotated[int, Field(ge=1, le=256)] = Field(
         default=8, description="Most binds and evictions under way at a time."

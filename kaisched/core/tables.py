@@ -109,6 +109,8 @@ class Sharing:
     """From which of those a job may take while its queue borrows: Never or LowerPriority."""
     borrowing_up_to: int | None = None
     """The highest priority that then may go; None for any."""
+    is_by_usage: bool = False
+    """Whether the queues below it have its quota in the order of their past usage."""
 
 
 SHARING: Final = Sharing()

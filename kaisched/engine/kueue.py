@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from kaisched.framework.plugins.loader import installed_plugins
 from kaisched.objects.kueue.nodes import FlavorNodes
 from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, ResourceFlavor
+from kaisched.objects.kueue.wire import KINDS, ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from kaisched.objects.kueue.work import Teller, jobs_with_uids
 from kaisched.objects.owners import Job, JobTemplate
 from kaisched.objects.pod import Pod
@@ -18,7 +18,13 @@ from kaisched.objects.queue import Queue
 if TYPE_CHECKING:
     from kaisched.framework.policy import Policy
     from kaisched.objects import SchedulingShard
+    from kaisched.objects.kueue.tree import Tree
     from kaisched.objects.load import Loaded
+
+_NO_HISTORY: Final = (
+    "ClusterQueue {} serves its LocalQueues by usage, but the shard keeps no history: what they"
+    " hold now counts; write a usageDBConfig, as docs/how-to/from-kueue.md says"
+)
 
 
 def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler: str) -> list[str]:
@@ -33,9 +39,13 @@ def translate(loaded: Loaded, shard: SchedulingShard, policy: Policy, scheduler:
     """
     warnings: list[str] = []
     if any(isinstance(obj, KINDS) for obj in loaded.objects):
+        by_usage = [it.name for it in loaded.of(ClusterQueue) if it.spec.is_by_usage]
         warnings = _translate(loaded, shard, scheduler)
         if not any(setting.plugin.lends for setting in policy.plugins):
             warnings.append(_not_lent())
+        usage = shard.spec.usage_db_config
+        if by_usage and (usage is None or not usage.client_type):
+            warnings.append(_NO_HISTORY.format(min(by_usage)))
     # What pods of a Job would look like is of no more use, and large.
     loaded.objects = [
         replace(it, spec=replace(it.spec, template=JobTemplate())) if isinstance(it, Job) else it
@@ -59,6 +69,7 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     tree = tree_of(
         loaded.of(ClusterQueue),
         loaded.of(Cohort),
+        loaded.of(LocalQueue),
         taken=[queue.name for queue in loaded.of(Queue)],
         gpu_resources=shard.spec.gpu_resources,
         sources=loaded.sources,
@@ -69,20 +80,31 @@ def _translate(loaded: Loaded, shard: SchedulingShard, scheduler: str) -> list[s
     flavor_objects = loaded.of(ResourceFlavor)
     gpus = shard.spec.gpu_resources
     nodes = FlavorNodes(tree.flavor_of, flavor_objects, gpus, tree.flavors_of)
-    work = Teller(objects, names, nodes, scheduler, loaded.sources).tell()
+    work = Teller(objects, names, tree.local_queues, nodes, scheduler, loaded.sources).tell()
     rest = [obj for obj in objects if not isinstance(obj, (*KINDS, Pod))]
     loaded.objects = [*tree.queues, *work.queues, *work.classes, *rest, *work.pods]
     for name, identity in tree.made_of.items():
         if identity in loaded.sources:
             loaded.sources[Queue.KIND, name] = loaded.sources[identity]
     loaded.problems += [*tree.problems, *work.problems]
-    named = {flavor for flavors in tree.flavor_of.values() for flavor in flavors.values()}
-    named |= {flavor for flavors in tree.flavors_of.values() for flavor in flavors}
+    known = {flavor.name for flavor in flavor_objects}
     return [
         *(str(it) for it in (*tree.warnings, *work.warnings)),
-        *(
-            f"ResourceFlavor {name} is named by quotas, but is not among the files: its pods may be"
-            " on any node"
-            for name in sorted(named - {flavor.name for flavor in flavor_objects})
-        ),
+        *_unknown_flavors(tree, known),
+    ]
+
+
+def _unknown_flavors(tree: Tree, known: set[str]) -> list[str]:
+    """Return a warning for each flavor without an object: which nodes its pods may be on (K4)."""
+    alone = {flavor for flavors in tree.flavor_of.values() for flavor in flavors.values()}
+    several = {flavor for flavors in tree.flavors_of.values() for flavor in flavors}
+    nodes = (
+        (alone, "any node"),
+        (several, "the nodes that no other flavor of the queue has"),
+    )
+    return [
+        f"ResourceFlavor {name} is named by quotas, but is not among the files: its pods may be"
+        f" on {where}"
+        for named, where in nodes
+        for name in sorted(named - known)
     ]

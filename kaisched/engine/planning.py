@@ -198,6 +198,7 @@ def planned_cluster(what: PlanInput) -> tuple[EmbeddedCluster, list[ObjectError]
 def plan(what: PlanInput, rounds: int = 1) -> Plan:
     """Run cycles until nothing changes any more, at most ``rounds``.
 
+    A cycle without decisions is not the last if it noted something new: a job waited in vain.
     Time is virtual. It begins with the last creation or deletion of an object, and advances to the
     cluster's next event, at least a second a cycle.
     """
@@ -206,12 +207,13 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
     memory = Memory()
     for _ in range(rounds):
         turn = take_turn(cluster, cluster, what.policy, None, cluster.clock, memory)
+        is_settled = not turn.has_intents and _noted(turn.memory) == _noted(memory)
         memory = turn.memory
         planned.cycles.append(turn.result)
         # Read at once: results are computed from the state that their cycle left.
         len(turn.result.records), len(turn.result.shares)
         next_s = cluster.next_event_s()
-        if next_s is None and not turn.has_intents:
+        if next_s is None and is_settled:
             break
         least_s = cluster.clock.now_s() + PERIOD_S
         cluster.advance_to(least_s if next_s is None else max(next_s, least_s))
@@ -222,6 +224,11 @@ def plan(what: PlanInput, rounds: int = 1) -> Plan:
         if it.what in ("bind_failed", "eviction_failed")
     )
     return planned
+
+
+def _noted(memory: Memory) -> dict[str, object]:
+    """Return the facts of a cycle which could change the next one."""
+    return {name: fact for name, fact in memory.facts.items() if fact}
 
 
 def failures_of(cycles: Iterable[CycleResult]) -> list[str]:

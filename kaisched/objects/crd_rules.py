@@ -17,6 +17,7 @@ from kaisched.objects.labels import NON_PREEMPTIBLE, PREEMPTIBLE
 from kaisched.objects.podgroup import PodGroupSpec, SubGroupSpec, TopologyConstraint
 from kaisched.objects.queue import (
     BorrowWithinCohort,
+    QueueAdmissionScope,
     QueueFairSharing,
     QueuePreemption,
     QueueResource,
@@ -120,6 +121,7 @@ QUEUE_RULES: Final[Rules] = {
         "reclaim_min_runtime": says("How long a started job is safe from reclaim."),
         "fair_sharing": says("How much it counts among its siblings where the policy lends."),
         "preemption": says("From whom its work may take where the policy lends."),
+        "admission_scope": says("The order of the queues below where the policy lends."),
         "stop_policy": says(
             "For this queue and all below: Hold starts nothing new, HoldAndDrain also evicts what"
             " runs."
@@ -152,6 +154,12 @@ QUEUE_RULES: Final[Rules] = {
     BorrowWithinCohort: {
         "policy": says("LowerPriority: from work of lower priority."),
         "max_priority_threshold": says("The highest priority that may go.", **_ANY_INT32),
+    },
+    QueueAdmissionScope: {
+        "admission_mode": says(
+            "UsageBasedAdmissionFairSharing: the queues below share its quota, and the one that has"
+            " used least lately for its weight goes first."
+        ),
     },
 }
 GROUP_RULES: Final[Rules] = {

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from kaisched.objects.wire import KubernetesObject, StrictWire
 
@@ -15,6 +15,8 @@ SearchPolicy = Literal["MayStopSearch", "TryNextFlavor"]
 FlavorPreference = Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"]
 BorrowPolicy = Literal["Never", "LowerPriority"]
 """Whose work may go for work with which its queue borrows."""
+AdmissionMode = Literal["NoAdmissionFairSharing", "UsageBasedAdmissionFairSharing"]
+BY_USAGE: Final = "UsageBasedAdmissionFairSharing"
 
 
 class QueueResource(StrictWire, frozen=True, kw_only=True):
@@ -63,6 +65,14 @@ class QueuePreemption(StrictWire, frozen=True, kw_only=True):
     """Read in a tree without fair sharing: from the same queues, while its own borrows."""
 
 
+class QueueAdmissionScope(StrictWire, frozen=True, kw_only=True):
+    """The order in which jobs of the queues below start, where the policy of the shard lends."""
+
+    admission_mode: AdmissionMode = "NoAdmissionFairSharing"
+    """``UsageBasedAdmissionFairSharing``: the queues below share its quota, and who has used less
+    lately by its weight goes first."""
+
+
 class QueueFlavorResource(StrictWire, frozen=True, kw_only=True):
     """What a queue may have of one resource in a flavor; units are those of ``resources``."""
 
@@ -106,6 +116,7 @@ class QueueSpec(StrictWire, frozen=True, kw_only=True):
     reclaim_min_runtime: str | int | None = None
     fair_sharing: QueueFairSharing = QueueFairSharing()
     preemption: QueuePreemption = QueuePreemption()
+    admission_scope: QueueAdmissionScope = QueueAdmissionScope()
     flavors: list[QueueFlavor] = []
     """In the order in which jobs try them; a leaf without any has those of the queue above."""
     flavor_fungibility: QueueFlavorFungibility = QueueFlavorFungibility()

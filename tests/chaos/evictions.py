@@ -10,6 +10,8 @@ PLAN_S = 10.0
 """So long after one eviction another one may be of the same plan."""
 LATE_S = 5.0
 """An eviction that is sent so long after nothing of its beneficiary waited any more is counted."""
+_PLACES = 32
+"""So many binds of a job are remembered, for the message of a breach."""
 EXEMPT = ("stalegang", "drain", "timelimit")
 
 
@@ -52,6 +54,8 @@ class EvictedForSomebody(Promise):
         """Evictions of the last plans."""
         self._bound_s = {}
         """Job to when a pod of it was bound last."""
+        self._places = {}
+        """Job to (when, node) of its last binds."""
         self._changes = {}
         """(kind, key) to when it was last deleted, made, or changed by people."""
 
@@ -74,7 +78,9 @@ class EvictedForSomebody(Promise):
                 self._open[after.uid] = made
                 self._sent.append(made)
         if after is not None and after.node and not (before and before.node):
-            self._bound_s[after.group or after.key] = event.at_s
+            job = after.group or after.key
+            self._bound_s[job] = event.at_s
+            self._places.setdefault(job, deque(maxlen=_PLACES)).append((event.at_s, after.node))
             self._serve(after.node)
         was_held = before is not None and before.holds_room
         is_held = after is not None and after.holds_room
@@ -207,8 +213,24 @@ class EvictedForSomebody(Promise):
             self.NAME, f"pod {pod.key}", eviction.order, eviction.sent_s,
             f"evicted from {pod.node} ({pod.gpus} GPU) by {action} for {job}, ended"
             f" {eviction.ended_s - eviction.sent_s:.1f} s later; nothing was bound there within"
-            f" {PATIENCE_S:.0f} s after that",
+            f" {PATIENCE_S:.0f} s after that; {self._where(eviction, job)}",
         )  # fmt: skip
+
+    def _where(self, eviction, job):
+        """Say where the beneficiary went instead, and what limited queues held."""
+        since_s = eviction.sent_s
+        places = [
+            f"{node} {at_s - since_s:.1f} s later"
+            for at_s, node in self._places.get(job, ())
+            if at_s >= since_s
+        ]
+        queues = self.cluster.queues
+        limits = {it: queues[it].limit if it in queues else -1 for it in eviction.held}
+        held = [f"{name} {it:g} of {limits[name]:g}" for name, it in eviction.held.items()]
+        return (
+            f"its beneficiary was bound to {', '.join(places) or 'no node'};"
+            f" limited queues held {', '.join(held) or 'nothing'}"
+        )
 
     def _excuse(self, eviction, job):
         """Return what has changed since it was sent, so that the room was not wanted any more."""

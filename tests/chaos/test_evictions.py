@@ -56,7 +56,7 @@ def test_a_queue_at_its_limit_gives_room_anywhere(limit, is_excused):
 def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
     """Three pods of 4 GPUs fill the limit, two go for a gang of 8 that starts on an idle node."""
     queue = Queue("q", "uid", limit=12)
-    held = [replace(pod(name, on, 4), queue="q") for name, on in zip("vwx", "nno", strict=True)]
+    held = [replace(pod(name, on, 4), queue="q") for name, on in zip("vwx", "nnm", strict=True)]
     new = replace(pod("b", gpus=8), queue="q")
     gone = held[:2]
     history = History(
@@ -65,5 +65,7 @@ def test_a_whole_plan_was_needed_in_a_queue_at_its_limit(apart_s, count):
     )  # fmt: skip
     for at, it in enumerate(gone):
         history.put(replace(it, is_evicted=True, is_leaving=True), at_s=10.0 + at * apart_s)
-    history.put(replace(new, node="m"), at_s=30.0).gone(*gone, at_s=31.0)
+    history.put(replace(new, node="o"), at_s=30.0).gone(*gone, at_s=31.0)
     assert len(history.until(1e6).breaches) == count
+    for breach in history.checker.breaches:  # the later one of the two evictions
+        assert "was bound to o 9.0 s later; limited queues held q 8 of 12" in breach.text

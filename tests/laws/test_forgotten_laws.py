@@ -60,7 +60,7 @@ def sizes(world):
 
 @pytest.mark.fault("I132")
 def test_what_is_gone_is_forgotten():
-    tags = [f"gone{at}" for at in range(3)]
+    tags = [f"mayfly{at}" for at in range(3)]  # no word that other tests are named after
     with World() as world:
         counts = []
         for tag in tags:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from kaisched.cluster.kubernetes.binder import BindWork, Gang
+from kaisched.cluster.kubernetes.binder import BindWork, GangBinds
 from kaisched.cluster.kubernetes.cluster import BIND
 from kaisched.cluster.kubernetes.gate import Gate
 from kaisched.cluster.kubernetes.outbox import Outbox
@@ -150,7 +150,7 @@ def binder(nodes):
         start_s, cpu_s = time.monotonic(), time.process_time()
         for number, (name, uid) in enumerate(uids.items()):
             bind = Bind(f"{NAMESPACE}/{name}", uid, f"n{number % nodes}", name, 0, 0)
-            outbox.put(BIND, BindWork(writers, bind, Gang(name)))
+            outbox.put(BIND, BindWork(writers, bind, GangBinds(name)))
         until(lambda: time.sleep(0.05) or not outbox.waiting, PATIENCE_S)
         cpu_s, took_s = time.process_time() - cpu_s, time.monotonic() - start_s
         outbox.close(1.0)

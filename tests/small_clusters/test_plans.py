@@ -163,3 +163,11 @@ def test_an_empty_department_is_filled_as_its_siblings_would_be_left(tmp_path):
     )
     found = plan(read_plan_input([str(file)]), 1)
     assert sorted(binds(found)) == [f"default/{name}" for name in ("g", "r0", "r1", "s0", "s1")]
+
+
+@pytest.mark.proportion
+def test_rounds_go_on_when_a_job_waited_in_vain_for_evictions_in_its_first_flavor():
+    shard = HERE.parents[1] / "config/shards/kueue.yaml"
+    found = plan(read_plan_input([str(HERE / "flavor-in-vain.yaml"), str(shard)]), 5)
+    assert binds(found) == {"d/x-0": "new", "d/x-1": "new"}
+    assert [len(cycle.binds) for cycle in found.cycles] == [0, 2, 0]

@@ -24,6 +24,7 @@ STORIES = (
     "guaranteed",
     "within-share",
     "budget",
+    "usage-pool",
 )
 TRACED = ("philly-32-now", "philly-32-over-time", "philly-64-now", "philly-64-over-time")
 OF_THE_MOMENT = (

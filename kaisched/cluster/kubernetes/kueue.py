@@ -7,7 +7,7 @@ only our own objects.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from kaisched.objects.kueue.wire import (
     Cohort,
     KueueObject,
     LocalQueue,
+    ResourceFlavor,
     WorkloadPriorityClass,
 )
 from kaisched.objects.kueue.work import class_name, held_queue
@@ -35,6 +36,10 @@ from kaisched.objects.queue import Queue
 from kaisched.objects.wire import ObjectMeta
 
 _Identity: TypeAlias = tuple[str, str]
+_NO_FLAVOR: Final = (
+    "ResourceFlavor {} is named by quotas, but is not in the cluster: it has the nodes that no"
+    " other flavor of its queue has"
+)
 
 
 class KueueTranslator:
@@ -51,6 +56,8 @@ class KueueTranslator:
         self._users: dict[_Identity, Seen] = {}
         """All that names a LocalQueue, as it was read."""
         self._made: dict[str, Queue] = {}
+        self._pools: set[str] = set()
+        """ClusterQueues whose LocalQueues are queues of their own (K10)."""
         self._classes: set[int] = set()
         self._is_stale = False
         self._are_labels_stale = False
@@ -61,11 +68,7 @@ class KueueTranslator:
         """Return what a change means for the store at once; see also :meth:`settled`."""
         obj = change.obj
         if isinstance(obj, KINDS):
-            self._theirs.pop(identity_of(obj), None)
-            if not change.is_gone:
-                self._theirs[identity_of(obj)] = obj
-            self._is_stale = True
-            self._are_labels_stale |= isinstance(obj, LocalQueue | WorkloadPriorityClass)
+            self._take_in(obj, is_gone=change.is_gone)
             return
         if isinstance(obj, Queue):
             self._is_stale = True
@@ -84,6 +87,18 @@ class KueueTranslator:
             yield change._replace(obj=self._labelled(obj))
         else:
             yield change
+
+    def _take_in(self, obj: KueueObject, *, is_gone: bool) -> None:
+        """Keep an object of Kueue, and note what else it changes."""
+        self._theirs.pop(identity_of(obj), None)
+        if not is_gone:
+            self._theirs[identity_of(obj)] = obj
+        self._is_stale = True
+        self._are_labels_stale |= isinstance(obj, LocalQueue | WorkloadPriorityClass)
+        if isinstance(obj, ClusterQueue):
+            is_pool = obj.spec.is_by_usage and not is_gone
+            self._are_labels_stale |= is_pool != (obj.name in self._pools)
+            (self._pools.add if is_pool else self._pools.discard)(obj.name)
 
     def settled(self) -> Iterator[Change]:
         """Return what the changes of Kueue's objects since the last call come to."""
@@ -105,11 +120,15 @@ class KueueTranslator:
 
     def _queues(self) -> Iterable[Queue]:
         good = [it for it in self._theirs.values() if all(f.is_warning for f in faults_of(it))]
+        local = [it for it in good if isinstance(it, LocalQueue)]
+        flavors = [it for it in good if isinstance(it, ResourceFlavor)]
         tree = tree_of(
             [it for it in good if isinstance(it, ClusterQueue)],
             [it for it in good if isinstance(it, Cohort)],
+            local,
             taken=self._own_queues,
             gpu_resources=self._gpu_resources,
+            flavors=flavors or None,  # without any, they may be not served, or not readable
         )
         ignored = [
             to_error(fault, Source(), it.KIND, it.key)
@@ -117,9 +136,14 @@ class KueueTranslator:
             for fault in faults_of(it)
             if fault.is_warning
         ]
-        self.warnings = tuple(map(str, (*ignored, *tree.problems, *tree.warnings)))
-        local = [it for it in good if isinstance(it, LocalQueue)]
-        return [*tree.queues, *(held_queue(it) for it in local if it.spec.stop_policy != "None")]
+        missing = set().union(*tree.flavors_of.values()) - {it.name for it in flavors}
+        self.warnings = (
+            *map(str, (*ignored, *tree.problems, *tree.warnings)),
+            *map(_NO_FLAVOR.format, sorted(missing)),
+        )
+        held = [it for it in local if it.spec.stop_policy != "None"]
+        own = tree.local_queues
+        return [*tree.queues, *(held_queue(it) for it in held if it.key not in own)]
 
     def _labelled(self, obj: Seen) -> Seen:
         """Return an object with its queue and priority in our labels."""
@@ -137,6 +161,8 @@ class KueueTranslator:
         local = self._theirs.get((LocalQueue.KIND, key))
         if not isinstance(local, LocalQueue):
             return key  # there is no such queue, so that its jobs wait
+        if local.spec.cluster_queue in self._pools:
+            return key
         policy = local.spec.stop_policy
         is_placed = isinstance(obj, Pod) and bool(obj.spec.node_name)
         is_held = policy == "HoldAndDrain" or (policy == "Hold" and not is_placed)

@@ -13,7 +13,13 @@ from kaisched.objects import gang_api
 from kaisched.objects.disruption_budget import PodDisruptionBudget
 from kaisched.objects.gang_sizes import gang_of
 from kaisched.objects.known_workloads import WORKLOADS
-from kaisched.objects.kueue.wire import ClusterQueue, Cohort, LocalQueue, WorkloadPriorityClass
+from kaisched.objects.kueue.wire import (
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ResourceFlavor,
+    WorkloadPriorityClass,
+)
 from kaisched.objects.node import Node
 from kaisched.objects.owners import PartialObject, PriorityClass
 from kaisched.objects.pod import Pod
@@ -194,6 +200,7 @@ def _of_kueue(type_: type[KubernetesObject], plural: str) -> Watched:
 
 KUEUE: Final = (
     _of_kueue(WorkloadPriorityClass, "workloadpriorityclasses"),
+    _of_kueue(ResourceFlavor, "resourceflavors"),
     _of_kueue(Cohort, "cohorts"),
     _of_kueue(ClusterQueue, "clusterqueues"),
     _of_kueue(LocalQueue, "localqueues"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 import numpy as np
 
 from kaisched.core.lazy import lazy
+from kaisched.core.refusals import Refusal
 from kaisched.core.states import TaskState
 from kaisched.framework.intents import Bind, Evict, Nominate
 from kaisched.framework.plugins.answers import CycleAbandonedError
@@ -34,6 +35,8 @@ _T = TypeVar("_T")
 _P = TypeVar("_P", Bind, Nominate)
 _GONE = int(TaskState.GONE)
 _PENDING = int(TaskState.PENDING)
+_WAITING = frozenset({_PENDING, int(TaskState.GATED)})
+_ON_HOLD = int(Refusal.QUEUE_ON_HOLD)
 
 
 class Lazy(Sequence[_T], Generic[_T]):
@@ -170,7 +173,7 @@ class Records(Lazy[DecisionRecord]):
         pending = session.ledger.job_pending if session.has_moved else session.jobs.pending
         waits = pending > 0
         for job in np.flatnonzero((session.jobs.refusal != 0) & ~waits).tolist():
-            waits[job] = self._has_tasks(job)
+            waits[job] = self._is_told(job)
         if session.outcome.nominations:
             promised = np.array([task for task, _ in session.outcome.nominations])
             # A moving pod has its new place in the plan: it is not pending.
@@ -199,10 +202,16 @@ class Records(Lazy[DecisionRecord]):
         """Return how many there are, without making them."""
         return len(self.rows)
 
-    def _has_tasks(self, job: int) -> bool:
-        """Tell whether a refused job without pending tasks has any left (gated ones, say)."""
-        state = self.session.tasks.state
-        return any(state[task] != _GONE for task in self.session.jobs.tasks[job])
+    def _is_told(self, job: int) -> bool:
+        """Tell whether a refused job without pending tasks is told of.
+
+        So it is while tasks of it are left: gated ones, or running ones that nothing can be done
+        about, their queue being gone. A hold does not touch what runs: then gated ones only.
+        """
+        states = (self.session.tasks.state[task] for task in self.session.jobs.tasks[job])
+        if self.session.jobs.refusal[job] == _ON_HOLD:
+            return any(state in _WAITING for state in states)
+        return any(state != _GONE for state in states)
 
 
 class Shares(Lazy[QueueShare]):

@@ -29,7 +29,6 @@ NO_MEANING: Final[dict[str, tuple[tuple[object, ...], str]]] = {
     ),
     "admissionChecks": (([],), "nothing waits for checks"),
     "admissionChecksStrategy": (({},), "nothing waits for checks"),
-    "admissionScope": (({},), "usage history is the shard's, see usageDBConfig"),
     "concurrentAdmissionPolicy": (({},), "a job is tried in one flavor after the other"),
 }
 """Fields of a ClusterQueue: values that need no warning, and what holds here instead."""
@@ -46,7 +45,6 @@ def cluster_queue_faults(queue: ClusterQueue) -> Iterator[Fault]:
         "queueingStrategy": spec.queueing_strategy,
         "admissionChecks": spec.admission_checks,
         "admissionChecksStrategy": spec.admission_checks_strategy,
-        "admissionScope": spec.admission_scope,
         "concurrentAdmissionPolicy": spec.concurrent_admission_policy,
     }
     for name, value in values.items():
@@ -73,12 +71,10 @@ def cohort_faults(cohort: Cohort) -> Iterator[Fault]:
 
 
 def local_queue_faults(queue: LocalQueue) -> Iterator[Fault]:
-    """Yield the faults of a LocalQueue, and what has no meaning here."""
+    """Yield the faults of a LocalQueue."""
     if not queue.spec.cluster_queue:
         yield Fault(("spec", "clusterQueue"), "empty", fix="name a ClusterQueue")
-    if queue.spec.fair_sharing is not None:
-        instead = "the LocalQueues of a ClusterQueue are not told apart"
-        yield _ignored(("spec", "fairSharing"), queue.spec.fair_sharing, instead)
+    yield from _weight_faults(queue.spec.fair_sharing)
 
 
 def flavor_faults(flavor: ResourceFlavor) -> Iterator[Fault]:

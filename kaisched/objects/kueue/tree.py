@@ -1,6 +1,6 @@
 """ClusterQueues and Cohorts as queues: pure, and exact where flavors are known or are one.
 
-The rules (K1 to K6) are in docs/reference/kueue-objects.md.
+The rules (K1 to K6, K10) are in docs/reference/kueue-objects.md.
 """
 
 from __future__ import annotations
@@ -17,8 +17,16 @@ from kaisched.objects.faults import Fault, Source, to_error
 from kaisched.objects.group_faults import cycles
 from kaisched.objects.kueue.amounts import NO_ROOM, amount_of, our_name, share_of
 from kaisched.objects.kueue.flavors import fungibility_of, queue_flavors
-from kaisched.objects.kueue.wire import ClusterQueue, Cohort, FlavorResource, ResourceFlavor
+from kaisched.objects.kueue.wire import (
+    ClusterQueue,
+    Cohort,
+    FairSharing,
+    FlavorResource,
+    LocalQueue,
+    ResourceFlavor,
+)
 from kaisched.objects.queue import (
+    BY_USAGE,
     Queue,
     QueueFairSharing,
     QueueFlavor,
@@ -31,6 +39,7 @@ from kaisched.objects.wire import ObjectMeta
 
 Sources: TypeAlias = Mapping[tuple[str, str], Source]
 _Node: TypeAlias = ClusterQueue | Cohort
+_Any: TypeAlias = ClusterQueue | Cohort | LocalQueue
 _OWN: Final = ("gpu", "cpu", "memory")
 _ASKED: Final = ("cpu", "memory")
 """Nearly every pod asks for these, so that a queue without them runs nearly nothing."""
@@ -62,6 +71,8 @@ class Tree:
     """The flavor that counts, by the name of a queue and by resource; none in ``flavors_of``."""
     flavors_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """All flavors of a queue whose quotas are by flavor."""
+    local_queues: set[str] = field(default_factory=set)
+    """Names of queues made of LocalQueues, which are their keys (K10)."""
     problems: list[ObjectError] = field(default_factory=list)
     warnings: list[ObjectError] = field(default_factory=list)
 
@@ -69,6 +80,7 @@ class Tree:
 def tree_of(
     cluster_queues: Iterable[ClusterQueue],
     cohorts: Iterable[Cohort],
+    local_queues: Iterable[LocalQueue] = (),
     *,
     taken: Iterable[str] = (),
     gpu_resources: Sequence[str] = GPU_RESOURCES,
@@ -80,6 +92,7 @@ def tree_of(
     Args:
         cluster_queues: without faults of their own.
         cohorts: likewise; those that are only named exist without a quota.
+        local_queues: likewise; those of ClusterQueues that serve them by usage become queues.
         taken: names of other queues.
         gpu_resources: resources that count as GPUs.
         sources: where objects were read, for messages.
@@ -89,7 +102,7 @@ def tree_of(
     maker = _Maker(list(cluster_queues), list(cohorts), set(taken), gpu_resources, sources)
     if flavors is not None:
         maker.labels = {flavor.name: flavor.spec.node_labels for flavor in flavors}
-    return maker.make()
+    return maker.make(list(local_queues))
 
 
 class _Maker:
@@ -122,7 +135,7 @@ class _Maker:
                 self._inner[above] = Cohort(metadata=_named_by(node, above))
         self._taken = taken | {queue.name for queue in self._leaves}
 
-    def make(self) -> Tree:
+    def make(self, local_queues: list[LocalQueue]) -> Tree:
         """Return the queues, those above first."""
         good = self._without_cycles()
         said = {id(node): list(self._said(node)) for node in good}
@@ -146,7 +159,26 @@ class _Maker:
                 spec = self._leaf(node, spec, every)
             self._tree.queues.append(Queue(metadata=replace(node.metadata, name=name), spec=spec))
             self._tree.made_of[name] = (node.KIND, node.key)
+        self._add_local_queues(local_queues)
         return self._tree
+
+    def _add_local_queues(self, local_queues: list[LocalQueue]) -> None:
+        """Add the queues of LocalQueues that are served by usage (K10)."""
+        by_usage = {queue.name for queue in self._leaves if queue.spec.is_by_usage}
+        made = self._tree.made_of.keys() & by_usage
+        for local in local_queues:
+            above, weight = local.spec.cluster_queue, local.spec.fair_sharing.weight
+            if above not in by_usage:
+                if weight != FairSharing().weight:
+                    message = "has no meaning: its ClusterQueue has no order by usage"
+                    fix = f"write {BY_USAGE} as its admissionScope.admissionMode"
+                    fault = Fault(("spec", "fairSharing", "weight"), message, weight, fix)
+                    self._add(local, fault._replace(is_warning=True))
+            elif above in made:
+                self._tree.queues.append(_queue_of(local))
+                self._tree.made_of[local.key] = (local.KIND, local.key)
+                self._tree.local_queues.add(local.key)
+                self._tree.flavor_of[local.key] = self._tree.flavor_of.get(above, {})
 
     def _leaf(self, node: ClusterQueue, spec: QueueSpec, every: set[str]) -> QueueSpec:
         """Return a ClusterQueue's spec: it takes nothing of what it does not cover (K3)."""
@@ -160,6 +192,7 @@ class _Maker:
             spec,
             resources=spec.resources | closed,
             stop_policy=node.spec.stop_policy,
+            admission_scope=node.spec.admission_scope,
             flavor_fungibility=fungibility_of(node.spec.flavor_fungibility),
             preemption=QueuePreemption(
                 within_cluster_queue=taking.within_cluster_queue,
@@ -282,10 +315,21 @@ class _Maker:
         fault = Fault(said.path, message, said.resource.nominal_quota, why, is_warning=True)
         self._add(node, fault)
 
-    def _add(self, node: _Node, fault: Fault) -> None:
+    def _add(self, node: _Any, fault: Fault) -> None:
         source = self._sources.get((node.KIND, node.key), Source())
         found = self._tree.warnings if fault.is_warning else self._tree.problems
-        found.append(to_error(fault, source, node.KIND, node.name))
+        name = node.key if isinstance(node, LocalQueue) else node.name
+        found.append(to_error(fault, source, node.KIND, name))
+
+
+def _queue_of(local: LocalQueue) -> Queue:
+    """Return the queue of a LocalQueue, below that of its ClusterQueue."""
+    spec = QueueSpec(
+        parent_queue=local.spec.cluster_queue,
+        fair_sharing=QueueFairSharing(weight=local.spec.fair_sharing.weight),
+        stop_policy=local.spec.stop_policy,
+    )
+    return Queue(metadata=replace(local.metadata, name=local.key, namespace=""), spec=spec)
 
 
 def _path_above(node: _Node) -> tuple[str, str]:

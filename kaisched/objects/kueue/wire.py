@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from kaisched.objects.pod import Toleration
-from kaisched.objects.queue import BorrowWithinCohort, FlavorPreference, StopPolicy, WithinPolicy
+from kaisched.objects.queue import (
+    BY_USAGE,
+    BorrowWithinCohort,
+    FlavorPreference,
+    QueueAdmissionScope,
+    StopPolicy,
+    WithinPolicy,
+)
 from kaisched.objects.wire import Amount, KubernetesObject, StrictWire
 
 GROUP: Final = "kueue.x-k8s.io"
@@ -82,13 +89,18 @@ class ClusterQueueSpec(StrictWire, frozen=True, kw_only=True):
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     admission_checks: Any = None
     admission_checks_strategy: Any = None
-    admission_scope: Any = None
+    admission_scope: QueueAdmissionScope = QueueAdmissionScope()
     concurrent_admission_policy: Any = None
 
     @property
     def above(self) -> str:
         """The cohort, empty for none."""
         return self.cohort_name or self.cohort
+
+    @property
+    def is_by_usage(self) -> bool:
+        """Whether its LocalQueues are served in the order of their past usage."""
+        return self.admission_scope.admission_mode == BY_USAGE
 
 
 class ClusterQueue(KubernetesObject, frozen=True, kw_only=True):
@@ -133,7 +145,7 @@ class LocalQueueSpec(StrictWire, frozen=True, kw_only=True):
 
     cluster_queue: str
     stop_policy: StopPolicy = "None"
-    fair_sharing: Any = None
+    fair_sharing: FairSharing = FairSharing()
 
 
 class LocalQueue(KubernetesObject, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ The rules (K6 to K9) are in docs/reference/kueue-objects.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -69,6 +69,7 @@ class Teller:
         self,
         objects: Iterable[_Any],
         queues: Iterable[str],
+        own: Collection[str],
         nodes: FlavorNodes,
         scheduler: str,
         sources: Sources,
@@ -78,13 +79,14 @@ class Teller:
         Args:
             objects: of all kinds; Jobs have UIDs.
             queues: names of the ClusterQueues.
+            own: keys of the LocalQueues that are queues of their own (K10).
             nodes: where their pods may go.
             scheduler: gets the pods of LocalQueues, whoever places them until now.
             sources: where objects were read, for messages.
 
         """
         self._scheduler, self._sources, self._nodes = scheduler, sources, nodes
-        self._queues = frozenset(queues)
+        self._queues, self._own = frozenset(queues), own
         self._objects = list(objects)
         self._pods = [it for it in self._objects if isinstance(it, Pod)]
         self._local = {it.key: it for it in self._objects if isinstance(it, LocalQueue)}
@@ -182,6 +184,8 @@ class Teller:
             message = "no such LocalQueue, so its pods wait"
             self._add(wish.identity, Fault(path, message, name, fix, is_warning=True))
             return wish.local_queue
+        if local.key in self._own:
+            return local.key  # which says itself whether it is stopped
         policy = local.spec.stop_policy
         if policy == "HoldAndDrain" or (policy == "Hold" and not is_placed):
             self._stopped.add(local.key)

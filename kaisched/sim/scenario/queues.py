@@ -15,7 +15,7 @@ from kaisched.objects.check import check_queues
 from kaisched.objects.decode import BadObject, decode_object
 from kaisched.objects.kinds import faults_of
 from kaisched.objects.kueue.tree import tree_of
-from kaisched.objects.kueue.wire import ClusterQueue, Cohort
+from kaisched.objects.kueue.wire import ClusterQueue, Cohort, LocalQueue
 from kaisched.objects.load import load_manifests
 from kaisched.objects.queue import QueueResource, QueueSpec
 from kaisched.objects.wire import ObjectMeta
@@ -32,6 +32,7 @@ def queues_in(place: Path, found: Findings) -> list[QueueRow]:
     tree = tree_of(
         loaded.of(ClusterQueue),
         loaded.of(Cohort),
+        loaded.of(LocalQueue),
         taken=[queue.name for queue in queues],
         sources=loaded.sources,
     )

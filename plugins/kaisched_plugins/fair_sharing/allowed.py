@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from kaisched import Claim, IntVec, RowVec, Session, Units
+from kaisched import Claim, FloatVec, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing.by_flavor import flavors_of
 from kaisched_plugins.fair_sharing.columns import by_resource
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.tables import Table
-from kaisched_plugins.fair_sharing.work import NEVER, Work, may_take
+from kaisched_plugins.fair_sharing.work import NEVER, Work, line_columns, may_take
 
 _MORE: Final = 2
 """In the first pass so many times as many units are named as quotas need, for nodes' sake ..."""
@@ -32,6 +32,12 @@ class Rules:
     strategies: Sequence[str]
     by_size: bool
     high_from: int | None
+    usage: FloatVec | None = None
+    """``(Q,)`` what queues used lately, where there are pools (F31)."""
+
+    def used_by(self, queue: int) -> float:
+        """Return what a queue used lately; 0 without pools."""
+        return 0.0 if self.usage is None else float(self.usage[queue])
 
     def is_high(self, priority: int) -> bool:
         """Tell whether a priority overrules fair sharing."""
@@ -49,6 +55,7 @@ def claim_work(session: Session, table: Table, rules: Rules, claim: Claim) -> Wo
         priority,
         float(jobs.created_s[job]),
         name=jobs.name[job],
+        usage=rules.used_by(int(jobs.queue_of_job[job])),
         is_high=rules.is_high(priority),
     )
 
@@ -68,14 +75,13 @@ def most_named(enough: int) -> int:
 def victim_columns(
     session: Session, table: Table, units: Units, rows: RowVec, rules: Rules
 ) -> list[Any]:
-    """Return the key columns of F12 for ``numpy.lexsort``, the most important last."""
+    """Return the key columns of F12 and F33 for ``numpy.lexsort``, the most important last."""
     jobs, job = session.jobs, units.job[rows]
     since = jobs.last_start_s[job]
     since = np.where(np.isnan(since), -np.inf, since)
-    columns: list[Any] = [-since, jobs.priority[job]]
-    if rules.by_size:
-        columns.insert(1, _sizes(table, units, rows))
-    return columns
+    size = _sizes(table, units, rows) if rules.by_size else None
+    usage = None if rules.usage is None else rules.usage[jobs.queue_of_job[job]]
+    return line_columns(since, jobs.priority[job], size, usage)
 
 
 def allowed(

@@ -79,8 +79,11 @@ class Flavors:
         return {pair: first + at for at, pair in enumerate(self.pairs)}
 
 
-def flavors_in(queues: Any, names: Sequence[str], root: RowVec) -> Flavors | None:
-    """Return the flavors of queues; None if no queue has any."""
+def flavors_in(queues: Any, names: Sequence[str], root: RowVec, is_leaf: BoolVec) -> Flavors | None:
+    """Return the flavors of queues; None if no queue has any.
+
+    ``is_leaf`` has the queues as which jobs count.
+    """
     if not any(each.flavors for each in queues.sharing):
         return None
     number: dict[str, int] = {}
@@ -97,7 +100,7 @@ def flavors_in(queues: Any, names: Sequence[str], root: RowVec) -> Flavors | Non
                     is_flavored[resource, root == root[row]] = True
     offers = {
         leaf: _offer(queues, leaf, number, resource_of)
-        for leaf in np.flatnonzero(queues.tree.is_leaf & is_flavored.any(axis=0)).tolist()
+        for leaf in np.flatnonzero(is_leaf & is_flavored.any(axis=0)).tolist()
     }
     return Flavors(tuple(number), tuple(pairs), offers, is_flavored)
 

@@ -36,8 +36,8 @@ from kaisched_plugins.fair_sharing.paths import is_beyond_quota
 from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns
 from kaisched_plugins.fair_sharing.work import NEVER
 
-_MOST: Final = 16
-"""At most so many combinations of flavors of several groups are tried."""
+_MOST: Final = 64
+"""At most so many combinations of flavors of several groups are tried: all that one group has."""
 
 
 class Combination(NamedTuple):
@@ -87,7 +87,7 @@ class Choices:
     def amounts(self, session: Session, job: RowVec, ask: Amounts) -> Amounts:
         """``(F, K)`` what jobs ask for by row: of the set of nodes that is tried, or as chosen."""
         tried = flavors_of(session.node_set)
-        leaf = session.jobs.queue_of_job[job].tolist()
+        leaf = self._table.home[session.jobs.queue_of_job[job]].tolist()
         asked = [
             self._table.ask_of(leaf[at], ask[:, at], tried)
             if tried or self.offer(leaf[at]) is None
@@ -131,7 +131,7 @@ class Choices:
 
     def code(self, session: Session, job: int, ask: Amounts) -> int:
         """Return why a job has no room in its queue's tree now, or 0."""
-        leaf = int(session.jobs.queue_of_job[job])
+        leaf = int(self._table.home[session.jobs.queue_of_job[job]])
         offer, table = self.offer(leaf), self._table
         tried = flavors_of(session.node_set)
         if offer is None or tried:
@@ -156,7 +156,7 @@ class Choices:
         self, session: Session, job: int, ask: Amounts, *, after_evictions: bool
     ) -> list[FlavorSet] | None:
         """Return the sets of nodes for a job, the first to be tried first; None without flavors."""
-        leaf = int(session.jobs.queue_of_job[job])
+        leaf = int(self._table.home[session.jobs.queue_of_job[job]])
         offer = self.offer(leaf)
         if offer is None:
             return None
@@ -178,7 +178,7 @@ class Choices:
 
     def asked(self, session: Session, job: int, ask: Amounts) -> Ask:
         """Return what a job asks for in the flavor that it would get."""
-        leaf = int(session.jobs.queue_of_job[job])
+        leaf = int(self._table.home[session.jobs.queue_of_job[job]])
         offer = self.offer(leaf)
         if offer is None:
             return self._table.ask_of(leaf, ask, {})
@@ -209,7 +209,7 @@ class Choices:
 
     def _code_with(self, session: Session, job: int, asked: Ask) -> int:
         """Return why a job has no room for what it asks for, or 0."""
-        leaf = int(session.jobs.queue_of_job[job])
+        leaf = int(self._table.home[session.jobs.queue_of_job[job]])
         if not self._now.holdings(session).fits(leaf, asked):
             return int(refusals.NO_ROOM)
         if not session.jobs.is_preemptible[job]:
@@ -233,7 +233,8 @@ class Choices:
         if flavors is None:
             return None
         wait = [leaf for leaf, it in flavors.offer_of.items() if it.rules.may_wait]
-        rows = np.flatnonzero(np.isin(session.jobs.queue_of_job, wait))
+        queue = session.jobs.queue_of_job
+        rows = np.flatnonzero((queue >= 0) & np.isin(self._table.home[queue], wait))
         rows = rows[(session.pending_of(rows) > 0) & (session.job_active_now[rows] == 0)]
         names = (session.jobs.name[row] for row in rows.tolist())
         return sorted(name for name in names if name not in self._waited) or None

@@ -149,5 +149,6 @@ def work_of(session: Session, rules: Rules, units: Units, row: int) -> Work:
         float(jobs.created_s[job]),
         since if since == since else -np.inf,  # noqa: PLR0124 - NaN is not itself
         jobs.name[job],
+        rules.used_by(int(jobs.queue_of_job[job])),
         is_high=rules.is_high(priority),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from kaisched import (
     divide_level,
     fairshare,
 )
+from kaisched_plugins.fair_sharing.by_flavor import Flavors
 from kaisched_plugins.fair_sharing.quotas import Quotas, added
 from kaisched_plugins.fair_sharing.tables import Table
 
@@ -26,7 +28,7 @@ def divided(session: Session, table: Table) -> Amounts:
     A queue that asks for less has less; the rest goes to its siblings, then up the tree. Resources
     that nobody bounds have no end.
     """
-    queues, quotas = session.queues, _without_flavors(table.quotas)
+    queues, quotas = session.queues, _without_flavors(table.quotas, table.flavors)
     share = np.full((len(session.axis), len(queues)), UNLIMITED, np.int64)
     if not len(queues) or not len(table.rows):
         return share
@@ -100,17 +102,40 @@ def _beyond(own: Entitlements, asked: Amounts, local: Amounts, queue: RowVec) ->
     )
 
 
-def _without_flavors(quotas: Quotas) -> Quotas:
+def _without_flavors(quotas: Quotas, flavors: Flavors | None) -> Quotas:
     """Return quotas and limits of each resource, added up over its flavors."""
-    count = int(quotas.resource.max(initial=-1)) + 1
-    if count == len(quotas.resource):
+    if flavors is None:
         return quotas
-    shape = count, len(quotas)
-    sums: list[Amounts] = []
-    for column in (quotas.nominal, quotas.borrowing_limit, quotas.lending_limit):
-        total = np.zeros(shape, np.int64)
-        for row, resource in enumerate(quotas.resource.tolist()):
-            total[resource] = added(total[resource], column[row])
-        sums.append(total)
-    nominal, borrowing, lending = sums
+    columns = (
+        quotas.nominal,
+        _borrowable(quotas, flavors),
+        np.minimum(quotas.lending_limit, quotas.subtree),
+    )
+    nominal, borrowing, lending = (_by_resource(column, quotas.resource) for column in columns)
+    count = len(nominal)
     return Quotas(quotas.parent, nominal, borrowing, lending, quotas.weight, np.arange(count))
+
+
+def _borrowable(quotas: Quotas, flavors: Flavors) -> Amounts:
+    """Return the most that each queue could borrow of each flavor; a leaf only of those it lists.
+
+    A queue that states no limit for a flavor could otherwise borrow any amount of their sum.
+    """
+    more = np.minimum(quotas.borrowing_limit, quotas.potential - quotas.subtree)
+    most = np.where(quotas.potential >= UNLIMITED, quotas.borrowing_limit, more)
+    first = len(quotas.resource) - len(flavors.pairs)
+    for leaf, offer in flavors.offer_of.items():
+        listed = {
+            pair for group in offer.groups for pair in product(group.flavors, group.resources)
+        }
+        rows = [row for row, pair in enumerate(flavors.pairs, first) if pair not in listed]
+        most[rows, leaf] = 0
+    return most
+
+
+def _by_resource(column: Amounts, resource: RowVec) -> Amounts:
+    """Return the sums of the rows of each resource."""
+    total = np.zeros((int(resource.max(initial=-1)) + 1, column.shape[1]), np.int64)
+    for row, at in enumerate(resource.tolist()):
+        total[at] = added(total[at], column[row])
+    return total

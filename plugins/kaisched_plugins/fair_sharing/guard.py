@@ -47,9 +47,9 @@ def unjust(
             yield work
 
 
-def turn(work: Work) -> tuple[int, int, float]:
+def turn(work: Work) -> tuple[float, int, int, float]:
     """Return what work of one queue is ordered by, the first to be served first."""
-    return -work.priority, work.standing, work.created_s
+    return work.usage, -work.priority, work.standing, work.created_s
 
 
 def _is_owed(holdings: Holdings, incoming: Work, work: Work, lacks: Sequence[int]) -> bool:

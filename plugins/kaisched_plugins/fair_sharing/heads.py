@@ -15,8 +15,8 @@ from kaisched_plugins.fair_sharing.tables import Now, Table, as_columns, some_of
 
 KEYS: Final = (
     "borrows with the job (0 no, 1 yes; without fair sharing the level)",
-    "infinite share with the job (0 no, 1 yes)",
-    "share with the job",
+    "infinite share with the job, or usage in a usage pool (0 no, 1 yes)",
+    "share with the job, or usage in a usage pool",
     "share with the job, beyond 16 digits",
     "-priority of the job",
     "creation of the job",
@@ -39,7 +39,7 @@ def head_keys(
     Without fair sharing the level at which the job borrows stands for both. ``choices`` say of
     which flavors jobs ask where amounts do not add up.
     """
-    leaf, asks = session.jobs.queue_of_job[job], ask[table.rows]
+    leaf, asks = table.home[session.jobs.queue_of_job[job]], ask[table.rows]
     if choices is not None:
         asked = [choices.asked(session, it, ask[:, at]) for at, it in enumerate(job.tolist())]
         asks = as_columns(asked, len(table.rows))

@@ -37,7 +37,7 @@ class Hope:
     def codes(self, job: RowVec, ask: Amounts) -> CodeVec:
         """Return why claims could take nothing from other queues, ``(K,)``; 0 where they might."""
         session = self._session
-        queue = session.jobs.queue_of_job[job].tolist()
+        queue = self._table.home[session.jobs.queue_of_job[job]].tolist()
         some = self._asks(queue, ask)
         sharing = session.queues.sharing
         codes = np.zeros(len(queue), np.int16)
@@ -89,14 +89,14 @@ class Hope:
         return self._holdings.rows.children[parent]
 
 
-def may_take_own(session: Session, job: RowVec) -> BoolVec:
+def may_take_own(session: Session, table: Table, job: RowVec) -> BoolVec:
     """Tell, ``(K,)``, which claims might find work in their own queue that gives way to them."""
     jobs, sharing = session.jobs, session.queues.sharing
     runs = (jobs.active > 0) & jobs.is_preemptible & (jobs.queue_of_job >= 0)
     rows = runs.nonzero()[0]
     lowest: IntVec = np.full(len(session.queues), _NOBODY)
-    np.minimum.at(lowest, jobs.queue_of_job[rows], jobs.priority[rows])
-    queue, priority = jobs.queue_of_job[job], jobs.priority[job]
+    np.minimum.at(lowest, table.home[jobs.queue_of_job[rows]], jobs.priority[rows])
+    queue, priority = table.home[jobs.queue_of_job[job]], jobs.priority[job]
     policy = [sharing[row].within for row in queue.tolist()]
     least = lowest[queue]
     may = [

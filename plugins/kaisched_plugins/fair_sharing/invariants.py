@@ -74,6 +74,7 @@ def _held(moves: Moves, table: Table, node_of_task: RowVec) -> Amounts:
     held = np.zeros((len(table.rows), len(snapshot.queues)), np.int64)
     job = snapshot.tasks.job_of_task
     queue = np.where(job >= 0, snapshot.jobs.queue_of_job[job], -1)
+    queue = np.where(queue >= 0, table.home[queue], -1)
     rows = np.flatnonzero((node_of_task >= 0) & (queue >= 0))
     charge = snapshot.shapes.charge[:, snapshot.tasks.shape_of_task[rows]]
     nodes.count(held, queue[rows], queue[rows], node_of_task[rows], charge)
@@ -118,14 +119,14 @@ def _takers(moves: Moves, table: Table, high_from: int | None) -> Iterator[str]:
     wanted = {each.beneficiary for each in moves.result.evictions if each.action in _TAKING}
     row_of = {name: row for row, name in enumerate(jobs.name) if name in wanted}
     moved = set(moves.moved.tolist())
-    most = _most(moves, table)
+    most = table.by_home(_most(moves, table))
     has_borrowed: BoolVec = np.logical_or.reduce(most > table.quotas.subtree, axis=0)
     for each in moves.result.evictions:
         taker = row_of.get(each.beneficiary)
         if each.action not in _TAKING or taker is None or each.task in moved:
             continue
         giver = int(snapshot.tasks.job_of_task[each.task])
-        mine, theirs = int(jobs.queue_of_job[taker]), int(jobs.queue_of_job[giver])
+        mine, theirs = table.home[jobs.queue_of_job[[taker, giver]]].tolist()
         said = sharing[mine]
         policy = said.within if mine == theirs else said.across
         if high_from is not None and jobs.priority[taker] >= high_from and mine != theirs:

@@ -23,7 +23,7 @@ def held_at_start(session: Session, table: Table) -> Holdings:
     """Return what queues held as the cycle began."""
     tasks = tasks_at_start(session)
     leaves = np.zeros((len(table.rows), len(table.is_leaf)), np.int64)
-    queue = session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]
+    queue = table.home[session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]]
     table.count(session, leaves, queue, tasks, session.tasks.node_of_task[tasks])
     return Holdings(table.quotas, leaves)
 
@@ -40,7 +40,7 @@ class Oracle:
         rows, where = np.unique(job, return_inverse=True)
         self._held = np.zeros((len(table.rows), len(rows)), np.int64)
         table.count(session, self._held, where, tasks, session.tasks.node_of_task[tasks])
-        self._leaf, self._root = jobs.queue_of_job[rows], table.root
+        self._leaf, self._root = table.home[jobs.queue_of_job[rows]], table.root
         self._priority, self._created_s = jobs.priority[rows], jobs.created_s[rows]
 
     def way(

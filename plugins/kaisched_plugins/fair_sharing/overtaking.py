@@ -10,8 +10,8 @@ in the knock-out, and whose walk begins at the queue of the claim.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import islice, pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from kaisched_plugins.fair_sharing.waiting import (
     waiting_work,
 )
 from kaisched_plugins.fair_sharing.work import NEVER, Work, may_take
+
+_MOST: Final = 64
+"""So many classes of waiting jobs are looked at for a plan, the lowest shares first."""
 
 
 class _Place(NamedTuple):
@@ -82,10 +85,22 @@ def overtaken_by(
 
 
 def _rivals(place: _Place) -> Iterator[Work]:
-    """Yield the jobs that would, level by level as long as the claim's queue borrows there."""
+    """Yield the jobs that would take the place, of those that are looked at."""
+    for each, node, mine in islice(_candidates(place), _MOST):
+        work = _rival(place, each, node, mine)
+        if work is not None:
+            yield work
+
+
+def _candidates(place: _Place) -> Iterator[tuple[Class, int, Entry]]:
+    """Yield classes of waiting jobs, level by level as long as the claim's queue borrows there.
+
+    With each the queue below the meeting point, and the entry of the claim there. Queues with a
+    share above that of the claim have no job that comes first.
+    """
     holdings, incoming = place.holdings, place.incoming
     rows, asked = holdings.rows, [at for at, _ in incoming.ask]
-    waiting = waiting_of(place.session)
+    waiting = waiting_of(place.session, place.table)
     path = rows.path(incoming.queue)
     holdings.add(incoming.queue, incoming.ask)
     borrows = [holdings.is_over(node, asked) for node in path]
@@ -94,14 +109,15 @@ def _rivals(place: _Place) -> Iterator[Work]:
         if not is_over:  # what lies wholly within a quota is never taken
             return
         mine = entry_at(holdings, node, incoming)
-        for other in rows.children[above]:
-            if other == node or holdings.terms(other).share > mine.share:
-                continue
+        lower = [
+            (holdings.terms(other).share, other)
+            for other in rows.children[above]
+            if other != node and not holdings.terms(other).share > mine.share
+        ]
+        lower.sort(key=lambda it: it[0])
+        for _, other in lower:
             for leaf in _leaves(holdings, other, waiting):
-                for each in waiting[leaf]:
-                    work = _rival(place, each, other, mine)
-                    if work is not None:
-                        yield work
+                yield from ((each, other, mine) for each in waiting[leaf])
 
 
 def _leaves(holdings: Holdings, node: int, waiting: dict[int, list[Class]]) -> Iterator[int]:

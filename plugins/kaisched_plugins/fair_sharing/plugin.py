@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,26 +31,20 @@ from kaisched_plugins.fair_sharing import reasons, refusals
 from kaisched_plugins.fair_sharing.allowed import Rules, claim_work
 from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.choosing import PREEMPT, in_order, standing, work_of
+from kaisched_plugins.fair_sharing.claims import claim_codes
 from kaisched_plugins.fair_sharing.classical import reasons as classical_reasons
 from kaisched_plugins.fair_sharing.classical import search as classical
-from kaisched_plugins.fair_sharing.classical.gate import Gate
 from kaisched_plugins.fair_sharing.columns import is_beyond
 from kaisched_plugins.fair_sharing.config import FairSharingArguments
 from kaisched_plugins.fair_sharing.division import divided
 from kaisched_plugins.fair_sharing.figures import figures
 from kaisched_plugins.fair_sharing.guard import lacked, unjust
 from kaisched_plugins.fair_sharing.heads import KEYS, head_keys
-from kaisched_plugins.fair_sharing.hope import Hope, may_take_own
 from kaisched_plugins.fair_sharing.invariants import broken
 from kaisched_plugins.fair_sharing.overtaking import undone
 from kaisched_plugins.fair_sharing.paths import are_full, borrow_for_good, would_borrow
-from kaisched_plugins.fair_sharing.tables import (
-    Now,
-    Table,
-    by_history,
-    table_in,
-    table_of,
-)
+from kaisched_plugins.fair_sharing.pools import Pools
+from kaisched_plugins.fair_sharing.tables import Now, Table, by_history, table_in, table_of
 from kaisched_plugins.fair_sharing.work import NEVER
 
 _TAKING = frozenset({"reclaim", PREEMPT})
@@ -66,6 +60,7 @@ class Cycle:
     now: Now | None = None
     strict: Now | None = None
     choices: Choices | None = None
+    pools: Pools | None = None
     within: set[tuple[str, int]] = field(default_factory=set)
     """The action and job of claims whose present pass lets their queue borrow nothing (F24)."""
 
@@ -142,11 +137,14 @@ class FairSharing(Plugin):
     ) -> tuple[IntVec | FloatVec, ...]:
         """Put first who borrows nothing, the lowest share, the job's priority, its age (F8).
 
-        Without fair sharing the level at which the job borrows stands for both (F20).
+        Without fair sharing the level at which the job borrows stands for both (F20), and between
+        queues of one pool their past usage (F31).
         """
         table, jobs = self._table(session), session.jobs
         choices = self._choices(session) if table.goes_by_paths else None
         keys = head_keys(session, table, self._now(session), choices, queue, job, held, ask)
+        if table.has_pools:
+            keys = self._pools(session, table).in_place_of(keys, queue, held)
         own = *keys, -jobs.priority[job], jobs.created_s[job]
         high = self.arguments.high_priority_from
         if high is None:
@@ -194,6 +192,7 @@ class FairSharing(Plugin):
                 over = borrow_for_good(firm, table, queue, some)
             else:
                 over = is_beyond(quotas.subtree[:, queue], held_non_preemptible[rows], some)
+                over &= ~table.is_member[queue]
             codes = np.where((codes == 0) & strict, over * np.int16(refusals.STRICT), codes)
         return codes
 
@@ -204,8 +203,10 @@ class FairSharing(Plugin):
         """Keep out who may take from nobody, and strict work that would borrow."""
         if action not in _TAKING:
             return None
-        table, queue = self._table(session), session.jobs.queue_of_job[job]
-        codes = self._claim_codes(session, action, job, ask)
+        table = self._table(session)
+        queue = table.home[session.jobs.queue_of_job[job]]
+        now, choices = self._now(session), self._choices(session)
+        codes = claim_codes(session, table, now, choices, self._rules, action, job, ask)
         strict = np.flatnonzero(~session.jobs.is_preemptible[job])
         if table.flavors is not None:
             over = self._choices(session).always_borrow(session, queue[strict], ask[:, strict])
@@ -222,29 +223,6 @@ class FairSharing(Plugin):
                 codes[at] = refusals.STRICT
         return codes
 
-    def _claim_codes(self, session: Session, action: str, job: RowVec, ask: Amounts) -> CodeVec:
-        """Return why claims may take from nobody (F11, F14, F22), ``(K,)``; 0 where they might."""
-        table, own = self._table(session), may_take_own(session, job)
-        is_on = table.is_on[session.jobs.queue_of_job[job]]
-        codes = np.zeros(len(job), np.int16)
-        off = np.flatnonzero(~is_on)
-        if off.size:
-            holdings = self._now(session).holdings(session)
-            gate = Gate(session, holdings, self._choices(session))
-            across = action != PREEMPT
-            codes[off] = gate.codes(job[off], ask[:, off], own[off], across=across)
-        on = np.flatnonzero(is_on)
-        if action == PREEMPT:
-            codes[on] = ~own[on] * np.int16(refusals.POLICY)
-        elif on.size:
-            holdings = self._now(session).copy(session)
-            hope = Hope(session, table, holdings, self._choices(session))
-            codes[on] = np.where(own[on], 0, hope.codes(job[on], ask[:, on]))
-        if self._rules.high_from is not None:  # neither shares nor levels matter to them
-            is_high = session.jobs.priority[job] >= self._rules.high_from
-            codes[is_high & ((action != PREEMPT) | (codes == refusals.BORROWS))] = 0
-        return codes
-
     # -- victims -------------------------------------------------------------------------------
 
     @hookimpl
@@ -252,7 +230,8 @@ class FairSharing(Plugin):
         """Spare other trees, and whom the policies of the claim's queue never let it take from."""
         if claim.action not in _TAKING:
             return None
-        table, queue = self._table(session), session.jobs.queue_of_job[job]
+        table = self._table(session)
+        claim, queue = table.claim(claim), table.home[session.jobs.queue_of_job[job]]
         sharing = session.queues.sharing[claim.queue]
         is_own = queue == claim.queue
         spared = np.where(is_own, sharing.within == NEVER, sharing.across == NEVER)
@@ -267,7 +246,8 @@ class FairSharing(Plugin):
         """Walk to the queue with the highest share, again and again (F10 to F14); or F21 to F24."""
         if claim.action not in _TAKING:
             return None
-        table, rules = self._table(session), self._rules
+        table = self._table(session)
+        rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
         units = table.by_row(session, units)
         holdings = self._now(session).copy(session)
         is_high = rules.is_high(int(session.jobs.priority[claim.job]))
@@ -286,7 +266,8 @@ class FairSharing(Plugin):
         if claim.action not in _TAKING or self.arguments.is_compatible:
             return None
         table = self._table(session)
-        rules, by_row = self._rules, table.by_row(session, units)
+        rules, claim, units = self._rules_in(session, table), table.claim(claim), table.units(units)
+        by_row = table.by_row(session, units)
         works = [
             work_of(session, rules, by_row, row)._replace(standing=standing(session, job))
             for row, job in enumerate(units.job.tolist())
@@ -308,7 +289,8 @@ class FairSharing(Plugin):
     @hookimpl
     def is_guaranteed(self, session: Session, job: RowVec, ask: Amounts) -> BoolVec:
         """Guarantee what keeps a queue within its own quota of all that is asked for."""
-        table, queue = self._table(session), session.jobs.queue_of_job[job]
+        table = self._table(session)
+        queue = table.home[session.jobs.queue_of_job[job]]
         if table.flavors is not None:
             return self._choices(session).stay_within(session, queue, ask)
         held = session.held_now
@@ -321,10 +303,10 @@ class FairSharing(Plugin):
     def refusal_reason(self, session: Session, action: str, job: int, code: int) -> Reason | None:
         """Name the queue that is full, or compare the shares."""
         holdings = self._now(session).copy(session)
-        table = self._table(session)
+        table, choices = self._table(session), self._choices(session)
         if code == refusals.BORROWS:
-            return classical_reasons.borrows(session, table, holdings, job)
-        return reasons.refused(session, table, holdings, self._choices(session), job, code)
+            return classical_reasons.borrows(session, table, holdings, choices, job)
+        return reasons.refused(session, table, holdings, choices, job, code)
 
     @hookimpl
     def proposals(self, session: Session, job: int, code: int) -> Iterator[Proposal]:
@@ -339,6 +321,7 @@ class FairSharing(Plugin):
         if claim.action not in _TAKING:
             return None
         table, rules = self._table(session), self._rules
+        claim = table.claim(claim)
         holdings = self._now(session).copy(session)
         is_high = rules.is_high(int(session.jobs.priority[claim.job]))
         if table.is_on[claim.queue] or is_high:
@@ -348,7 +331,11 @@ class FairSharing(Plugin):
     @hookimpl
     def queue_figures(self, session: Session) -> dict[str, FloatVec]:
         """Tell each queue's share, its weight, and the part it borrows of what can be lent."""
-        return figures(self._table(session).quotas, self._now(session).holdings(session))
+        table = self._table(session)
+        known = figures(table.quotas, self._now(session).holdings(session))
+        return (
+            {**known, "past_usage": self._pools(session, table).usage} if table.has_pools else known
+        )
 
     @hookimpl
     def broken_rules(self, moves: Moves) -> Iterator[str]:
@@ -364,6 +351,19 @@ class FairSharing(Plugin):
             not arguments.is_compatible,
             arguments.high_priority_from,
         )
+
+    def _rules_in(self, session: Session, table: Table) -> Rules:
+        """Return the rules with what the queues of pools used lately."""
+        rules = self._rules
+        if not table.has_pools:
+            return rules
+        return replace(rules, usage=self._pools(session, table).usage)
+
+    def _pools(self, session: Session, table: Table) -> Pools:
+        cycle: Cycle = session.state[self.name]
+        if cycle.pools is None:
+            cycle.pools = Pools(session, table, self.arguments)
+        return cycle.pools
 
     def _table(self, session: Session) -> Table:
         cycle: Cycle = session.state[self.name]

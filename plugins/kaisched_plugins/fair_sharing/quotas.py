@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kaisched import UNLIMITED, Amounts, RowVec
+from kaisched import UNLIMITED, Amounts, BoolVec, RowVec
 
 Row = list[int]
 """Amounts of one queue, one number for each row of the columns."""
@@ -34,6 +34,8 @@ class Quotas:
     weight: Sequence[Fraction]
     resource: RowVec
     """``(F,)`` number of the resource of each row; of equal shares the lower number is named."""
+    is_member: BoolVec | None = None
+    """``(Q,)`` True for queues that count as one with the queue above; None for none."""
 
     def __len__(self) -> int:
         """Return Q."""
@@ -100,9 +102,10 @@ class Quotas:
 
     @cached_property
     def height(self) -> RowVec:
-        """``(Q,)`` how far the furthest leaf below each queue is; 0 for a leaf."""
+        """``(Q,)`` how far the furthest leaf below each queue is; 0 for a leaf, and for a pool."""
         height = np.zeros(len(self), np.int64)
-        for rows in self._levels[:0:-1]:
+        for level in self._levels[:0:-1]:
+            rows = level if self.is_member is None else level[~self.is_member[level]]
             np.maximum.at(height, self.parent[rows], height[rows] + 1)
         return height
 

@@ -47,12 +47,13 @@ def refused(
     session: Session, table: Table, holdings: Holdings, choices: Choices, job: int, code: int
 ) -> Reason | None:
     """Return the queue, the resource and the amounts that a refusal rests on."""
+    own = int(session.jobs.queue_of_job[job])
+    queue = int(table.home[own])
     ask = choices.asked(session, job, asked_of(session, job))
-    queue = int(session.jobs.queue_of_job[job])
     if code == refusals.NO_ROOM:
         return _no_room(session, table, holdings, queue, ask)
     if code == refusals.OVER_LIMIT:
-        return _over_limit(session, job, queue)
+        return _over_limit(session, job, own)
     if code == refusals.STRICT:
         return _strict(session, table, choices.strict(session), queue, ask)
     if code == refusals.HIGHER_SHARE:
@@ -179,7 +180,7 @@ def cures(session: Session, table: Table, job: int, code: int) -> Iterator[Propo
         yield from larger_bounds(session, job, Kind.LIMIT, queues.limit)
         yield from end_of_work(session, job, queues.limit)
         return
-    queue = int(session.jobs.queue_of_job[job])
+    queue = int(table.home[session.jobs.queue_of_job[job]])
     held = session.held_now
     changes = []
     for at, asked in table.ask_of(queue, asked_of(session, job), {}):  # flavors cannot be tried
@@ -213,7 +214,7 @@ def taken(
     lost: dict[int, list[tuple[int, int]]] = {}
     for unit in units:
         ask = table.of_tasks(session, np.array(unit.tasks, np.int64))
-        lost.setdefault(int(jobs.queue_of_job[unit.job]), []).extend(ask)
+        lost.setdefault(int(table.home[jobs.queue_of_job[unit.job]]), []).extend(ask)
     asked = table.ask_of(claim.queue, claim.ask, flavors_of(claim.within))
     incoming = Work(-1, claim.queue, asked, is_high=is_high)
     kind = _kind(holdings, incoming, lost)
@@ -238,7 +239,8 @@ def taken(
         told.append(f"{len(lost) - _NAMED} more queues")
     mine = _mine(session, table, holdings, claim, lost)
     text = f"{why} for {jobs.name[claim.job]} ({mine}) from {'; '.join(told)}"
-    return lambda _: EvictionReason(text, kinds)
+    told_of = table.by_leaf(kinds, jobs.queue_of_job[[unit.job for unit in units]])
+    return lambda _: EvictionReason(text, told_of)
 
 
 def _mine(

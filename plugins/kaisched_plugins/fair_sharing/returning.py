@@ -60,6 +60,8 @@ def returning(
                 line.append(each)
         elif not is_mate:
             left.append(each)
+    if len(line) == 1:  # without more in the queue of the claim nothing has changed for them
+        return None
     taking = _Taking(session, rules, after, free)
     return next((each[0] for each in left if taking.takes(each, line)), None)
 
@@ -68,7 +70,7 @@ def _mates(
     session: Session, table: Table, rules: Rules, claim: Claim, free: Amounts
 ) -> Iterator[Sized]:
     """Yield jobs that wait in the queue of a claim and might start beside it, a few of each."""
-    for each in waiting_of(session).get(claim.queue, ()):
+    for each in waiting_of(session, table).get(claim.queue, ()):
         waits = (job for job in each.jobs if job != claim.job and session.pending_count(job))
         for job in islice(waits, _FEW):
             amounts = asked_of(session, job)
@@ -116,7 +118,10 @@ class _Taking(NamedTuple):
             if is_open and any(at in lacks for at, _ in each[0].ask)
         ]
         rows, by_size = self.holdings.rows, self.rules.by_size
-        return sorted(some, key=lambda it: victim_key(rows, work.queue, it[0], by_size=by_size))
+        return sorted(
+            some,
+            key=lambda it: (-it[0].usage, victim_key(rows, work.queue, it[0], by_size=by_size)),
+        )
 
 
 def _fits(holdings: Holdings, sized: Sized, free: Amounts) -> bool:

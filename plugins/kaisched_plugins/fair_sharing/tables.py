@@ -10,7 +10,19 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from kaisched import ACTIVE_STATES, GPU, PODS, UNLIMITED, Amounts, BoolVec, RowVec, Session, Units
+from kaisched import (
+    ACTIVE_STATES,
+    GPU,
+    PODS,
+    UNLIMITED,
+    Amounts,
+    BoolVec,
+    Claim,
+    FloatVec,
+    RowVec,
+    Session,
+    Units,
+)
 from kaisched_plugins.fair_sharing.by_flavor import Flavors, NodeMap, flavors_in, pair_columns
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
 from kaisched_plugins.fair_sharing.quotas import Quotas
@@ -45,15 +57,43 @@ class Table:
     others are not shared out."""
     quotas: Quotas
     is_leaf: BoolVec
+    """``(Q,)`` a pool is a leaf, and nothing below it is."""
     root: RowVec
     """``(Q,)`` the top-level queue of each."""
     is_on: BoolVec
     """``(Q,)`` False in trees without fair sharing."""
     has_levels: bool
     """Whether any such tree has several queues: their order rests on all levels at once (F20)."""
+    home: RowVec
+    """``(Q,)`` the queue as which each counts: of queues in a pool the pool, else itself."""
+    is_member: BoolVec
+    """``(Q,)`` True below a pool, whose queues have its quota in the order of their usage."""
+    has_pools: bool
+    weight: FloatVec
+    """``(Q,)`` as the queues say, whatever their past usage."""
     resources: RowVec
     """The resources by the numbers that the quotas have for them."""
     flavors: Flavors | None = None
+
+    def claim(self, claim: Claim) -> Claim:
+        """Return a claim as one of the queue as which its own counts."""
+        return replace(claim, queue=int(self.home[claim.queue])) if self.has_pools else claim
+
+    def units(self, units: Units) -> Units:
+        """Return units as those of the queues as which their own count."""
+        return replace(units, queue=self.home[units.queue]) if self.has_pools else units
+
+    def by_home(self, amounts: Amounts) -> Amounts:
+        """Return amounts of leaf queues ``(F, Q)`` at the queues as which they count."""
+        if not self.has_pools:
+            return amounts
+        at_home = np.zeros_like(amounts)
+        np.add.at(at_home.T, self.home, amounts.T)
+        return at_home
+
+    def by_leaf(self, told: Mapping[int, str], leaves: RowVec) -> dict[int, str]:
+        """Return for leaf queues what is said of the queues as which they count."""
+        return {leaf: told[int(self.home[leaf])] for leaf in leaves.tolist()}
 
     def ask(self, amounts: Amounts) -> Ask:
         """Return what of ``(R,)`` amounts is shared out where there are no flavors."""
@@ -125,7 +165,7 @@ class Table:
         self, session: Session, into: Amounts, where: RowVec, tasks: RowVec, node: RowVec
     ) -> None:
         """Add what tasks hold on nodes to the columns ``where`` of sums by row."""
-        queue = session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]
+        queue = self.home[session.jobs.queue_of_job[session.tasks.job_of_task[tasks]]]
         charge = session.shapes.charge[:, session.tasks.shape_of_task[tasks]]
         self.nodes(session).count(into, where, queue, node, charge)
 
@@ -167,12 +207,13 @@ def table_in(source: Source, *, is_classical: bool = False) -> Table:
     """Make the table of a session's or a snapshot's queues; ``is_classical``: no tree is on."""
     queues, tree = source.queues, source.queues.tree
     parent = tree.parent_of_queue.astype(np.int64)
+    home, is_member, is_leaf = _pools(parent, queues)
     root = np.arange(len(parent))
     for row, above in enumerate(parent.tolist()):  # parents stand before children
         if above >= 0:
             root[row] = root[above]
     names = source.axis.names
-    flavors = flavors_in(queues, names, root)
+    flavors = flavors_in(queues, names, root, is_leaf)
     deserved = queues.deserved
     if flavors is not None:
         deserved = np.where(flavors.is_flavored, UNLIMITED, deserved)
@@ -180,29 +221,34 @@ def table_in(source: Source, *, is_classical: bool = False) -> Table:
     is_bounded[PODS] = False
     rows = np.flatnonzero(is_bounded)
     nominal, lending = deserved[rows].copy(), queues.lending_limit[rows].copy()
-    borrowing = queues.borrowing_limit[rows]
+    borrowing = queues.borrowing_limit[rows].copy()
     is_free = nominal >= UNLIMITED
-    lending[is_free & tree.is_leaf] = 0  # what nobody bounds is neither borrowed nor lent
-    nominal[is_free & ~tree.is_leaf] = 0
+    lending[is_free & is_leaf] = 0  # what nobody bounds is neither borrowed nor lent
+    nominal[is_free & ~is_leaf] = 0
     if flavors is not None:
         pairs = pair_columns(queues, flavors, names)
         nominal, borrowing, lending = (
             np.vstack(both) for both in zip((nominal, borrowing, lending), pairs, strict=True)
         )
         rows = np.append(rows, [pair.resource for pair in flavors.pairs])
+    lending[:, is_member] = borrowing[:, is_member] = UNLIMITED
     resources, resource = _numbered(rows)
     is_on = np.array([each.is_on and not is_classical for each in queues.sharing], np.bool_)[root]
-    is_single = (parent < 0) & tree.is_leaf
+    is_single = (parent < 0) & is_leaf
     weights = [each.weight for each in queues.sharing]
     return Table(
         queues,
         source.axis,
         rows,
-        Quotas(parent, nominal, borrowing, lending, weights, resource),
-        tree.is_leaf,
+        Quotas(parent, nominal, borrowing, lending, weights, resource, is_member),
+        is_leaf,
         root,
         is_on,
-        bool((~is_on & ~is_single).any()),
+        bool((~is_on & ~is_single & ~is_member).any()),
+        home,
+        is_member,
+        bool(is_member.any()),
+        np.array([float(each) for each in weights]),
         resources,
         flavors,
     )
@@ -213,6 +259,24 @@ def _numbered(rows: RowVec) -> tuple[RowVec, RowVec]:
     number: dict[int, int] = {}
     numbers = [number.setdefault(resource, len(number)) for resource in rows.tolist()]
     return np.array(list(number), np.int64), np.array(numbers, np.int64)
+
+
+def _pools(parent: RowVec, queues: Any) -> tuple[RowVec, BoolVec, BoolVec]:
+    """Return as which queue each counts, whether it is below a pool, and which count as leaves."""
+    home = _homes(parent, [each.is_by_usage for each in queues.sharing])
+    is_member: BoolVec = home != np.arange(len(parent))
+    is_leaf = queues.tree.is_leaf & ~is_member
+    is_leaf[home[is_member]] = True
+    return home, is_member, is_leaf
+
+
+def _homes(parent: RowVec, is_by_usage: Sequence[bool]) -> RowVec:
+    """Return ``(Q,)`` the topmost queue above each that orders those below it by usage."""
+    home: RowVec = np.arange(len(parent))
+    for row, above in enumerate(parent.tolist()):  # parents stand before children
+        if above >= 0 and (is_by_usage[above] or home[above] != above):
+            home[row] = home[above]
+    return home
 
 
 def by_history(session: Session, table: Table) -> Table:
@@ -299,7 +363,7 @@ class Now:
             counts &= ~session.jobs.is_preemptible[job]
         tasks, node = tasks[counts], node[counts]
         found = np.zeros_like(into)
-        where = session.jobs.queue_of_job[job[counts]]
+        where = self._table.home[session.jobs.queue_of_job[job[counts]]]
         self._table.count(session, found, where, tasks, node)
         into += sign * found
 

@@ -34,8 +34,11 @@ class Class(NamedTuple):
     """The first to be served first."""
 
 
-def waiting_of(session: Session) -> dict[int, list[Class]]:
-    """Return the classes of waiting jobs by queue; whether they still wait is asked later."""
+def waiting_of(session: Session, table: Table) -> dict[int, list[Class]]:
+    """Return the classes of waiting jobs by queue; whether they still wait is asked later.
+
+    Those of the queues in a pool are the pool's.
+    """
     known: dict[int, list[Class]] | None = session.found.get(_WAITING)
     if known is not None:
         return known
@@ -60,7 +63,7 @@ def waiting_of(session: Session) -> dict[int, list[Class]]:
     found: dict[int, list[Class]] = {}
     for each in classes.values():
         if not any(getattr(constraints[each.shape], name) for name in _CONSTRAINTS):
-            found.setdefault(each.queue, []).append(each)
+            found.setdefault(int(table.home[each.queue]), []).append(each)
     session.found[_WAITING] = found
     return found
 
@@ -84,11 +87,12 @@ def waiting_work(session: Session, rules: Rules, table: Table, job: int, amounts
     priority = int(jobs.priority[job])
     return Work(
         job,
-        int(jobs.queue_of_job[job]),
+        int(table.home[jobs.queue_of_job[job]]),
         table.ask(amounts),
         priority,
         float(jobs.created_s[job]),
         name=jobs.name[job],
+        usage=rules.used_by(int(jobs.queue_of_job[job])),
         standing=standing(session, job),
         is_high=rules.is_high(priority),
     )

@@ -35,6 +35,8 @@ class Work(NamedTuple):
     since_s: float = 0.0
     """Since when it holds what it holds."""
     name: str = ""
+    usage: float = 0.0
+    """What its queue used lately, for queues of one pool (F31)."""
     standing: int = 0
     """Inside a queue jobs below their minimum (0) go before those at it (1) and above it (2)."""
     is_high: bool = False
@@ -70,6 +72,22 @@ def may_take(policy: str, taker: Work, priority: IntVec, created_s: FloatVec) ->
     else:
         assert policy == LOWER
     return may
+
+
+def line_columns(
+    since_s: FloatVec, priority: IntVec, size: IntVec | None, usage: FloatVec | None
+) -> list[IntVec | FloatVec]:
+    """Return the keys of victims of a queue for ``numpy.lexsort``, the most important last.
+
+    Args:
+        since_s: since when they hold what they hold.
+        priority: the lowest goes first.
+        size: a rank, the smallest first (F12); None where sizes do not count.
+        usage: what their queues used lately, for queues of one pool (F33); None without pools.
+
+    """
+    columns = (-since_s, size, priority, None if usage is None else -usage)
+    return [column for column in columns if column is not None]
 
 
 def victim_key(rows: Rows, taker: int, work: Work, *, by_size: bool) -> Key:

@@ -68,6 +68,9 @@ class Debts:
         worth = np.full(self.used.shape, np.inf)
         above, begin, end = -1, 0, len(tree)
         for level, mine in zip(tree.levels, tree.path(claim.queue)[::-1].tolist(), strict=False):
+            if above >= 0 and session.queues.sharing[above].is_by_usage:
+                worth[:, begin:end] = np.inf  # one quota, in which priorities entitle, no history
+                break
             low, high = level.searchsorted((above + 1, end)).tolist()
             siblings = level[low:high]
             says = self._owed_by(session, claim, mine, siblings) / self.cost_s

@@ -4,7 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.kinds import gates, orders, reclaims, runtimes, sessions, sharing
-from tests.conformance.kueue import classical, cycles, entries, flavors, preemptions
+from tests.conformance.kueue import (
+    classical,
+    cycles,
+    entries,
+    flavors,
+    past_usage,
+    preemptions,
+)
 from tests.conformance.kueue import judges as kueue
 
 Judge = Callable[[dict[str, Any]], str]
@@ -36,7 +43,7 @@ JUDGES: dict[str, Judge] = {
     "share_value": kueue.share_value,
     "quota_available": kueue.quota_available,
     "borrowing_on": kueue.borrowing_on,
-    "candidate_order": kueue.candidate_order,
+    "candidate_order": past_usage.candidate_order,
     "preemption_policy": kueue.preemption_policy,
     "target_queue_order": kueue.target_queue_order,
     "entry_less": kueue.entry_less,
@@ -50,4 +57,8 @@ JUDGES: dict[str, Judge] = {
     "entry_order": entries.entry_order,
     "schedule_cycle_fair": cycles.cycle,
     "schedule_cycle_recompute": cycles.cycle,
+    "afs_usage": past_usage.afs_usage,
+    "afs_penalty": past_usage.afs_penalty,
+    "afs_queue_head": past_usage.afs_queue_head,
+    "schedule_cycle_afs": past_usage.afs_cycle,
 }

@@ -111,14 +111,14 @@ def victims_in_order(case: Mapping[str, Any], *, by_size: bool) -> list[str]:
     ordered = sorted(
         works,
         key=lambda it: (
-            not _is_leaving(case["candidates"][it.row]),
+            not is_leaving(case["candidates"][it.row]),
             victim_key(rows.quotas.rows, 0, it, by_size=by_size),
         ),
     )
     return [case["candidates"][work.row]["name"] for work in ordered]
 
 
-def _is_leaving(work: Mapping[str, Any]) -> bool:
+def is_leaving(work: Mapping[str, Any]) -> bool:
     """Tell whether a workload is being evicted already."""
     conditions = work.get("conditions") or ()
     return any(each["type"] == "Evicted" and each["status"] == "True" for each in conditions)

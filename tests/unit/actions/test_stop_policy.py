@@ -113,7 +113,9 @@ def test_what_runs_there_goes_on():
     world.turn()
     world.stop(a="Hold")
     for _ in range(3):
-        assert len(world.turn().evictions) == 0
+        result = world.turn()
+        assert len(result.evictions) == 0
+        assert reasons(result) == {}, "what runs is not told as waiting"
     assert world.running() == ["x-0", "x-1"]
 
 

@@ -243,13 +243,20 @@ def test_a_queue_says_what_it_lends_and_from_whom_it_takes():
                     "reclaimWithinCohort": "LowerPriority",
                     "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 7},
                 },
+                "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"},
             },
         )
     )
     assert row.borrowing_limit == {"gpu": 1500, "cpu": UNLIMITED}
     assert row.lending_limit == {"gpu": 0, "cpu": UNLIMITED}
     assert row.sharing == Sharing(
-        Fraction(3, 10), False, "Never", "LowerPriority", "LowerPriority", 7
+        Fraction(3, 10),
+        False,
+        "Never",
+        "LowerPriority",
+        borrowing="LowerPriority",
+        borrowing_up_to=7,
+        is_by_usage=True,
     )
     plain = queue_row(make(Queue, "q", spec={"resources": {}}))
     assert plain.sharing == Sharing(Fraction(1), True, "LowerPriority", "Any")

@@ -259,3 +259,83 @@ def test_a_flavor_without_an_object_is_named(planned):
     what, _ = planned(more.partition("---")[2].partition("---")[0])
     assert [text for text in what.warnings if "ResourceFlavor gone is named by quotas" in text]
     assert not [text for text in what.warnings if "ResourceFlavor f " in text]
+
+
+@pytest.mark.parametrize(
+    ("first", "nodes"),
+    [("gone", "any node"), ("f", "the nodes that no other flavor of the queue has")],
+)
+def test_a_warning_says_which_nodes_a_flavor_without_an_object_has(planned, first, nodes):
+    quota = "resources: [{name: cpu, nominalQuota: 4}]}"
+    names = dict.fromkeys((first, "gone"))
+    flavors = ", ".join(f"{{name: {name}, {quota}" for name in names)
+    queue = (
+        "{apiVersion: kueue.x-k8s.io/v1beta1, kind: ClusterQueue, metadata: {name: q}, spec:"
+        " {namespaceSelector: {},"
+        f" resourceGroups: [{{coveredResources: [cpu], flavors: [{flavors}]}}]}}}}"
+    )
+    what, _ = planned(queue)
+    (warning,) = [text for text in what.warnings if "ResourceFlavor gone" in text]
+    assert warning.endswith(f"its pods may be on {nodes}")
+
+
+BY_USAGE = """
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: ClusterQueue, metadata: {name: pool},
+ spec: {namespaceSelector: {}, admissionScope: {admissionMode: UsageBasedAdmissionFairSharing},
+  resourceGroups: [{coveredResources: [nvidia.com/gpu, cpu, memory],
+  flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 3},
+   {name: cpu, nominalQuota: 100}, {name: memory, nominalQuota: 1Ti}]}]}]}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: one, namespace: ns},
+ spec: {clusterQueue: pool}}
+---
+{apiVersion: kueue.x-k8s.io/v1beta2, kind: LocalQueue, metadata: {name: two, namespace: ns},
+ spec: {clusterQueue: pool, fairSharing: {weight: 2}}}
+---"""
+
+
+def test_local_queues_that_are_served_by_usage_share_by_their_weights(planned):
+    jobs = [
+        JOB % (f"{name}-{at}", f"kueue.x-k8s.io/queue-name: {name}", 1)
+        for name in ("one", "two")
+        for at in range(3)
+    ]
+    what, done = planned(BY_USAGE, *jobs)
+    assert sorted(pod for pod, _ in bound(done)) == ["ns/one-0-0", "ns/two-0-0", "ns/two-1-0"]
+    (warning,) = what.warnings
+    assert warning.startswith("ClusterQueue pool serves its LocalQueues by usage, but the shard")
+    assert reasons(done) == {"ns/one": "QuotaExhausted", "ns/two": "QuotaExhausted"}
+    spec = pods_of(what)["ns/two-0-0"].spec
+    assert spec.node_selector == {"gpu": "a100"}
+
+
+def test_a_stopped_local_queue_that_is_served_by_usage_is_stopped_in_its_place(planned):
+    held = BY_USAGE.replace("clusterQueue: pool}", "clusterQueue: pool, stopPolicy: Hold}")
+    label = "kueue.x-k8s.io/queue-name: one"
+    running = POD % ("p", label, "", "nodeName: n0")
+    what, done = planned(held, running, JOB % ("a", label, 1))
+    assert reasons(done) == {"ns/one": "QueueOnHold"}
+    assert pods_of(what)["ns/p"].metadata.labels["kai.scheduler/queue"] == "ns/one"
+
+
+def test_local_queues_that_are_served_by_usage_share_the_quotas_of_all_flavors(planned):
+    quotas = "resources: [{name: nvidia.com/gpu, nominalQuota: 3}"
+    one, other = (quotas.replace("3}", f"{count}}}") for count in (1, 2))
+    rest = "{name: cpu, nominalQuota: 100}, {name: memory, nominalQuota: 1Ti}]}"
+    two = BY_USAGE.replace(quotas, one).replace(
+        "{name: memory, nominalQuota: 1Ti}]}]", f"{rest[31:]}, {{name: g, {other}, {rest}]"
+    )
+    flavor = (
+        "{apiVersion: kueue.x-k8s.io/v1beta1, kind: ResourceFlavor, metadata: {name: g},"
+        " spec: {nodeLabels: {gpu: t4}}}\n---"
+    )
+    jobs = [
+        JOB % (f"{name}-{at}", f"kueue.x-k8s.io/queue-name: {name}", 1)
+        for name in ("one", "two")
+        for at in range(3)
+    ]
+    _, done = planned(flavor, NODE % ("m0", "t4"), two, *jobs)
+    assert done.problems == []
+    assert sorted(pod for pod, _ in bound(done)) == ["ns/one-0-0", "ns/two-0-0", "ns/two-1-0"]
+    assert sorted(node for _, node in bound(done)) == ["m0", "m0", "n0"]
+    assert set(reasons(done)) == {"ns/one", "ns/two"}

@@ -66,7 +66,6 @@ WARNED = [
     ("queueingStrategy: StrictFIFO", "spec.queueingStrategy"),
     ("admissionChecks: [quota]", "spec.admissionChecks"),
     ("admissionChecksStrategy: {admissionChecks: []}", "spec.admissionChecksStrategy"),
-    ("admissionScope: {admissionMode: NoAdmissionFairSharing}", "spec.admissionScope"),
     ("concurrentAdmissionPolicy: {mode: x}", "spec.concurrentAdmissionPolicy"),
 ]
 
@@ -85,6 +84,8 @@ def test_a_field_without_a_meaning_is_named(line, path):
         "flavorFungibility: {whenCanPreempt: MayStopSearch, preference: PreemptionOverBorrowing}",
         "preemption: {borrowWithinCohort: {policy: Never}}",
         "preemption: {borrowWithinCohort: {policy: LowerPriority, maxPriorityThreshold: -5}}",
+        "admissionScope: {admissionMode: NoAdmissionFairSharing}",
+        "admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}",
     ],
 )
 def test_what_api_servers_fill_in_is_no_warning(line):
@@ -113,6 +114,11 @@ WRONG = [
     (" {cohort: a, cohortName: b}", "spec.cohort", "cohortName says 'b'"),
     (" {stopPolicy: Stop}", "spec.stopPolicy", "no such choice"),
     (" {fairSharing: {weight: -1}}", "spec.fairSharing.weight", "-1 is negative"),
+    (
+        " {admissionScope: {admissionMode: Some}}",
+        "spec.admissionScope.admissionMode",
+        "no such choice",
+    ),
     (" {fairSharing: {weight: 1e-12}}", "spec.fairSharing.weight", "out of range"),
     (
         " {preemption: {borrowWithinCohort: {maxPriorityThreshold: 2147483648}}}",

@@ -1,4 +1,4 @@
-"""ClusterQueues and Cohorts as queues: the rules K1 to K5 of docs/reference/kueue-objects.md."""
+"""ClusterQueues and Cohorts as queues: K1 to K5 and K10 of docs/reference/kueue-objects.md."""
 
 from fractions import Fraction
 
@@ -15,17 +15,22 @@ from kaisched.objects.kueue.wire import (
     ClusterQueueSpec,
     Cohort,
     CohortSpec,
+    FairSharing,
     FlavorFungibility,
     FlavorQuotas,
     FlavorResource,
+    LocalQueue,
+    LocalQueueSpec,
     Preemption,
     ResourceFlavor,
     ResourceFlavorSpec,
     ResourceGroup,
 )
 from kaisched.objects.queue import (
+    BY_USAGE,
     BorrowWithinCohort,
     Queue,
+    QueueAdmissionScope,
     QueueFlavorResource,
     QueueResource,
     QueueSpec,
@@ -248,3 +253,46 @@ def test_cpu_is_counted_in_thousandths_rounded_up(cores):
 def test_amounts_beyond_any_cluster_are_the_most_there_is():
     for name in ("gpu", "cpu", "memory", "rdma/hca"):
         assert 0 < read_back(name, amount_of(name, "9E")) < MAX_QUOTA
+
+
+def local(name, queue, weight=1, **spec):
+    meta = ObjectMeta(name=name, namespace="team")
+    sharing = FairSharing(weight=weight)
+    return LocalQueue(
+        metadata=meta, spec=LocalQueueSpec(cluster_queue=queue, fair_sharing=sharing, **spec)
+    )
+
+
+def test_local_queues_that_are_served_by_usage_are_queues_below_their_cluster_queue():
+    queues = [
+        leaf("a", "c", group(f=4), admission_scope=QueueAdmissionScope(admission_mode=BY_USAGE)),
+        leaf("b", "c", group(f=4)),
+    ]
+    some = [
+        local("x", "a", "0.5", stop_policy="Hold"),
+        local("y", "a"),
+        local("z", "b"),
+        local("lost", "none"),
+    ]
+    tree = tree_of(queues, [], some)
+    found = by_name(tree)
+    assert list(found) == ["c", "a", "b", "team/x", "team/y"]
+    assert found["a"].admission_scope.admission_mode == BY_USAGE
+    assert found["b"].admission_scope == QueueAdmissionScope()
+    x, y = found["team/x"], found["team/y"]
+    assert (x.parent_queue, x.fair_sharing.weight, x.stop_policy) == ("a", "0.5", "Hold")
+    assert (y.parent_queue, y.fair_sharing.weight, y.stop_policy) == ("a", 1, "None")
+    assert tree.local_queues == {"team/x", "team/y"}
+    assert tree.flavor_of["team/x"] == tree.flavor_of["a"] == {"gpu": "f"}
+    assert tree.made_of["team/x"] == ("LocalQueue", "team/x")
+    assert check_queues(tree.queues)[1] == []
+
+
+def test_a_weight_among_local_queues_that_are_not_told_apart_is_reported():
+    tree = tree_of(
+        [leaf("b", "", group("cpu", f=4), group("memory", f=4))], [], [local("z", "b", 2)]
+    )
+    (warning,) = tree.warnings
+    assert "LocalQueue team/z" in str(warning)
+    assert "spec.fairSharing.weight" in str(warning)
+    assert tree.local_queues == set()

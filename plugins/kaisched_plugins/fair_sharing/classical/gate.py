@@ -16,6 +16,7 @@ from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.classical.levels import level_at
 from kaisched_plugins.fair_sharing.classical.reach import Reach, borrowing_of
 from kaisched_plugins.fair_sharing.holdings import Ask, Holdings
+from kaisched_plugins.fair_sharing.tables import Table
 from kaisched_plugins.fair_sharing.work import NEVER, Work
 
 _ENOUGH = 2
@@ -25,9 +26,12 @@ _ENOUGH = 2
 class Gate:
     """Answers about claims at one moment of a cycle."""
 
-    def __init__(self, session: Session, holdings: Holdings, choices: Choices) -> None:
+    def __init__(
+        self, session: Session, table: Table, holdings: Holdings, choices: Choices
+    ) -> None:
         """Keep ``holdings``, which must not change."""
         self._session = session
+        self._table = table
         self._choices = choices
         self._holdings = holdings
         self._over: dict[tuple[int, int], list[int]] = {}
@@ -39,7 +43,7 @@ class Gate:
         may give way at all.
         """
         session = self._session
-        queue = session.jobs.queue_of_job[job].tolist()
+        queue = self._table.home[session.jobs.queue_of_job[job]].tolist()
         codes = np.zeros(len(queue), np.int16)
         known: dict[tuple[object, ...], int] = {}
         for at, row in enumerate(queue):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from kaisched import Claim, EvictionReason, Reason, Session, Unit, asked_of, format_amount
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.allowed import Rules, claim_work, contested
+from kaisched_plugins.fair_sharing.choices import Choices
 from kaisched_plugins.fair_sharing.classical.reach import Reach, Way, borrowing_of
 from kaisched_plugins.fair_sharing.holdings import Holdings
 from kaisched_plugins.fair_sharing.reasons import PRIORITY, RECLAMATION
@@ -19,17 +21,21 @@ _NAMED: Final = 3
 """So many queues are named."""
 
 
-def borrows(session: Session, table: Table, holdings: Holdings, job: int) -> Reason | None:
+def borrows(
+    session: Session, table: Table, holdings: Holdings, choices: Choices, job: int
+) -> Reason | None:
     """Return the resource for which a queue would borrow, with its quota."""
-    queue = int(session.jobs.queue_of_job[job])
-    for at, asked in table.ask(asked_of(session, job)):
+    queue = int(table.home[session.jobs.queue_of_job[job]])
+    every = choices.possible(queue, asked_of(session, job))
+    for at, asked in chain.from_iterable(every):
         quota = holdings.rows.subtree[queue][at]
         if asked > quota and asked > holdings.available(queue, at):
             name = session.axis.names[int(table.rows[at])]
             own = session.queues.name[queue]
-            told = f"{name} {format_amount(name, asked)} asked, queue {own} has a quota of"
+            told = f"{table.name(at, session)} {format_amount(name, asked)} asked, queue {own}"
+            told += f" has a quota of {format_amount(name, quota)}"
             return Reason(
-                f"{refusals.BORROWS.text.sentence}: {told} {format_amount(name, quota)}",
+                f"{refusals.BORROWS.text.sentence}: {told}",
                 {"queue": own, "resource": name, "asked": asked, "quota": quota},
             )
     return None
@@ -52,12 +58,12 @@ def taken(
     incoming = claim_work(session, table, rules, claim)
     holdings.take(incoming.queue, incoming.ask)
     for unit in units:
-        queue = int(jobs.queue_of_job[unit.job])
+        queue = int(table.home[jobs.queue_of_job[unit.job]])
         holdings.add(queue, table.of_tasks(session, np.array(unit.tasks, np.int64)))
     lacks = contested(holdings, incoming)
     reach = Reach(holdings, incoming, borrowing_of(session, claim.queue))
     job = np.array([unit.job for unit in units], np.int64)
-    queues = jobs.queue_of_job[job]
+    queues = table.home[jobs.queue_of_job[job]]
     ways = reach.ways(queues, jobs.priority[job]) == Way.BORROWING
     losers = sorted(set(zip(queues.tolist(), ways.tolist(), strict=True)))
     names = session.queues.name
@@ -79,7 +85,8 @@ def taken(
     )
     by_priority = {queue for queue, is_borrowing in losers if is_borrowing} | {claim.queue}
     kinds = {it: PRIORITY if it in by_priority else RECLAMATION for it, _ in losers}
-    return lambda _: EvictionReason(text, kinds)
+    told_of = table.by_leaf(kinds, jobs.queue_of_job[[unit.job for unit in units]])
+    return lambda _: EvictionReason(text, told_of)
 
 
 def _held(

@@ -7,13 +7,13 @@ and more work gives way.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
-from kaisched import Amounts, Claim, IntVec, RowVec, Session, Units
+from kaisched import Amounts, Claim, FloatVec, IntVec, RowVec, Session, Units
 from kaisched_plugins.fair_sharing import refusals
 from kaisched_plugins.fair_sharing.allowed import (
     Rules,
@@ -100,8 +100,12 @@ class _Search:
         queue = units.queue[rows]
         ways = self._reach.ways(queue, session.jobs.priority[units.job[rows]])
         group = np.where(ways == Way.QUOTA, Way.BORROWING, ways)
-        columns = [queue, *victim_columns(session, table, units, rows, rules), group]
-        order = np.lexsort(columns)
+        by_queue = replace(rules, usage=None)
+        columns = victim_columns(session, table, units, rows, by_queue)
+        order = np.lexsort([queue, *columns, group])
+        if rules.usage is not None:
+            used = rules.usage[session.jobs.queue_of_job[units.job[rows]]]
+            _put_usage_first(order, group * len(rules.usage) + queue, used)
         rows = rows[order]
         amounts = units.amounts[:, rows]
         return _Candidates(rows, queue[order], ways[order], amounts)
@@ -157,3 +161,14 @@ class _Search:
     def _borrows(self, holdings: Holdings, queue: int) -> bool:
         """Tell whether a queue and those above it hold more than their quota of what is lacked."""
         return all(holdings.is_over(node, self._lacks) for node in self._reach.below(queue))
+
+
+def _put_usage_first(order: RowVec, block: RowVec, used: FloatVec) -> None:
+    """Reorder the victims of each block among their places, the highest past usage first (F33).
+
+    A block is the victims of one queue in one group. Those of other queues keep their places.
+    """
+    for each in np.unique(block).tolist():
+        places = np.flatnonzero(block[order] == each)
+        rows = order[places]
+        order[places] = rows[np.argsort(-used[rows], kind="stable")]

@@ -249,3 +249,83 @@ def test_a_promise_in_a_flavor_is_kept():
         .run(shard=SHARD)
     )
     assert ran.promised == {"x-0": "old"}
+
+
+def fair_share(ran, queue):
+    (share,) = [each for each in ran.result.shares if each.name == queue]
+    return share.fair_share["gpu"]
+
+
+def many_flavors(*, of_a):
+    """Return two teams, a node of each of 20 flavors, and what a has of each as its quota."""
+    numbers = range(20)
+    built = ClusterBuilder()
+    for number in numbers:
+        built.node(f"n{number}", gpu=1, labels={"type": f"f{number}"})
+    own = [flavor(f"f{number}", int(of_a(number))) for number in numbers]
+    rest = [flavor(f"f{number}", 1 - int(of_a(number))) for number in numbers]
+    built.queue("top", deserved=None)
+    built.queue("a", parent="top", deserved=None, sharing=of(*own))
+    built.queue("b", parent="top", deserved=None, sharing=of(*rest))
+    return built
+
+
+def test_the_last_of_many_flavors_is_tried_when_the_nodes_of_all_others_are_full():
+    built = many_flavors(of_a=lambda _: True).queue("other", deserved=20)
+    for number in range(19):
+        built.job(f"o{number}", queue="other", running={f"n{number}": 1})
+    assert built.job("x", queue="a").run(shard=SHARD).placed == {"x-0": "n19"}
+
+
+def test_work_that_may_not_borrow_takes_back_the_last_of_many_flavors():
+    built = many_flavors(of_a=lambda number: number == 19)
+    for number in range(20):
+        built.job(f"b{number}", queue="b", running={f"n{number}": 1})
+    ran = built.job("x", queue="a", is_preemptible=False).run(shard=SHARD)
+    assert ran.evicted == {"b19-0": "n19"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "share"),
+    [
+        pytest.param([flavor("old", 2, borrowing_limit=0)], [flavor("new", 4)], 2, id="borrowing"),
+        pytest.param(
+            [flavor("old", 2), flavor("new", 0)],
+            [flavor("old", 1, lending_limit=0)],
+            2,
+            id="lending",
+        ),
+        pytest.param([flavor("old", 2)], [flavor("old", 1), flavor("new", 4)], 3, id="not offered"),
+    ],
+)
+def test_the_fair_share_counts_what_may_be_borrowed_of_the_flavors_of_the_queue(
+    first, second, share
+):
+    built = two_teams(cluster(), first=of(*first), second=of(*second))
+    ran = built.job("x", queue="a", tasks=8, min_tasks=1).run(shard=SHARD)
+    assert fair_share(ran, "a") == share * GPU
+
+
+def test_flavors_of_another_tree_leave_a_fair_share_as_it_is():
+    built = two_teams(cluster()).queue("tree", deserved=None)
+    built.queue("u", parent="tree", deserved=2, borrowing=1)
+    built.queue("v", parent="tree", deserved=4)
+    ran = built.job("x", queue="u", tasks=8, min_tasks=1).run(shard=SHARD)
+    assert fair_share(ran, "u") == 3 * GPU
+
+
+def test_what_a_queue_would_borrow_for_is_told_of_the_flavor_it_would_get():
+    """Without fair sharing b takes nothing to borrow (F22); spot GPUs are no concern of it."""
+    built = (
+        ClusterBuilder()
+        .node("spot", gpu=2, labels={"type": "spot"})
+        .node("old", gpu=4, labels={"type": "old"})
+        .queue("top", deserved=None, sharing=of(is_on=False))
+        .queue("a", parent="top", deserved=4, sharing=of(flavor("spot", 2), flavor("old", 3)))
+        .queue("b", parent="top", deserved=4, sharing=of(flavor("old", 1)))
+        .job("x", queue="a", running={"spot": 2}, tasks=2)
+        .job("z", queue="a", running={"old": 4}, tasks=4)
+    )
+    ran = built.job("y", queue="b", tasks=2).run(shard=SHARD)
+    assert not ran.result.evictions
+    assert why(ran, "y").endswith("gpu in flavor old 2 asked, queue b has a quota of 1")

@@ -30,6 +30,24 @@ spec:
   - coveredResources: [nvidia.com/gpu]
     flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: %s}]}]
 """
+TWO_FLAVORS = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: a}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors:
+    - {name: spot, resources: [{name: nvidia.com/gpu, nominalQuota: 2}]}
+    - {name: fixed, resources: [{name: nvidia.com/gpu, nominalQuota: 4}]}
+"""
+FLAVOR = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: %s}
+spec: {nodeLabels: {kind: %s}}
+"""
 LOCAL = """
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
@@ -78,6 +96,12 @@ class Live:
         }
         return {name: (parent[name], quota[name]) for name in table.name}
 
+    def flavors(self):
+        """Labels of the nodes of each flavor of queue a."""
+        table = self.cluster.snapshot().queues
+        sharing = table.sharing[table.name.index("a")]
+        return {it.name: dict(it.labels) for it in sharing.flavors}
+
     def job(self):
         """Queue, priority and whether it may be evicted, of the one job."""
         jobs = self.cluster.snapshot().jobs
@@ -102,6 +126,27 @@ def test_the_tree_follows_its_objects():
     assert (table.name, table.deserved[gpu].tolist()) == (("all", "a"), [0, 5000])
     live.tell(LEAF % ("a", 5), is_gone=True)
     assert live.queues() == {}
+
+
+def test_all_flavors_count_while_their_objects_are_known():
+    live = Live().tell(TWO_FLAVORS)
+    assert live.flavors() == {}
+    live.tell(FLAVOR % ("spot", "s")).tell(FLAVOR % ("fixed", "f"))
+    assert live.flavors() == {"spot": {"kind": "s"}, "fixed": {"kind": "f"}}
+    live.tell(FLAVOR % ("spot", "s2"))
+    assert live.flavors() == {"spot": {"kind": "s2"}, "fixed": {"kind": "f"}}
+    for name in ("spot", "fixed"):
+        live.tell(FLAVOR % (name, "x"), is_gone=True)
+    assert live.flavors() == {}
+
+
+def test_a_flavor_without_an_object_is_logged(capsys):
+    live = Live().tell(TWO_FLAVORS)
+    live.cluster.snapshot()
+    assert "ResourceFlavor" not in capsys.readouterr().out
+    live.tell(FLAVOR % ("spot", "s")).cluster.snapshot()
+    text = "ResourceFlavor fixed is named by quotas, but is not in the cluster"
+    assert capsys.readouterr().out.count(text) == 1
 
 
 def test_a_queue_of_ours_takes_the_name_and_gives_it_back():
@@ -147,6 +192,25 @@ def test_a_held_local_queue_holds_the_pods_that_name_it():
     assert snapshot.jobs.refusal.tolist() == [Refusal.QUEUE_ON_HOLD]
 
 
+def test_local_queues_that_are_served_by_usage_are_queues_and_follow_their_cluster_queue():
+    by_usage = "  admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}\n"
+    live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "Hold")).tell(POD % MAIN)
+    assert live.queues()["ns/main"][0] == ""
+    live.tell(LEAF % ("a", 4) + by_usage)
+    assert {name: above for name, (above, _) in live.queues().items()} == {
+        "all": "",
+        "a": "all",
+        "ns/main": "a",
+    }
+    assert live.job()[0] == "ns/main"
+    assert live.cluster.snapshot().jobs.refusal.tolist() == [Refusal.QUEUE_ON_HOLD]
+    live.tell(LOCAL % ("a", "None"))
+    assert live.cluster.snapshot().jobs.refusal.tolist() == [0]
+    live.tell(LEAF % ("a", 4))
+    assert live.job()[0] == "a"
+    assert "ns/main" not in live.queues()
+
+
 def test_what_is_recorded_is_ours():
     live = Live().tell(LEAF % ("a", 4)).tell(LOCAL % ("a", "None")).tell(POD % MAIN)
     live.cluster.snapshot()
@@ -158,7 +222,9 @@ def test_what_is_recorded_is_ours():
 def test_kueue_is_watched_only_if_the_settings_say_so():
     assert not set(KUEUE) & set(watched_kinds([KNOWN], None))
     assert set(KUEUE) <= set(watched_kinds([KNOWN], None, has_kueue=True))
-    assert [it.api_version.rpartition("/")[2] for it in KUEUE[1].others] == ["v1beta1", "v1alpha1"]
+    versions = {it.kind: [it.api_version.rpartition("/")[2] for it in it.others] for it in KUEUE}
+    assert versions["Cohort"] == ["v1beta1", "v1alpha1"]
+    assert versions["ResourceFlavor"] == ["v1beta1"]
 
 
 def test_kueue_is_read_to_observe_only():
