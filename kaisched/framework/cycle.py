@@ -15,9 +15,9 @@ from kaisched.framework.plugins.answers import CycleAbandonedError
 from kaisched.framework.plugins.probe import NULL
 from kaisched.framework.report.records import CycleResult, CycleStats
 from kaisched.framework.report.result import Binds, Evictions, Nominations, Records, Shares
-from kaisched.framework.session.capacity import Capacity
 from kaisched.framework.session.outcome import PUT_OFF, Outcome
 from kaisched.framework.session.session import Session
+from kaisched.framework.session.shared_capacity import capacity_of
 
 if TYPE_CHECKING:
     from kaisched.core.axis import RowVec
@@ -68,7 +68,7 @@ def _forget(session: Session) -> None:
     session.outcome = Outcome(len(session.jobs.name))
     for moved in ("ledger", "placement"):
         session.__dict__.pop(moved, None)
-    session.capacity = Capacity(session.snapshot)
+    session.capacity = capacity_of(session.snapshot)
 
 
 def _result(session: Session, abandoned: str) -> CycleResult:

@@ -2,7 +2,8 @@
 
 Only this module converts amounts to room. The ledger takes and gives back amounts by node and
 shape. All questions about room are answered here: room now, room once everything is released, and
-room without some of the running pods.
+room without some of the running pods. Where pods share GPUs, :mod:`.shared_capacity` also asks the
+cards.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.core.axis import GPU
 from kaisched.core.states import HOLDING_STATES, TaskState
-from kaisched.framework.session.cards import Cards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kaisched.core.axis import Amounts, BoolVec, IntVec, RowVec
     from kaisched.core.snapshot import Snapshot
+    from kaisched.framework.session.cards import Cards
 
     Asked = Sequence[tuple[int, int]]
 
@@ -53,16 +53,7 @@ class Capacity:
     nothing.
     """
 
-    __slots__ = (
-        "_asked",
-        "_has_releasing",
-        "_is_own",
-        "_request",
-        "cards",
-        "idle",
-        "releasing",
-        "touched",
-    )
+    __slots__ = ("_asked", "_has_releasing", "_is_own", "_request", "idle", "releasing", "touched")
 
     idle: Amounts
     """``(R, N)`` what no pod holds, pods that are leaving included."""
@@ -70,7 +61,7 @@ class Capacity:
     """``(R, N)`` what leaving pods will release, less what is promised of it."""
     touched: list[int]
     """Node rows in the order of their changes: caches of answers by node ask again for them."""
-    cards: Cards | None
+    cards: Cards | None = None
     """The cards that pods share; None while no pod shares."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -79,47 +70,30 @@ class Capacity:
         self.idle, self.releasing = nodes.idle, nodes.releasing
         self.touched = []
         self._request = snapshot.shapes.request
-        self.cards = None
-        if nodes.cards is not None:
-            self.cards = Cards(nodes.cards, snapshot.shapes.constraints, self._request)
         self._asked: dict[int, list[tuple[int, int]]] = {}
         self._is_own = False
         self._has_releasing: bool | None = None
 
     # -- moves: the ledger's business --------------------------------------------------------------
 
-    def take(self, task: int, node: int, shape: int, state: int) -> None:
+    def take(self, _task: int, node: int, shape: int, state: int) -> None:
         """Count the room of a pod on its node: held, leaving or promised, as its state says."""
-        if self.cards is not None:
-            self.cards.take(task, node, shape, state)
         self._move(node, self._request[:, shape], state)
 
-    def give_back(self, task: int, node: int, shape: int, state: int) -> None:
+    def give_back(self, _task: int, node: int, shape: int, state: int) -> None:
         """Undo :meth:`take`."""
-        if self.cards is not None:
-            self.cards.give_back(task, node, shape, state)
         self._move(node, -self._request[:, shape], state)
 
-    def take_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
+    def take_all(self, _tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Do :meth:`take` for a pod on each of the nodes: all are placed, or all promised."""
-        if self.cards is not None:
-            for task, node in zip(tasks.tolist(), nodes.tolist(), strict=True):
-                self.cards.take(task, node, shape, state)
         self._move_all(nodes, self._request[:, shape], state)
 
-    def give_back_all(self, tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
+    def give_back_all(self, _tasks: RowVec, nodes: RowVec, shape: int, state: int) -> None:
         """Undo :meth:`take_all`."""
-        if self.cards is not None:
-            for task, node in zip(tasks[::-1].tolist(), nodes[::-1].tolist(), strict=True):
-                self.cards.give_back(task, node, shape, state)
         self._move_all(nodes, -self._request[:, shape], state)
 
-    def release(self, tasks: RowVec, shapes: RowVec, holding: Holding, sign: int) -> None:
+    def release(self, _tasks: RowVec, _shapes: RowVec, holding: Holding, sign: int) -> None:
         """Count what running pods hold as being released (1), or as held again (-1)."""
-        if self.cards is not None:
-            columns = (tasks, holding.nodes, shapes)
-            for task, node, shape in zip(*(it.tolist() for it in columns), strict=True):
-                self.cards.release(task, node, shape, sign)
         if not self._is_own:
             self._copy()
         self._has_releasing = True
@@ -187,52 +161,32 @@ class Capacity:
     ) -> IntVec:
         """``(N,)`` pods of a shape that fit on the nodes allowed once everything is released.
 
-        What the pods of ``without`` hold counts as free as well. With shared cards this is an
-        upper bound: parts of two cards may count as a whole one.
+        What the pods of ``without`` hold counts as free as well.
         """
         if without is not None:
             return self.without(without).room(shape, allowed)
-        room = room_of(self.free(), self._request[:, shape], allowed)
-        if self.cards is not None and self.cards.counts_for(shape):
-            rows = np.arange(len(room))
-            later = self.cards.room_later(shape, rows, self.idle[GPU], self.releasing[GPU])
-            np.minimum(room, later, out=room)
-        return room
-
-    def limited_now(self, shape: int, rows: RowVec, room: IntVec) -> IntVec:
-        """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
-        if self.cards is None or not self.cards.counts_for(shape):
-            return room
-        amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-        return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
-
-    def cards_for(self, shape: int) -> Cards | None:
-        """Return the cards for a shape with a share; None for any other shape."""
-        if self.cards is None or self.cards.demand_of(shape) is None:
-            return None
-        return self.cards
+        return room_of(self.free(), self._request[:, shape], allowed)
 
     def fits(self, shape: int, node: int) -> bool:
         """Tell whether a pod fits on a node once everything is released."""
         free = self.idle[:, node] + self.releasing[:, node]
-        if not (free >= self._request[:, shape]).all():
-            return False
-        return self.cards is None or self.pods_on(node, shape) > 0
+        return bool((free >= self._request[:, shape]).all())
 
-    def may_stay(self, task: int, shape: int, node: int) -> bool:
+    def limited_now(self, _shape: int, _rows: RowVec, room: IntVec) -> IntVec:
+        """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
+        return room
+
+    def cards_for(self, _shape: int) -> Cards | None:
+        """Return the cards for a shape with a share; None for any other shape."""
+        return None
+
+    def may_stay(self, _task: int, shape: int, node: int) -> bool:
         """Tell whether a pod that is being released could stay on its node, and on its cards."""
-        if not self.fits(shape, node):
-            return False
-        return self.cards is None or self.cards.may_stay(task, node, shape)
+        return self.fits(shape, node)
 
     def pods_on(self, node: int, shape: int) -> int:
         """Return how many pods of a shape fit on a node once everything is released."""
-        room = self.on(node).pods(self.asked(shape))
-        if room and self.cards is not None and self.cards.counts_for(shape):
-            rows = np.array([node])
-            amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
-            room = min(room, int(self.cards.room_later(shape, rows, *amounts)[0]))
-        return room
+        return self.on(node).pods(self.asked(shape))
 
     def on(self, node: int) -> NodeRoom:
         """Return the room of one node once everything is released, to count with."""

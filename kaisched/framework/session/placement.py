@@ -120,6 +120,7 @@ class Placement:
         if not (isinstance(rooms, Rooms) and rooms.serves(session.snapshot)):
             rooms = session.hints[_HINT] = Rooms(session.snapshot)
         self._capacity: Capacity = session.capacity
+        self._has_cards = session.capacity.cards is not None
         rooms.begin(session.snapshot, self._capacity)
         self._shared: Rooms = rooms
         self._rows, self._none = rooms.rows, rooms.none
@@ -247,10 +248,11 @@ class Placement:
         plan, room, total, _ = vacancy
         if total < count:
             return None
-        if (cards := self._capacity.cards_for(plan.shape)) is not None:
+        if self._has_cards and (cards := self._capacity.cards_for(plan.shape)) is not None:
             bonus = cards.bonus(plan.shape, is_later=False)
             masked = np.where(room > 0, self._score(plan) + bonus(self._rows, self._none), -1.0)
-            return fill_stepwise(masked, room, count, self._scorer(plan.shape, bonus))
+            score = self._scorer(plan.shape)
+            return fill_stepwise(masked, room, count, lambda *at: score(*at) + bonus(*at))
         if total <= _SCARCE:
             open_rows: RowVec = room.nonzero()[0]
             if open_rows.size == 1:  # no choice, no scores: the rule in a full cluster
@@ -377,12 +379,9 @@ class Placement:
         later = self._ask.node_score(self._session, plan.shape, again, extra)
         return bool((later >= self._score(plan)[again]).all())
 
-    def _scorer(self, shape: int, bonus: Scores | None = None) -> Scores:
-        """Return what scores nodes with so many more pods of the shape, with a bonus."""
-        of_plugins = partial(self._ask.node_score, self._session, shape)
-        if bonus is None:
-            return of_plugins
-        return lambda rows, extra: np.asarray(of_plugins(rows, extra) + bonus(rows, extra))
+    def _scorer(self, shape: int) -> Scores:
+        """Return what scores nodes with so many more pods of the shape."""
+        return partial(self._ask.node_score, self._session, shape)
 
     def _choose_falling(
         self, plan: ShapePlan, masked: FloatVec, room: IntVec, count: int
