@@ -71,6 +71,15 @@ class DeviceDemand(NamedTuple):
         return max((part + _THOUSANDTH // 2) // _THOUSANDTH, 1) * self.cards if part else 0
 
 
+class PromisedCards(NamedTuple):
+    """The cards of a promise, on the node that is promised."""
+
+    opened: tuple[int, ...] = ()
+    """Slots of cards that are open and stay so."""
+    later: tuple[int, ...] = ()
+    """Numbers of cards that will be whole: promises with the same number share a card."""
+
+
 @record
 class CardTable:
     """The open cards: GPUs that pods share. Columns ``(N,)`` or ``(N, G)``, by node and slot.

@@ -5,7 +5,7 @@ Same input, same bytes out. The daemon, ``plan``, the simulator, replay and the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -100,17 +100,22 @@ def _result(session: Session, abandoned: str) -> CycleResult:
         nominate_nodes=places,
         steps=tuple(outcome.steps),
         put_off=_put_off(session),
-        bind_cards=_cards(session, tasks),
+        **_cards(session, tasks, promised),
     )
 
 
-def _cards(session: Session, tasks: RowVec) -> dict[int, tuple[int, ...]]:
-    """Return the cards of bound pods with a share."""
+def _cards(session: Session, tasks: RowVec, promised: RowVec) -> dict[str, Any]:
+    """Return the cards of bound and of promised pods with a share."""
     cards = session.capacity.cards
     if cards is None:
         return {}
-    found = {task: cards.slots_of(task) for task in tasks.tolist()}
-    return {task: slots for task, slots in found.items() if slots}
+    bound = {task: cards.slots_of(task) for task in tasks.tolist()}
+    return {
+        "bind_cards": {task: slots for task, slots in bound.items() if slots},
+        "nominate_cards": {
+            task: cards.promised[task] for task in promised.tolist() if task in cards.promised
+        },
+    }
 
 
 def _put_off(session: Session) -> dict[str, int]:

@@ -137,30 +137,3 @@ def fill(snapshot, node, shape, cards, whole):
     for number in range(opened):
         cards["new", len(cards), number] = size - take, 0
     return whole - opened
-
-
-def broken_cards(snapshot, extra=()):
-    """Yield what is wrong with cards, with (task, node, slots) of further pods on them."""
-    table, tasks, shapes = snapshot.nodes.cards, snapshot.tasks, snapshot.shapes
-    used, whole = {}, {}
-    holds = HOLDING_STATES[tasks.state] & (tasks.node_of_task >= 0)
-    placed = [(task, int(tasks.node_of_task[task]), None) for task in np.flatnonzero(holds)]
-    for task, node, slots in [*placed, *extra]:
-        shape = int(tasks.shape_of_task[task])
-        demand = shapes.constraints[shape].devices
-        if demand is None:
-            whole[node] = whole.get(node, 0) + int(shapes.request[GPU, shape]) // 1000
-            continue
-        cards = table.slots_of_task[task] if slots is None else slots
-        if len(set(cards)) != demand.cards:
-            yield f"task {task} has cards {cards}, asks for {demand.cards}"
-        for slot in cards:
-            take = demand.take(int(table.size[node]) // CARD)
-            used[node, slot] = used.get((node, slot), 0) + take
-    for (node, slot), taken in used.items():
-        if taken > table.size[node]:
-            yield f"card {slot} of node {node} holds {taken} of {table.size[node]}"
-    for node in range(len(snapshot.nodes)):
-        opened = sum(at == node for at, _ in used)
-        if opened + whole.get(node, 0) > snapshot.nodes.allocatable[GPU, node] // 1000:
-            yield f"node {node} has {opened} open cards and {whole.get(node, 0)} whole pods"

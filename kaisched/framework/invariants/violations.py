@@ -14,6 +14,7 @@ from kaisched.core.axis import GPU, PODS
 from kaisched.core.constraints import Constraints
 from kaisched.core.refusals import TEXTS, Refusal
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.framework.invariants.cards import cards
 from kaisched.framework.invariants.evictions import evictions, victims
 from kaisched.framework.invariants.sums import Moves, charges_of, is_job_met, sum_of
 from kaisched.framework.report.records import RUN
@@ -51,6 +52,7 @@ def violations(
     if strangers:
         return found + strangers  # what is below speaks of tasks of jobs on nodes
     found.extend(_nodes(snapshot, result))
+    found.extend(cards(snapshot, result))
     found.extend(_gangs(moves))
     own = policy.questions.takes_from_own_queue
     found.extend(evictions(moves, may_take_own=own))

@@ -8,10 +8,13 @@ import numpy as np
 
 from kaisched.core.axis import PODS
 from kaisched.core.refusals import TEXTS, Refusal, freeable_codes, text_of
+from kaisched.framework.report.card_refusals import TOGETHER, card_refusals
 from kaisched.framework.report.records import NodeRefusal
 from kaisched.units import format_amount
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kaisched.core.axis import Amounts, BoolVec
     from kaisched.framework.session.session import Session
 
@@ -37,10 +40,10 @@ def node_refusals_of(
             refused.append(NodeRefusal(text.name, count, text.sentence))
     never = never_fits(session, shape)
     short = allowed & (room == 0) if idle is None else allowed
-    if never is Refusal.EXCEEDS_ANY_NODE:
-        idle = session.nodes.allocatable
-    elif idle is None:
-        idle = session.capacity.idle
+    as_empty = never is Refusal.EXCEEDS_ANY_NODE
+    if as_empty or idle is None:
+        refused += _of_cards(session, shape, short, as_empty=as_empty)
+        idle = session.nodes.allocatable if as_empty else session.capacity.idle
     refused.extend(_shortages(session, shape, idle, short))
     refused.sort(key=lambda each: (-each.nodes, each.reason, each.detail))
     return never or code, tuple(refused)
@@ -69,8 +72,21 @@ def never_fits(session: Session, shape: int) -> Refusal | None:
     return None if large[may].any() else Refusal.EXCEEDS_ANY_NODE
 
 
+def _of_cards(
+    session: Session, shape: int, short: BoolVec, *, as_empty: bool
+) -> Iterator[NodeRefusal]:
+    """Count nodes by what their cards lack, and take these nodes out of ``short``."""
+    for text, lacking in card_refusals(session, shape, short, as_empty=as_empty):
+        count = int(np.count_nonzero(lacking))
+        yield NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, text)
+        short &= ~lacking
+
+
 def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> list[NodeRefusal]:
-    """Count nodes by the first resource they lack; plugins' bounds refuse the other nodes."""
+    """Count nodes by the first resource they lack; plugins' bounds refuse the other nodes.
+
+    With shared cards these may be all that nodes lack, if other pods of a batch get parts of them.
+    """
     refused: list[NodeRefusal] = []
     request, left = session.shapes.request[:, shape], short.copy()
     for resource in _by_scarcity(request):
@@ -84,13 +100,11 @@ def _shortages(session: Session, shape: int, idle: Amounts, short: BoolVec) -> l
         detail = f"{name} short by at least {format_amount(name, gap)}"
         refused.append(NodeRefusal(TEXTS[reason].name, count, detail))
         left &= ~lacking
-    if session.capacity.cards is not None and left.any():
-        rows = left.nonzero()[0]
-        lacking = session.capacity.limited_now(shape, rows, np.ones(len(rows), np.int64)) == 0
-        if count := int(np.count_nonzero(lacking)):
-            name = TEXTS[Refusal.RESOURCES].name
-            refused.append(NodeRefusal(name, count, "gpu: no card has so much left"))
-            left[rows[lacking]] = False
+    cards = session.capacity.cards
+    of_cards = cards is not None and cards.counts_for(shape)
+    if left.any() and of_cards and session.placement.plan(shape).cap is None:
+        count = int(np.count_nonzero(left))
+        return [*refused, NodeRefusal(TEXTS[Refusal.RESOURCES].name, count, TOGETHER)]
     if left.any():
         text = TEXTS[Refusal.HOST_PORT]
         refused.append(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kaisched.core.axis import CodeVec, RowVec
+    from kaisched.core.devices import PromisedCards
     from kaisched.framework.advice.advice import Advice
     from kaisched.framework.intents import Bind, Evict, Nominate
     from kaisched.framework.report.reason import Problem
@@ -183,6 +184,8 @@ class CycleResult:
     """Jobs that were put off, by leaf queue."""
     bind_cards: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The cards of bound pods with a share, as slots of their nodes, by task row."""
+    nominate_cards: Mapping[int, PromisedCards] = field(default_factory=dict)
+    """The cards of promised pods with a share, by task row."""
 
     def encode(self) -> bytes:
         """Return the canonical bytes of the decision: equal input gives equal bytes."""

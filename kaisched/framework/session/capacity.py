@@ -176,6 +176,10 @@ class Capacity:
         """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
         return room
 
+    def is_by_card(self, _shape: int) -> bool:
+        """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
+        return False
+
     def cards_for(self, _shape: int) -> Cards | None:
         """Return the cards for a shape with a share; None for any other shape."""
         return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kaisched.core.axis import GPU, GPU_UNIT
-from kaisched.core.devices import CARD, pack_order
+from kaisched.core.devices import CARD, PromisedCards, pack_order
 from kaisched.core.states import HOLDING_STATES, TaskState
 
 if TYPE_CHECKING:
@@ -52,11 +52,9 @@ class Cards:
         self._milli, self._milli_leaving = table.milli.copy(), table.milli_leaving.copy()
         self.chosen: dict[int, tuple[int, ...]] = {}
         """The slots of each task that was placed in this cycle."""
-        self.promised: dict[int, tuple[list[int], list[int]]] = {}
-        """Promised task to its open cards, and to its cards among those that will be whole."""
-        self._recalled: tuple[
-            dict[int, tuple[int, ...]], dict[int, tuple[list[int], list[int]]]
-        ] = ({}, {})
+        self.promised: dict[int, PromisedCards] = {}
+        """The cards of each task that was promised room in this cycle."""
+        self._recalled: tuple[dict[int, tuple[int, ...]], dict[int, PromisedCards]] = ({}, {})
         """Cards to give again: none but while committed moves are made again."""
 
     def recall(self, other: Cards | None) -> None:
@@ -168,22 +166,22 @@ class Cards:
             self._next_tasks[node, slot] += sign
 
     def _choose(self, node: int, demand: DeviceDemand) -> tuple[int, ...]:
-        left = self._left_now(np.array([node]))[0].tolist()
+        left = self.left_now(np.array([node]))[0].tolist()
         take = demand.take(self._mib(node))
         chosen, closed = pack_order(left, self._tasks[node].tolist(), take, demand.cards)
         return (*chosen, *closed)
 
-    def _choose_next(self, node: int, demand: DeviceDemand) -> tuple[list[int], list[int]]:
+    def _choose_next(self, node: int, demand: DeviceDemand) -> PromisedCards:
         row, take = np.array([node]), demand.take(self._mib(node))
         chosen, _ = pack_order(
             self._left_later(row)[0].tolist(), self._tasks[node].tolist(), take, demand.cards
         )
         rest = demand.cards - len(chosen)
         if not rest:
-            return chosen, []
+            return PromisedCards(tuple(chosen))
         left, tasks = self._left_next(row)[0].tolist(), self._next_tasks[node].tolist()
         later, closed = pack_order(left, tasks, take, rest)
-        return chosen, later + closed
+        return PromisedCards(tuple(chosen), (*later, *closed))
 
     def _mib(self, node: int) -> int:
         return int(self.table.size[node]) // CARD
@@ -205,7 +203,7 @@ class Cards:
         used: BoolVec = (self._used[rows] == self._leaving[rows]) & (self._leaving[rows] > 0)
         return used
 
-    def _left_now(self, rows: RowVec) -> Amounts:
+    def left_now(self, rows: RowVec) -> Amounts:
         """``(K, G)`` what open cards have left now and unpromised; -1 for closed ones."""
         left = self.table.size[rows, None] - self._used[rows]
         left += np.minimum(self._leaving[rows], 0)
@@ -246,7 +244,7 @@ class Cards:
         if self.demand_of(shape) is not None:
             later = self.on_open_cards(shape, rows, is_later=True)
             whole = whole * (later <= self.on_open_cards(shape, rows, is_later=False))
-        return self._room(shape, rows, np.maximum(whole, 0), (self._left_now(rows),))
+        return self._room(shape, rows, np.maximum(whole, 0), (self.left_now(rows),))
 
     def room_later(self, shape: int, rows: RowVec, idle: IntVec, releasing: IntVec) -> IntVec:
         """``(K,)`` pods of a shape that cards allow once everything is released."""
@@ -265,7 +263,7 @@ class Cards:
     def on_open_cards(self, shape: int, rows: RowVec, *, is_later: bool) -> IntVec:
         """``(K,)`` pods of a shape with a share that fit on open cards, now or later."""
         left = (
-            (self._left_later(rows), self._left_next(rows)) if is_later else (self._left_now(rows),)
+            (self._left_later(rows), self._left_next(rows)) if is_later else (self.left_now(rows),)
         )
         none = np.zeros(len(rows), np.int64)
         return self._room(shape, rows, none, left)

@@ -80,17 +80,21 @@ class SharedCapacity(Capacity):
         Without some pods this is an upper bound: parts of two cards may count as a whole one.
         """
         room = super().room(shape, allowed, without)
-        if without is not None or not self.cards.counts_for(shape):
+        if without is not None or not self.is_by_card(shape):
             return room
         rows = np.arange(len(room))
         return np.minimum(room, self._later(shape, rows))
 
     def limited_now(self, shape: int, rows: RowVec, room: IntVec) -> IntVec:
         """Return room ``(K,)`` by idle amounts, bounded by what cards of the nodes allow now."""
-        if not self.cards.counts_for(shape):
+        if not self.is_by_card(shape):
             return room
         amounts = self.idle[GPU].take(rows), self.releasing[GPU].take(rows)
         return np.minimum(room, self.cards.room_now(shape, rows, *amounts))
+
+    def is_by_card(self, shape: int) -> bool:
+        """Tell whether cards bound the room of a shape, so that amounts are an upper bound."""
+        return self.cards.counts_for(shape)
 
     def cards_for(self, shape: int) -> Cards | None:
         """Return the cards for a shape with a share; None for any other shape."""
@@ -107,7 +111,7 @@ class SharedCapacity(Capacity):
     def pods_on(self, node: int, shape: int) -> int:
         """Return how many pods of a shape fit on a node once everything is released."""
         room = super().pods_on(node, shape)
-        if room and self.cards.counts_for(shape):
+        if room and self.is_by_card(shape):
             room = min(room, int(self._later(shape, np.array([node]))[0]))
         return room
 

@@ -72,8 +72,8 @@ def test_a_whole_pod_gets_no_open_card_and_a_share_no_whole_one():
     made = cluster(2).part("a", 100, running={"n0": 1}).job("b", queue="q", running={"n0": 1})
     ran = made.job("whole", queue="q", gpu=1).part("new", 950).run("allocate")
     assert not ran.placed
-    assert reasons(ran, "whole")[1] == ["gpu short by at least 0.1"]
-    assert reasons(ran, "new")[1] == ["gpu short by at least 0.05"]
+    assert reasons(ran, "whole")[1] == ["gpu: 0 whole GPUs left on node n0"]
+    assert reasons(ran, "new")[1] == ["gpu: card 0 of node n0 has 0.9 free"]
 
 
 def test_parts_of_two_cards_are_no_whole_card():
@@ -84,7 +84,9 @@ def test_parts_of_two_cards_are_no_whole_card():
         .run("allocate")
     )
     assert not ran.placed
-    assert reasons(ran, "new") == ("NoRoom", ["gpu: no card has so much left"])
+    told = "gpu: cards 0 and 1 of node n0 have at most 0.6 free"
+    assert reasons(ran, "new") == ("NoRoom", [told])
+    assert reasons(ran, "whole") == ("NoRoom", ["gpu: 0 whole GPUs left on node n0"])
 
 
 def test_several_shares_of_one_pod_are_on_different_cards_of_a_node():
@@ -133,3 +135,68 @@ def test_memory_must_fit_on_one_card(mib, reason):
     assert bool(ran.placed) == (reason is None)
     if reason:
         assert reasons(ran, "new")[0] == reason
+
+
+def told(made, **new):
+    """Return what nodes lack for a new pod, after a cycle."""
+    ran = made.job("new", **({"queue": "q", "gpu": 0} | new)).run("allocate")
+    assert not ran.placed
+    return reasons(ran, "new")
+
+
+def filled(*parts, gpus=None, nodes=1):
+    """Return nodes whose cards have these parts taken, in thousandths."""
+    made = cluster(*[gpus or len(parts)] * nodes, quota=64)
+    for node in range(nodes):
+        for number, part in enumerate(parts):
+            made.part(f"r{node}-{number}", part, running={f"n{node}": 1})
+    return made
+
+
+def test_many_cards_are_told_as_a_range_and_many_nodes_by_their_best_card():
+    parts = [600 + 10 * number for number in range(8)]
+    assert told(filled(*parts), constraints=share(500)) == (
+        "NoRoom",
+        ["gpu: cards 0 to 7 of node n0 have at most 0.4 free"],
+    )
+    assert told(filled(800, 600, nodes=2), constraints=share(500)) == (
+        "NoRoom",
+        ["gpu: no card has more than 0.4 free"],
+    )
+
+
+def test_a_pod_of_several_cards_is_told_how_many_have_so_much_left():
+    assert told(filled(300, 800), constraints=share(500, 2)) == (
+        "NoRoom",
+        ["gpu: 1 card with so much left, 2 asked"],
+    )
+
+
+def test_what_no_empty_node_has_is_told_by_the_size_and_the_number_of_cards():
+    made = Cluster().queue("q", deserved=8).node("n0", gpu=2, card_mib=16_000)
+    assert told(made, constraints=memory(20_000)) == (
+        "ExceedsAnyNode",
+        ["gpu: cards have at most 16000 MiB"],
+    )
+    assert told(cluster(2), constraints=share(100, 3)) == (
+        "ExceedsAnyNode",
+        ["gpu: at most 2 cards"],
+    )
+
+
+def test_memory_is_told_in_the_unit_that_was_asked():
+    made = Cluster().queue("q", deserved=8).node("n0", gpu=1, card_mib=16_000)
+    made.job("a", queue="q", gpu=0, constraints=memory(10_000), running={"n0": 1})
+    assert told(made, constraints=memory(8_000))[1] == ["gpu: card 0 of node n0 has 6000 MiB free"]
+
+
+def test_a_card_that_is_being_vacated_is_told():
+    made = cluster(2).part("stays", 500, running={"n0": 1}).part("goes", 500, leaving={"n0": 1})
+    made.part("first", 500)
+    ran = made.part("new", 700).run("allocate")
+    assert (ran.placed, ran.promised) == ({"new-0": "n0"}, {"first-0": "n0"})
+
+
+def test_a_batch_of_several_shapes_is_told_that_its_pods_fit_only_alone():
+    made = cluster(1).job("new", queue="q", gpu=0, tasks=1)
+    assert made.run("allocate").placed
