@@ -123,6 +123,16 @@ class Nominations(_Placed[Nominate]):
 
     _kind = Nominate
 
+    def _make(self) -> Iterable[Nominate]:
+        cards = self._session.capacity.cards
+        for each in super()._make():
+            told = cards.promised.get(each.task) if cards is not None else None
+            if cards is None or told is None:
+                yield each
+                continue
+            groups = [cards.table.group_of_slot.get((each.node_row, it)) for it in told.opened]
+            yield replace(each, cards=tuple(filter(None, groups)))
+
 
 class Evictions(Lazy[Evict]):
     """Evictions, in the order they were decided."""
