@@ -164,8 +164,8 @@ def restored(
         gpu_resources=gpu_resources,
         extended=state.extended,
         workloads=workloads,
+        offers_shares=state.offers_shares,
     )
-    store.ours = replace(store.ours, offers_shares=state.offers_shares)
     store.facts.stuck.restore(state.stuck)
     store.members.unsettled.restore(state.without_owner)
     for owner in state.owners:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -93,8 +92,8 @@ class EmbeddedCluster:
             gpu_resources=gpu_resources,
             workloads=workloads,
             stuck_after_s=stuck_after_s,
+            offers_shares=True,
         )
-        self.store.ours = dataclasses.replace(self.store.ours, offers_shares=True)
         self.history: deque[Happening] = deque(maxlen=HISTORY_LENGTH)
         """What happened, the oldest first; only the last 10,000 happenings are kept."""
         self.fails = fails

@@ -1,7 +1,5 @@
 """The cards of the state store: which slots of its node a task with a share holds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -18,8 +16,7 @@ RESERVATION = "kai-resource-reservation"
 
 
 def store_of(*nodes, memory="80000"):
-    store = StateStore()
-    store.ours = replace(store.ours, offers_shares=True)
+    store = StateStore(offers_shares=True)
     queue = {"metadata": {"name": "q"}, "spec": {"resources": {"gpu": {"quota": 4}}}}
     store.upsert_queue(decode_object(queue, Queue)[0])
     for name in nodes or ("n0",):
