@@ -117,6 +117,8 @@ class Recording(StrictWire, frozen=True, kw_only=True):
     """Pods that waited for an unread owner."""
     has_volumes: bool = msgspec.field(default=False, name="volumes")
     """Whether claims, volumes and classes were known, so that pods waited for their claims."""
+    offers_shares: bool = msgspec.field(default=False, name="shares")
+    """Whether pods could share GPUs."""
     usage: RecordedUsage | None = None
     facts: dict[str, Any] = {}
     """Memory of plugins and actions from the cycle before, by their names."""
@@ -158,6 +160,7 @@ def record(
         stuck=list(state.stuck),
         without_owner=list(state.without_owner),
         has_volumes=state.has_volumes,
+        offers_shares=state.offers_shares,
         usage=usage,
         facts=dict(facts or {}),
     )
