@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kaisched.cluster.ours import Ours
 from kaisched.cluster.translate import pod_row
 from kaisched.core.axis import PODS
 from kaisched.core.snapshot import Snapshot
@@ -103,7 +104,7 @@ class _Shapes:
 
     def __init__(self, snapshot: Snapshot, gpu_resources: Sequence[str]) -> None:
         self._axis = snapshot.axis
-        self._gpu_resources = gpu_resources
+        self._ours = Ours(frozenset(), "", tuple(gpu_resources), offers_shares=True)
         columns = snapshot.shapes.request.T.tolist()
         self._row: dict[tuple[int, ...], int] = {
             tuple(column): row for row, column in reversed([*enumerate(columns)])
@@ -115,7 +116,7 @@ class _Shapes:
 
     def find(self, pod: Pod) -> int:
         """Return the shape of a pod, -1 for none."""
-        request = pod_row(pod, frozenset((pod.spec.scheduler_name,)), self._gpu_resources).request
+        request = pod_row(pod, self._ours).request
         known = {name: amount for name, amount in request.items() if name in self._axis.position}
         vector = self._axis.vector(known)
         vector[PODS] = 1
