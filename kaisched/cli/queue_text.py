@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from kaisched.cli.plan_document import pending_job, queue_document
 from kaisched.cli.plan_tables import print_queues
 from kaisched.cli.printing import Column, print_table
 from kaisched.errors import ConfigError
 from kaisched.framework.report.turns import Turns
 from kaisched.objects.faults import did_you_mean
+from kaisched.view.plan_document import pending_job, queue_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from kaisched.cli.plan_document import pending_job, queue_document
 from kaisched.core.refusals import code_named, text_of
 from kaisched.core.states import TaskState
 from kaisched.errors import ConfigError
@@ -16,6 +15,7 @@ from kaisched.framework.advice.adviser import Adviser
 from kaisched.framework.report.turns import Turns
 from kaisched.objects.faults import did_you_mean
 from kaisched.units import format_amount
+from kaisched.view.plan_document import pending_job, queue_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

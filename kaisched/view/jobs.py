@@ -1,0 +1,277 @@
+"""Documents of jobs: a filtered list in parts, and one job with everything about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from kaisched.core.refusals import text_of
+from kaisched.core.states import TaskState
+from kaisched.errors import ConfigError
+from kaisched.framework.advice.advice import Kind
+from kaisched.view.paging import Part
+from kaisched.view.past import timeline
+from kaisched.view.plan_document import pending_job
+from kaisched.view.queues import queue_entries
+from kaisched.view.shown import envelope, gpus, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kaisched.core.axis import BoolVec, RowVec
+    from kaisched.view.inquiries import Told
+    from kaisched.view.reading import Reading
+    from kaisched.view.sight import Sight
+
+WHY: Final = "kaisched.io/why/v1"
+STATES: Final = ("pending", "partly", "running", "ending")
+"""The states of a job: it waits; it runs, and more of its pods wait; all its pods run; they end."""
+SORTS: Final = ("order", "name", "created", "priority", "gpus")
+_OF_TASK: Final = {
+    TaskState.PENDING: "pending",
+    TaskState.GATED: "gated",
+    TaskState.ALLOCATED: "to be bound now",
+    TaskState.PIPELINED: "promised room that is being released",
+    TaskState.BINDING: "binding",
+    TaskState.BOUND: "bound",
+    TaskState.RUNNING: "running",
+    TaskState.RELEASING: "ending",
+    TaskState.STUCK: "ending for too long",
+}
+
+
+class Wanted(NamedTuple):
+    """Which jobs are asked for, and in which order."""
+
+    queue: int = -1
+    """The row of a queue, those below it included; -1 for any."""
+    reason: str = ""
+    state: str = ""
+    namespace: str = ""
+    name: str = ""
+    """A part of the name."""
+    sort: str = "order"
+    """One of :data:`SORTS`, with ``-`` before it from the other end."""
+    part: Part = Part()
+
+
+def jobs_document(
+    reading: Reading,
+    wanted: Wanted,
+    sight: Sight,
+    told: Mapping[str, Told],
+) -> dict[str, Any]:
+    """Return the jobs that are asked for, with what is told of some of them."""
+    rows, seen = _found(reading, wanted, sight)
+    names = reading.snapshot.jobs.name
+    return {
+        **envelope(reading.view),
+        **wanted.part.document(len(seen)),
+        "hidden": len(rows) - len(seen),
+        "reasons": reading.reasons_of(rows),
+        "jobs": [
+            job_entry(reading, row, told.get(names[row]), sight) for row in wanted.part.of(seen)
+        ],
+    }
+
+
+def waiting_names(reading: Reading, wanted: Wanted, sight: Sight) -> list[str]:
+    """Return the names of those jobs of an answer that wait, to ask for their sentences."""
+    _, seen = _found(reading, wanted, sight)
+    names = reading.snapshot.jobs.name
+    return [names[row] for row in wanted.part.of(seen) if reading.code[row]]
+
+
+def _found(reading: Reading, wanted: Wanted, sight: Sight) -> tuple[RowVec, list[int]]:
+    """Return the jobs that match, and those of them that the reader sees, in order."""
+    rows = _matching(reading, wanted)
+    seen: list[int] = _sorted(reading, rows[sight.of_jobs(reading, rows)], wanted.sort).tolist()
+    return rows, seen
+
+
+def job_document(
+    reading: Reading, row: int, sight: Sight, told: Mapping[str, Told]
+) -> dict[str, Any]:
+    """Return everything about one job; with what ``kaisched why -o json`` prints."""
+    name = reading.snapshot.jobs.name[row]
+    is_waiting = bool(reading.code[row])
+    said = told.get(name) if is_waiting else None
+    entry = job_entry(reading, row, said, sight)
+    queue = int(reading.snapshot.jobs.queue_of_job[row])
+    path = reading.snapshot.queues.tree.path(queue).tolist() if queue >= 0 else []
+    record = None if said is None else said.record
+    return {
+        **envelope(reading.view),
+        "schemaVersion": WHY,
+        "podGroup": name,
+        "pending": _pending(entry) if is_waiting else None,
+        "complete": not is_waiting or said is not None,
+        "cure": _text(reading, row)[1],
+        "nodeMisses": [
+            {"reason": miss.reason, "nodes": miss.nodes, "detail": miss.detail}
+            for miss in (() if record is None else record.node_misses)
+        ],
+        "evictionRefusals": {} if record is None else dict(record.eviction_refusals),
+        "pods": _pods(reading, row),
+        "queues": queue_entries(reading, path),
+        "job": entry,
+        "timeline": timeline(reading.view, name),
+    }
+
+
+def row_of_job(reading: Reading, name: str) -> int:
+    """Return the row of a job, by its own name or that of one of its pods.
+
+    Raises:
+        ConfigError: there is none.
+
+    """
+    row = reading.row_of_job.get(name)
+    if row is not None:
+        return row
+    tasks = reading.snapshot.tasks
+    for task in np.flatnonzero(reading.state != int(TaskState.GONE)).tolist():
+        if tasks.name[task] == name and tasks.job_of_task[task] >= 0:
+            return int(tasks.job_of_task[task])
+    raise no_such_job(name)
+
+
+def no_such_job(name: str) -> ConfigError:
+    """Return the error for a job that is not there, or not for this reader to see."""
+    return ConfigError(f"there is no job or pod {name}", fix="write NAMESPACE/NAME")
+
+
+def job_entry(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[str, Any]:
+    """Return an entry of the list: for a job that waits, a pending pod group of a plan and more."""
+    jobs = reading.snapshot.jobs
+    return {
+        **_why(reading, row, told, sight),
+        "state": state_of(reading, row),
+        "place": None if (at := reading.place(row)) is None else {"position": at[0], "of": at[1]},
+        "priority": int(jobs.priority[row]),
+        "preemptible": bool(jobs.is_preemptible[row]),
+        "created": stamp(float(jobs.created_s[row])),
+        "started": stamp(float(jobs.last_start_s[row])) if reading.running[row] else None,
+        "pods": {"running": int(reading.running[row]), "pending": int(reading.pending[row])},
+        "gpus": {
+            "held": gpus(int(reading.gpu_held[row])),
+            "pending": gpus(int(reading.gpu_pending[row])),
+        },
+    }
+
+
+def state_of(reading: Reading, row: int) -> str:
+    """Return the state of a job in one of the words of :data:`STATES`."""
+    if reading.code[row]:
+        return "partly" if reading.running[row] else "pending"
+    return "running" if reading.running[row] else "ending"
+
+
+def _why(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[str, Any]:
+    if told is None:
+        return {
+            "podGroup": reading.snapshot.jobs.name[row],
+            "queue": reading.queue_name(row),
+            "reason": _text(reading, row)[0],
+            "message": None,
+            "advice": [],
+            "turn": None,
+        }
+    record, text, advice = told.record, told.advice_text, told.advice
+    if not sight.sees_all and any(it.kind is Kind.END for it in advice):
+        text, advice = "", ()  # it names a job of others
+    record = replace(
+        record, message=f"{record.message}; {text}" if text else record.message, advice=advice
+    )
+    return pending_job(record, None if told.turn is None else _seen(told.turn, sight))
+
+
+def _text(reading: Reading, row: int) -> tuple[str | None, str | None]:
+    """Return the reason of a job that waits, and what helps against it in general."""
+    code = int(reading.code[row])
+    return (text_of(code).name, text_of(code).cure) if code else (None, None)
+
+
+def _seen(turn: dict[str, Any], sight: Sight) -> dict[str, Any]:
+    """Return a place in the order without the names of jobs that the reader does not see."""
+
+    def ahead(of: dict[str, Any] | None) -> dict[str, Any] | None:
+        return of if of is None or sight.sees(of["queue"]) else {**of, "podGroup": None}
+
+    levels = [
+        {
+            **level,
+            "head": level["head"] if sight.sees(level["queue"]) else None,
+            "ahead": ahead(level["ahead"]),
+        }
+        for level in turn["levels"]
+    ]
+    return {**turn, "ahead": ahead(turn["ahead"]), "levels": levels}
+
+
+def _pending(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: entry[key] for key in ("podGroup", "queue", "reason", "message", "advice", "turn")}
+
+
+def _pods(reading: Reading, row: int) -> list[dict[str, Any]]:
+    tasks, nodes = reading.snapshot.tasks, reading.snapshot.nodes.name
+    found = []
+    for task in reading.tasks_of(row):
+        at = reading.promised.get(task, int(reading.node_of_task[task]))
+        state = TaskState(int(reading.state[task]))
+        found.append(
+            {
+                "pod": tasks.name[task],
+                "state": _OF_TASK.get(state, state.name.lower()),
+                "node": nodes[at] if at >= 0 else None,
+                "gpus": gpus(int(reading.gpu_of_task[task])),
+            }
+        )
+    return found
+
+
+def _matching(reading: Reading, wanted: Wanted) -> RowVec:
+    """Return the jobs that are there and that the filters let through."""
+    jobs = reading.snapshot.jobs
+    found: BoolVec = reading.is_there.copy()
+    if wanted.queue >= 0:
+        end = int(reading.snapshot.queues.tree.end_of_queue[wanted.queue])
+        found &= (jobs.queue_of_job >= wanted.queue) & (jobs.queue_of_job < end)
+    if wanted.reason:
+        codes = [it for it in np.unique(reading.code).tolist() if it]
+        found &= np.isin(reading.code, [it for it in codes if text_of(it).name == wanted.reason])
+    if wanted.state:
+        waits, runs = reading.code != 0, reading.running > 0
+        found &= {
+            "pending": waits & ~runs,
+            "partly": waits & runs,
+            "running": ~waits & runs,
+            "ending": ~waits & ~runs,
+        }[wanted.state]
+    rows = np.flatnonzero(found)
+    if wanted.namespace or wanted.name:
+        rows = rows[[_is_named(jobs.name[row], wanted) for row in rows.tolist()]]
+    return rows
+
+
+def _is_named(full: str, wanted: Wanted) -> bool:
+    namespace, _, name = full.partition("/")
+    text = full if "/" in wanted.name else name
+    return wanted.namespace in {"", namespace} and wanted.name in text
+
+
+def _sorted(reading: Reading, rows: RowVec, sort: str) -> RowVec:
+    jobs, key = reading.snapshot.jobs, sort.removeprefix("-")
+    if key == "name":
+        rows = np.array(sorted(rows.tolist(), key=lambda row: jobs.name[row]), np.int64)
+    elif key == "order":
+        rows = rows[np.lexsort([rows, reading.rank[rows], jobs.queue_of_job[rows]])]
+    else:
+        column: Any = jobs.created_s if key == "created" else jobs.priority
+        if key == "gpus":
+            column = reading.gpu_held + reading.gpu_pending
+        sign = -1 if sort.startswith("-") else 1
+        return rows[np.lexsort([rows, sign * column[rows]])]
+    return rows[::-1] if sort.startswith("-") else rows
