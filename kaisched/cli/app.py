@@ -51,6 +51,7 @@ COMMANDS: Final = {
     ),
     "why": Entry("kaisched.cli.why", "Say why a job or pod waits, and what would let it start."),
     "queue": Entry("kaisched.cli.queue", "Show queues, their shares and their waiting jobs."),
+    "top": Entry("kaisched.cli.top", "Watch queues, jobs and nodes of a running scheduler."),
     "lint": Entry("kaisched.cli.lint", "Check manifests and settings; report all errors at once."),
     "explain": Entry("kaisched.cli.explain", "Say what a setting means: fairness over time."),
     "simulate": Entry("kaisched.cli.simulate", "Run a trace or a workload in virtual time."),

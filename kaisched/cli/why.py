@@ -16,6 +16,7 @@ _NAME = typer.Argument(
 def command(
     name: Annotated[str, _NAME],
     *,
+    server: source.ServerUrl = "",
     files: source.Files = None,
     snapshot: source.Snapshot = None,
     daemon: source.Daemon = "",
@@ -23,27 +24,33 @@ def command(
     context: source.Context = None,
     shard: source.ShardFile = None,
     shard_name: source.ShardName = "",
+    watch: source.Watch = False,
     output: Annotated[
-        Literal["text", "json"], typer.Option("-o", "--output", help="How to print.")
+        Literal["text", "json", "yaml", "csv"], typer.Option("-o", "--output", help="How to print.")
     ] = "text",
 ) -> None:
     """Say why a job or a pod waits, which job is ahead of it, and what would let it start.
 
-    The daemon's own cycle runs on a copy of the state, in this process; nothing is changed
-    anywhere. Without -f, --snapshot and --daemon the cluster of the kubeconfig is read.
+    With --server the answer is that of a running scheduler. Otherwise the daemon's own cycle runs
+    on a copy of the state, in this process; nothing is changed anywhere. Where no source is
+    named, that is KAISCHED_SERVER, a scheduler on this machine that runs with --view, or the
+    cluster of the kubeconfig.
 
     The next step was tried on the copy before it is printed; where none helps, that is said.
     """
-    from kaisched.cli.why_text import document, find, print_text  # noqa: PLC0415 - not for the help
+    from kaisched.cli import why_text  # noqa: PLC0415 - not for the help
+    from kaisched.cli.output import Printer, show  # noqa: PLC0415 - not for the help
 
-    place = source.Place(files or (), snapshot, daemon, kubeconfig, context, shard, shard_name)
+    place = source.Place(
+        files or (), snapshot, daemon, kubeconfig, context, shard, shard_name, server
+    )
+    printer = Printer(why_text.print_text, why_text.rows)
+    if (live := source.server_of(place)) is not None:
+        show(live, lambda: live.why(name), printer, output, is_watched=watch)
+        return
+    source.check_watch(is_watched=watch)
     cycle = source.cycle_of(place)
     cycle.warn()
-    found = find(cycle.result, name)
-    if output == "json":
-        import json  # noqa: PLC0415 - only when asked
-
-        print(json.dumps(document(cycle.result, found), indent=2))  # noqa: T201
-    else:
-        print_text(cycle.result, found)
+    found = why_text.find(cycle.result, name)
+    printer.print(why_text.document(cycle.result, found), output)
     cycle.end()

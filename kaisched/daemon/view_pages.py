@@ -276,14 +276,31 @@ class ViewPages:
 
     def _job(self, asked: _Asked) -> dict[str, Any]:
         reading = asked.reading
-        with self._pacer.turn():
-            row = jobs.row_of_job(reading, asked.name)
-            name, queue = reading.snapshot.jobs.name[row], reading.queue_name(row)
-            names = [name] if reading.code[row] else []
-        if not asked.sight.sees(queue):
-            raise jobs.no_such_job(asked.name)
+        row = self._row(asked)
+        name = reading.snapshot.jobs.name[row]
+        names = [name] if reading.code[row] else []
         told = asked.publisher.inquiries.ask(names, WAIT_S, with_turn=True)
         return self._seen(asked, lambda sight: jobs.job_document(reading, row, sight, told))
+
+    def _row(self, asked: _Asked) -> int:
+        """Return the row of the job that is asked for.
+
+        Raises:
+            ConfigError: there is none; who does not see all is told of no other names.
+
+        """
+        reading, sight = asked.reading, asked.sight
+        hidden = ConfigError(f"there is no job or pod {asked.name}", fix="write NAMESPACE/NAME")
+        with self._pacer.turn():
+            try:
+                row = jobs.row_of_job(reading, asked.name)
+            except ConfigError:
+                if sight.sees_all:
+                    raise
+                raise hidden from None
+        if not sight.sees(reading.queue_name(row)):
+            raise hidden
+        return row
 
 
 def _partly(known: Mapping[str, bool], unknown: dict[str, None]) -> Sight:

@@ -92,7 +92,7 @@ class Query:
         return jobs.Wanted(
             self.queue(reading),
             self.text("reason"),
-            self.word("state", jobs.STATES),
+            self.word("state", (*jobs.STATES, jobs.WAITING)),
             self.text("namespace"),
             self.text("name"),
             self.word("sort", sorts, "order"),

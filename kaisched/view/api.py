@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kaisched.view import schema
-from kaisched.view.jobs import SORTS, STATES
+from kaisched.view.jobs import SORTS, STATES, WAITING
 from kaisched.view.paging import MOST, USUAL
 
 ROOT: Final = "/api/v1"
@@ -40,7 +40,11 @@ PARAMETERS: Final = {
         Parameter("shard", "Which shard; the first one unless given.", _TEXT),
         Parameter("queue", "This queue and those below it.", _TEXT),
         Parameter("reason", "Jobs that wait for this reason, such as `NoRoom`.", _TEXT),
-        Parameter("state", "Jobs in this state.", {"enum": list(STATES)}),
+        Parameter(
+            "state",
+            "Jobs in this state; `waiting` stands for `pending` and `partly`.",
+            {"enum": [*STATES, WAITING]},
+        ),
         Parameter("namespace", "Jobs of this namespace.", _TEXT),
         Parameter("name", "Entries with this text in their names.", _TEXT),
         Parameter(
@@ -67,7 +71,10 @@ ENDPOINTS: Final = (
     Endpoint("/queues/{name}", "One queue with those above and below it.", schema.Queues),
     Endpoint("/jobs", "Jobs that wait or run, in parts.", schema.Jobs, _JOBS),
     Endpoint(
-        "/jobs/{namespace}/{name}", "Everything about one job, by its name or a pod's.", schema.Why
+        "/jobs/{name}",
+        "Everything about one job, by its name or a pod's: `NAMESPACE/NAME`, or `NAME` where it is"
+        " the only one.",
+        schema.Why,
     ),
     Endpoint(
         "/nodes", "Nodes, and who holds each.", schema.Nodes, ("name", "queue", *_PART)

@@ -11,8 +11,9 @@ from kaisched.core.refusals import text_of
 from kaisched.core.states import TaskState
 from kaisched.errors import ConfigError
 from kaisched.framework.advice.advice import Kind
+from kaisched.objects.faults import did_you_mean
 from kaisched.view.paging import Part
-from kaisched.view.past import timeline
+from kaisched.view.past import evictions_of, timeline
 from kaisched.view.plan_document import pending_job
 from kaisched.view.queues import queue_entries
 from kaisched.view.shown import envelope, gpus, stamp
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 WHY: Final = "kaisched.io/why/v1"
 STATES: Final = ("pending", "partly", "running", "ending")
+WAITING: Final = "waiting"
+"""Stands for the first two, where jobs are asked for."""
 """The states of a job: it waits; it runs, and more of its pods wait; all its pods run; they end."""
 SORTS: Final = ("order", "name", "created", "priority", "gpus")
 _OF_TASK: Final = {
@@ -106,8 +109,9 @@ def job_document(
         **envelope(reading.view),
         "schemaVersion": WHY,
         "podGroup": name,
-        "pending": _pending(entry) if is_waiting else None,
+        "pending": _pending(entry, said) if is_waiting else None,
         "complete": not is_waiting or said is not None,
+        "because": None if record is None else record.message,
         "cure": _text(reading, row)[1],
         "nodeMisses": [
             {"reason": miss.reason, "nodes": miss.nodes, "detail": miss.detail}
@@ -117,6 +121,7 @@ def job_document(
         "pods": _pods(reading, row),
         "queues": queue_entries(reading, path),
         "job": entry,
+        "evictions": evictions_of(reading.view, name, sight),
         "timeline": timeline(reading.view, name),
     }
 
@@ -125,22 +130,46 @@ def row_of_job(reading: Reading, name: str) -> int:
     """Return the row of a job, by its own name or that of one of its pods.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or several in different namespaces.
 
     """
-    row = reading.row_of_job.get(name)
+    tasks, jobs = reading.snapshot.tasks, reading.row_of_job
+    row = jobs.get(name)
     if row is not None:
         return row
-    tasks = reading.snapshot.tasks
-    for task in np.flatnonzero(reading.state != int(TaskState.GONE)).tolist():
-        if tasks.name[task] == name and tasks.job_of_task[task] >= 0:
-            return int(tasks.job_of_task[task])
-    raise no_such_job(name)
+    ours = np.flatnonzero(tasks.job_of_task >= 0)
+    ours = ours[reading.is_there[tasks.job_of_task[ours]]]
+    of_task = zip(ours.tolist(), tasks.job_of_task[ours].tolist(), strict=True)
+    return job_meant(name, jobs, {tasks.name[task]: job for task, job in of_task})
 
 
-def no_such_job(name: str) -> ConfigError:
-    """Return the error for a job that is not there, or not for this reader to see."""
-    return ConfigError(f"there is no job or pod {name}", fix="write NAMESPACE/NAME")
+def job_meant(name: str, jobs: Mapping[str, int], pods: Mapping[str, int]) -> int:
+    """Return the row of the job that a name means: its own, or that of one of its pods.
+
+    Args:
+        name: the name, with its namespace or without.
+        jobs: rows of jobs by their full names.
+        pods: rows of jobs by the full names of their pods.
+
+    Raises:
+        ConfigError: there is none, or several in different namespaces.
+
+    """
+    found = {row for full, row in jobs.items() if _is_meant(full, name)}
+    found = found or {row for full, row in pods.items() if _is_meant(full, name)}
+    if len(found) == 1:
+        return found.pop()
+    if found:
+        names = ", ".join(sorted(full for full, row in jobs.items() if row in found))
+        raise ConfigError(f"several are called {name}: {names}", fix="write the namespace too")
+    known = [it if "/" in name else it.partition("/")[2] for it in (*jobs, *pods)]
+    near = did_you_mean(name, known)
+    fix = near if near.endswith("?") else "only pods of our scheduler names are read"
+    raise ConfigError(f"there is no job or pod {name}", fix=fix)
+
+
+def _is_meant(full: str, name: str) -> bool:
+    return full == name or ("/" not in name and full.partition("/")[2] == name)
 
 
 def job_entry(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[str, Any]:
@@ -179,12 +208,10 @@ def _why(reading: Reading, row: int, told: Told | None, sight: Sight) -> dict[st
             "advice": [],
             "turn": None,
         }
-    record, text, advice = told.record, told.advice_text, told.advice
+    advice = told.advice
     if not sight.sees_all and any(it.kind is Kind.END for it in advice):
-        text, advice = "", ()  # it names a job of others
-    record = replace(
-        record, message=f"{record.message}; {text}" if text else record.message, advice=advice
-    )
+        advice = ()  # it names a job of others
+    record = replace(told.record, advice=advice)
     return pending_job(record, None if told.turn is None else _seen(told.turn, sight))
 
 
@@ -211,8 +238,13 @@ def _seen(turn: dict[str, Any], sight: Sight) -> dict[str, Any]:
     return {**turn, "ahead": ahead(turn["ahead"]), "levels": levels}
 
 
-def _pending(entry: dict[str, Any]) -> dict[str, Any]:
-    return {key: entry[key] for key in ("podGroup", "queue", "reason", "message", "advice", "turn")}
+def _pending(entry: dict[str, Any], told: Told | None) -> dict[str, Any]:
+    """Return the entry of a plan, with what would help in the sentence."""
+    keys = ("podGroup", "queue", "reason", "message", "advice", "turn")
+    found = {key: entry[key] for key in keys}
+    if told is not None and told.advice_text and found["advice"]:
+        found["message"] = f"{found['message']}; {told.advice_text}"
+    return found
 
 
 def _pods(reading: Reading, row: int) -> list[dict[str, Any]]:
@@ -249,6 +281,7 @@ def _matching(reading: Reading, wanted: Wanted) -> RowVec:
             "partly": waits & runs,
             "running": ~waits & runs,
             "ending": ~waits & ~runs,
+            WAITING: waits,
         }[wanted.state]
     rows = np.flatnonzero(found)
     if wanted.namespace or wanted.name:

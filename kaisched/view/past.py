@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_OF_A_JOB: Final = 100
 """Entries of a timeline: the latest of a job."""
+_MOST_REASONS: Final = 5
 
 
 def evictions_document(reading: Reading, queue: str, part: Part, sight: Sight) -> dict[str, Any]:
@@ -58,12 +59,30 @@ def _eviction(decided: Decisions, evict: Evict, sight: Sight) -> dict[str, Any]:
         "node": evict.node,
         "action": evict.action,
         "rule": evict.kind or evict.action,
-        "beneficiary": evict.beneficiary
-        if evict.beneficiary and sight.sees(evict.beneficiary_queue)
-        else None,
+        "beneficiary": _beneficiary(evict, sight),
         "beneficiaryQueue": evict.beneficiary_queue or None,
         "reason": evict.reason,
     }
+
+
+def evictions_of(view: LiveView, job: str, sight: Sight) -> list[dict[str, Any]]:
+    """Return why pods of a job were evicted lately, each reason once, the latest first."""
+    found = dict.fromkeys(
+        (evict.action, _beneficiary(evict, sight), evict.reason)
+        for _, evict in view.history.evictions()
+        if evict.pod_group == job
+    )
+    return [eviction_of(*it) for it in list(found)[:_MOST_REASONS]]
+
+
+def eviction_of(action: str, beneficiary: str | None, reason: str) -> dict[str, Any]:
+    """Return why pods of a job were evicted."""
+    return {"action": action, "beneficiary": beneficiary, "reason": reason}
+
+
+def _beneficiary(evict: Evict, sight: Sight) -> str | None:
+    is_seen = bool(evict.beneficiary) and sight.sees(evict.beneficiary_queue)
+    return evict.beneficiary if is_seen else None
 
 
 def timeline(view: LiveView, job: str) -> list[dict[str, Any]]:

@@ -160,9 +160,11 @@ class Pending(_Doc):
     reason: Annotated[str | None, Meta(description="Null if it does not wait.")]
     message: Annotated[
         str | None,
-        Meta(description="One sentence with the numbers, and what would help; only with"
-             " `messages`, and null where the loop had no time to tell."),
-    ]  # fmt: skip
+        Meta(
+            description="One sentence with the numbers; in a list only with `messages`, and null"
+            " where the loop had no time to tell."
+        ),
+    ]
     advice: Annotated[list[dict[str, Any]], Meta(description="Changes that were tried for it.")]
     turn: Annotated[
         dict[str, Any] | None,
@@ -228,6 +230,14 @@ class Decision(_Doc):
     ]
 
 
+class EvictedFor(_Doc):
+    """Why pods of a job were evicted."""
+
+    action: str
+    beneficiary: str | None
+    reason: str
+
+
 class Why(Document):
     """Everything about one job: what `kaisched why -o json` prints, and more."""
 
@@ -236,6 +246,7 @@ class Why(Document):
     complete: Annotated[
         bool, Meta(description="False where the loop had no time to tell the sentences: ask again.")
     ]
+    because: Annotated[str | None, Meta(description="The sentence alone, without what would help.")]
     cure: Annotated[str | None, Meta(description="What helps against its reason in general.")]
     node_misses: list[NodeMiss]
     eviction_refusals: Annotated[
@@ -244,6 +255,9 @@ class Why(Document):
     pods: list[Pod]
     queues: Annotated[list[Queue], Meta(description="Its queue and those above it.")]
     job: Job
+    evictions: Annotated[
+        list[EvictedFor], Meta(description="Why its pods were evicted lately, each reason once.")
+    ]
     timeline: Annotated[list[Decision], Meta(description="The last decisions, the latest first.")]
 
 

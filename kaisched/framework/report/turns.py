@@ -44,8 +44,8 @@ class Because(NamedTuple):
     plugin: str
     """The plugin that answered it; empty for the last rules of the host."""
     key: str
-    own: float | str
-    other: float | str
+    own: float | str | None
+    other: float | str | None
 
     def text(self) -> str:
         """Return for example ``priority 10 against 90 (priority)``."""
@@ -88,16 +88,16 @@ class Turn(NamedTuple):
     """Its queue, the queue above it, and so on up to a root."""
 
 
-def _told(value: float | str) -> str:
+def _told(value: float | str | None) -> str:
     number = _number(value)
     if number is None:
         return "none"
     return f"{number:.15g}" if isinstance(number, float) else str(number)
 
 
-def _number(value: float | str) -> float | str | None:
+def _number(value: float | str | None) -> float | str | None:
     """Return a value for JSON, None for one that stands for none or infinite."""
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
     return value if abs(value) < UNLIMITED else None
 
