@@ -5,7 +5,7 @@ It is made and used by readers, one thread at a time, never by the loop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from kaisched.core.axis import GPU
 from kaisched.core.lazy import lazy
 from kaisched.core.refusals import text_of
 from kaisched.core.states import ALLOCATED_STATES, HOLDING_STATES, TaskState
+from kaisched.framework.report.turns import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,13 +165,10 @@ class Reading:
         waiting, jobs = self.view.waiting, self.snapshot.jobs
         rows = waiting.rows[waiting.is_in_order]
         position, of = np.zeros((2, len(jobs.name)), np.int64)
-        name = np.array([jobs.name[row] for row in rows.tolist()], object)
-        rank = np.empty(len(rows), np.int64)
-        rank[np.argsort(name, kind="stable")] = np.arange(len(rows))
-        columns: list[Any] = [rank, jobs.created_s[rows]]
-        columns += [key.column for key in reversed(waiting.keys)]
+        names = [jobs.name[row] for row in rows.tolist()]
+        columns = [*(key.column for key in waiting.keys), jobs.created_s[rows]]
         queue = jobs.queue_of_job[rows]
-        order = np.lexsort([*columns, queue])
+        order = in_order(queue, columns, names)
         rows, queue = rows[order], queue[order]
         start = np.searchsorted(queue, queue)
         position[rows] = np.arange(len(rows)) - start + 1
