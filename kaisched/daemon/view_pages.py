@@ -1,7 +1,7 @@
 """Pages of the live view under ``/api/v1``: versioned JSON with ETags; docs/reference/api.md.
 
 A page is made from the view of the last cycle, in a thread of the server. Pages share the
-interpreter with the loop; so they are made one at a time and may take a quarter of the time, and an
+interpreter with the loop; so they are made one at a time and may take a tenth of the time, and an
 answer that was made for a revision is kept for the next reader.
 """
 
@@ -51,9 +51,9 @@ _BY_CYCLE: Final = ("overview", "cycles")
 _NOTHING: Final[Mapping[str, Told]] = {}
 WAIT_S: Final = 2.0
 """How long a reader waits for what only the loop can tell."""
-REST: Final = 3.0
+REST: Final = 9.0
 """After a page the server rests so many times as long."""
-_MOST_REST_S: Final = 1.0
+_MOST_REST_S: Final = 5.0
 MOST_KEPT: Final = 64
 _MOST_KEPT_BYTES: Final = 1 << 20
 """Longer answers are not kept."""
